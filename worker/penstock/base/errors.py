@@ -1,0 +1,65 @@
+"""The one error tree: whose fault it was decides what happens next.
+
+    PenstockError
+    ├── ConfigError     the user must edit something; retrying cannot help
+    ├── PeerError       the other side of a connection broke the contract
+    ├── StorageError    an effect failed or its outcome is unknown; try again
+    ├── StateError      stored data is lost, altered or incompatible
+    └── UserCodeError   a user's function raised; carries step, source, partition and offset
+
+A message says what happened, with which ids, and what to do. Broken invariants of our own are
+``assert`` with a reason: a crash is recoverable, a lie is not.
+"""
+
+from dataclasses import dataclass
+
+
+class PenstockError(Exception):
+    """Base of every error that Penstock raises on purpose."""
+
+
+class ConfigError(PenstockError):
+    """The user must edit a job, a setting or a command; the message names the place."""
+
+
+class PeerError(PenstockError):
+    """The other side sent something that the protocol forbids; the connection is closed."""
+
+
+class StorageError(PenstockError):
+    """A read or write failed, or its outcome is unknown; the caller may try again."""
+
+
+class StateError(PenstockError):
+    """Stored state is missing, altered or of another shape; never skipped silently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of a record in its source: enough to find it again with an editor."""
+
+    step: str
+    source: str | None = None
+    partition: str | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        """Spell the place as a user reads it, leaving out what is not known."""
+        parts = [f"step {self.step!r}"]
+        if self.source is not None:
+            parts.append(f"source {self.source!r}")
+        if self.partition is not None:
+            parts.append(f"partition {self.partition!r}")
+        if self.offset is not None:
+            parts.append(f"offset {self.offset}")
+        return ", ".join(parts)
+
+
+class UserCodeError(PenstockError):
+    """A user's function raised; ``where`` names the step and, when known, the record."""
+
+    def __init__(self, where: Where, cause: BaseException) -> None:
+        """Keep the place and chain the cause, so that the traceback shows the user's line."""
+        super().__init__(f"{where}: {type(cause).__name__}: {cause}")
+        self.where = where
+        self.__cause__ = cause

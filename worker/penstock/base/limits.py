@@ -1,0 +1,63 @@
+"""Every bound of the engine has its name here, its unit last, and its reason beside it.
+
+Relations between bounds are asserted at import, so that editing one number cannot quietly
+break another.
+"""
+
+# --- Key groups -----------------------------------------------------------------------------
+KEY_GROUPS_DEFAULT = 256
+KEY_GROUPS_MAX = 32_768  # a group fits the two bytes that begin every state key
+HASH_SEED = 42  # Spark SQL's seed of xxhash64
+
+# --- Size of a job --------------------------------------------------------------------------
+WORKERS_MAX = 1024
+JOB_NAME_CHARS_MAX = 40
+STEPS_MAX = 256
+SPLITS_MAX = 100_000
+
+# --- Control plane --------------------------------------------------------------------------
+LATEST_BYTES_MAX = 64 * 1024  # of the 1 MiB a ConfigMap may hold; the rest is on the volume
+CONTROL_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+CONTROL_CALL_TIMEOUT_S = 5.0
+HEARTBEAT_INTERVAL_S = 0.25
+HEARTBEAT_TIMEOUT_S = 5.0  # a member unheard of for so long is lost
+ENGINE_SILENCE_TIMEOUT_S = 60.0  # user code may hold the GIL; much longer than a lease
+LEASE_DURATION_S = 15.0
+LEASE_RENEW_DEADLINE_S = 10.0
+LEASE_RETRY_S = 2.0
+META_POLL_INTERVAL_S = 0.25  # locally; a watch in a cluster
+READY_TIMEOUT_S = 60.0
+PREPARE_TIMEOUT_S = 60.0
+RETAINED_CHECKPOINTS_DEFAULT = 3
+RESTART_BACKOFF_FIRST_S = 0.2
+RESTART_BACKOFF_MAX_S = 30.0
+RESTARTS_BEFORE_STALLED = 10
+
+# --- Data plane -----------------------------------------------------------------------------
+ELEMENT_BYTES_MAX = 64 * 1024 * 1024  # one element, decoded; larger input is split at the source
+ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs beside its body
+CHANNEL_CREDIT_BYTES_DEFAULT = 8 * 1024 * 1024  # high watermark of a channel's queue
+CHANNEL_LOW_WATERMARK_BYTES_DEFAULT = 4 * 1024 * 1024
+OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
+OUTPUT_FLUSH_INTERVAL_S_DEFAULT = 0.005
+SENDER_THREADS = 2
+HELD_BYTES_MAX = 64 * 1024 * 1024  # records of moving groups held by one sender task
+ORPHAN_HANDLERS_MAX = 64  # above it the engine restarts
+WRITE_CANCEL_DEADLINE_S = 5.0
+RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends its process
+TASK_INBOX_MAX = 1024
+
+# --- State and checkpoints ------------------------------------------------------------------
+STATE_MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024
+CHECKPOINT_INTERVAL_S_DEFAULT = 10.0
+CHECKPOINT_TIMEOUT_S_DEFAULT = 600.0
+CHECKPOINT_FIRST_DELAY_S = 0.5  # the first output should not wait for a whole interval
+STATE_FILES_PER_TASK_MAX = 16  # more are compacted: bounds what a restore reads
+MANIFEST_BYTES_MAX = 64 * 1024 * 1024
+
+assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"
+assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
+assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
+assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"
+assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
+assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"

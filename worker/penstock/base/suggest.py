@@ -1,0 +1,19 @@
+"""Unknown names are errors that name the nearest known one."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name closest to ``name``, or None when nothing is close."""
+    matches = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that ``name`` is no known ``kind``, and which known one it is nearest to."""
+    names = sorted(known)
+    match = nearest(name, names)
+    if match is not None:
+        return f"unknown {kind} {name!r}: did you mean {match!r}?"
+    return f"unknown {kind} {name!r}: known are {', '.join(names)}"

@@ -1,0 +1,160 @@
+"""Strict JSON for the dataclasses of the contract: what is not known is an error.
+
+Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None, unions of
+dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these. Encoding is
+canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
+"""
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from penstock.base.errors import PeerError
+from penstock.base.suggest import unknown
+
+T = TypeVar("T")
+TAG = "is"
+
+
+def encode(value: object) -> bytes:
+    """Return the canonical UTF-8 JSON of a dataclass value. Raises TypeError on other types."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(kind: type[T], data: bytes) -> T:
+    """Read what :func:`encode` wrote as a ``kind`` (a dataclass or a union of them).
+
+    Raises PeerError naming the field on bad JSON, unknown or missing fields and wrong types.
+    """
+    try:
+        plain = json.loads(data)
+    except ValueError as error:
+        raise PeerError(f"not JSON: {error}") from error
+    return from_plain(kind, plain)
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` in hex: the hash that manifests hold."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def to_plain(value: object) -> Any:
+    """Turn a value into what JSON knows; every dataclass carries its class name."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {TAG: type(value).__name__, **{f.name: to_plain(getattr(value, f.name)) for f in fields}}
+    if isinstance(value, tuple | list):
+        return [to_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {_text_key(k): to_plain(v) for k, v in value.items()}
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"{type(value).__name__} is not part of the contract's JSON")
+
+
+def _text_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"JSON keys are strings, not {type(key).__name__}")
+    return key
+
+
+def from_plain(kind: Any, plain: Any, path: str = "$") -> Any:
+    """Build a ``kind`` from parsed JSON; ``path`` names the place in error messages."""
+    kind = _resolve(kind)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, plain, path)
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _union(get_args(kind), plain, path)
+    if origin is tuple:
+        return _tuple(get_args(kind), plain, path)
+    if origin is dict:
+        _expect(isinstance(plain, dict), path, "an object", plain)
+        return {k: from_plain(get_args(kind)[1], v, f"{path}.{k}") for k, v in plain.items()}
+    return _scalar(kind, plain, path)
+
+
+def _resolve(kind: Any) -> Any:
+    while hasattr(kind, "__supertype__"):  # a NewType is checked as what it stands for
+        kind = kind.__supertype__
+    return kind
+
+
+def _scalar(kind: Any, plain: Any, path: str) -> Any:
+    if kind is type(None):
+        _expect(plain is None, path, "null", plain)
+    elif kind is float:
+        _expect(isinstance(plain, int | float) and not isinstance(plain, bool), path, "a number", plain)
+        return float(plain)
+    elif kind is int:
+        _expect(isinstance(plain, int) and not isinstance(plain, bool), path, "a whole number", plain)
+    elif isinstance(kind, type) and issubclass(kind, StrEnum):
+        _expect(plain in set(kind), path, f"one of {', '.join(kind)}", plain)
+        return kind(plain)
+    elif kind is bool or kind is str:
+        _expect(isinstance(plain, kind), path, f"a {kind.__name__}", plain)
+    else:
+        raise TypeError(f"{path}: {kind} is not part of the contract's JSON")
+    return plain
+
+
+def _expect(ok: bool, path: str, wanted: str, got: Any) -> None:
+    if not ok:
+        raise PeerError(f"{path}: expected {wanted}, got {type(got).__name__}")
+
+
+def _tuple(args: tuple[Any, ...], plain: Any, path: str) -> tuple[Any, ...]:
+    _expect(isinstance(plain, list), path, "a list", plain)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(from_plain(args[0], v, f"{path}[{i}]") for i, v in enumerate(plain))
+    _expect(len(plain) == len(args), path, f"{len(args)} items", plain)
+    return tuple(from_plain(a, v, f"{path}[{i}]") for i, (a, v) in enumerate(zip(args, plain, strict=True)))
+
+
+def _union(args: tuple[Any, ...], plain: Any, path: str) -> Any:
+    if plain is None and type(None) in args:
+        return None
+    members = [_resolve(a) for a in args if a is not type(None)]
+    if isinstance(plain, dict) and any(dataclasses.is_dataclass(m) for m in members):
+        named = {m.__name__: m for m in members if dataclasses.is_dataclass(m)}
+        tag = plain.get(TAG)
+        if tag not in named:
+            raise PeerError(f"{path}: {unknown('message', str(tag), named)}")
+        return _dataclass(named[tag], plain, path)
+    scalars = [m for m in members if not dataclasses.is_dataclass(m)]
+    _expect(bool(scalars), path, "an object", plain)
+    if len(scalars) == 1:
+        return from_plain(scalars[0], plain, path)
+    matching = [s for s in scalars if isinstance(s, type) and isinstance(plain, s)]
+    _expect(bool(matching), path, "one of its types", plain)
+    return plain
+
+
+@cache
+def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
+    hints = typing.get_type_hints(kind)
+    required = dataclasses.MISSING
+    return {
+        f.name: (hints[f.name], f.default is required and f.default_factory is required)
+        for f in dataclasses.fields(kind)
+    }
+
+
+def _dataclass(kind: Any, plain: Any, path: str) -> Any:
+    _expect(isinstance(plain, dict), path, f"an object ({kind.__name__})", plain)
+    fields = _fields(kind)
+    tag = plain.get(TAG, kind.__name__)
+    if tag != kind.__name__:
+        raise PeerError(f"{path}: expected {kind.__name__}, got {tag!r}")
+    for name in plain:
+        if name != TAG and name not in fields:
+            raise PeerError(f"{path}: {unknown('field', name, fields)}")
+    for name, (_, required) in fields.items():
+        if required and name not in plain:
+            raise PeerError(f"{path}: field {name!r} is missing")
+    return kind(**{n: from_plain(h, plain[n], f"{path}.{n}") for n, (h, _) in fields.items() if n in plain})

@@ -1,0 +1,95 @@
+"""What a checkpoint is made of, as data: files with their ranges and hashes, offsets, handles.
+
+One root manifest per epoch holds the manifests of all tasks inline: one file, one hash, read
+whole. It lists every live file in order and never refers to a parent. Hashes live here only.
+"""
+
+from dataclasses import dataclass
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
+from penstock.contract.keygroups import Share
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A stored file: its name in the job's directory, SHA-256 in hex, and length in bytes."""
+
+    name: BlobName
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A state file as one reader may see it: only ``groups``, later ``order`` wins.
+
+    Losing a group narrows ``groups``; gaining one takes over the other's entry. ``epoch`` is the
+    one in the name: that of the first manifest that listed the file.
+    """
+
+    blob: BlobRef
+    state: str
+    groups: Share
+    order: int
+    epoch: Epoch
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitState:
+    """Where a split stands: the next offset, whether it has ended, its largest event time.
+
+    ``spec`` is the connector's own description of the split (canonical JSON).
+    """
+
+    split: SplitId
+    spec: str
+    offset: int
+    finished: bool = False
+    max_ts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkHandle:
+    """Prepared output: enough for any live worker to publish it, any number of times.
+
+    ``data`` is the connector's own text (canonical JSON). ``epoch`` is the one that prepared it:
+    a handle of an aborted epoch is carried into the next one's manifest unchanged.
+    """
+
+    sink: str
+    task: TaskId
+    epoch: Epoch
+    data: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManifest:
+    """One task's snapshot at a barrier; what its acknowledgement carries."""
+
+    task: TaskId
+    files: tuple[StateFile, ...] = ()
+    splits: tuple[SplitState, ...] = ()
+    handles: tuple[SinkHandle, ...] = ()
+    watermark_us: int | None = None
+    lists: tuple[str, ...] = ()
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RootManifest:
+    """A complete checkpoint. ``kind`` is that of its barrier, by name."""
+
+    job_uid: JobUid
+    epoch: Epoch
+    term: Term
+    attempt: Attempt
+    kind: str
+    max_key_groups: int
+    fingerprint: str
+    assignment: Assignment
+    tasks: tuple[TaskManifest, ...]
+    format: int = 1

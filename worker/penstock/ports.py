@@ -1,0 +1,230 @@
+"""The Protocols between the pure part and the world: what an adapter must guarantee.
+
+Each has a fake in ``penstock.testing`` that passes the same contract tests as the real one.
+Blocking methods say so; none may be called from a task's hot loop unless it says it is cheap.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.contract.ids import BlobName, Epoch
+    from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
+
+
+class Clock(Protocol):
+    """Time. No decision compares the clocks of two machines."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back; the origin means nothing."""
+        ...
+
+    def wall_us(self) -> int:
+        """Return microseconds since 1970, for people and event time only."""
+        ...
+
+
+class Ids(Protocol):
+    """Fresh names. Two calls never return the same text, in any process, ever."""
+
+    def fresh(self) -> str:
+        """Return a new UUID in text form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A stored object and the version that a swap must name."""
+
+    data: bytes
+    version: str
+
+
+class SwapConflict(Exception):
+    """The object was changed since the version that the swap named; nothing was written."""
+
+
+class SwapUnknown(Exception):
+    """The reply was lost: the swap may or may not have happened. Read, and look for your id."""
+
+
+class MetaStore(Protocol):
+    """A few small objects, linearizable. Blocking, with a deadline of its own."""
+
+    def get(self, name: str) -> Versioned | None:
+        """Return the newest object, or None. Raises StorageError when it cannot be read."""
+        ...
+
+    def create(self, name: str, data: bytes) -> Versioned:
+        """Create atomically. Raises SwapConflict when it exists, SwapUnknown on a lost reply."""
+        ...
+
+    def swap(self, name: str, data: bytes, version: str) -> Versioned:
+        """Replace exactly ``version``. Raises SwapConflict, SwapUnknown; nothing in between."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """A Lease as it was read: whoever holds it, and the version that a change must name."""
+
+    holder: str | None
+    renewed: str
+    duration_s: float
+    version: str
+
+
+class LeaseStore(Protocol):
+    """Says who tries to lead; never who leads (that is the swap of the term). Blocking."""
+
+    def read(self) -> LeaseView:
+        """Return the Lease; expiry is judged by the reader's own clock since ``renewed`` changed."""
+        ...
+
+    def write(self, holder: str | None, version: str) -> LeaseView:
+        """Take, renew or give up (None) the Lease. Raises SwapConflict, SwapUnknown."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Immutable files under one job's directory. Nothing relies on rename or listing. Blocking."""
+
+    def put(self, name: "BlobName", data: bytes) -> "BlobRef":
+        """Create exclusively, write, fsync file and directory. Raises StorageError; never overwrites.
+
+        After an error the name is burnt: the caller takes a fresh one.
+        """
+        ...
+
+    def put_file(self, name: "BlobName", path: str) -> "BlobRef":
+        """Like :meth:`put`, from a local file."""
+        ...
+
+    def get(self, ref: "BlobRef") -> bytes:
+        """Read whole and check length and SHA-256. Raises StateError when it is not that file."""
+        ...
+
+    def fetch(self, ref: "BlobRef", path: str) -> None:
+        """Like :meth:`get`, into a local file."""
+        ...
+
+    def delete(self, name: "BlobName") -> None:
+        """Remove; a missing file is no error."""
+        ...
+
+    def list_for_collection(self) -> "Iterator[BlobName]":
+        """List the names, for garbage collection only; it may miss new files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows of one split, in order: ``batch[i]`` has the offset ``offset + i``."""
+
+    batch: "pa.RecordBatch"
+    offset: int
+
+
+class SplitReader(Protocol):
+    """Reads one split in order from a given offset. Used by one thread."""
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return 1..max_rows rows, or None when nothing is there now. Bounded blocking (50 ms).
+
+        Raises StateError when the data at the offset is gone or is not what it was.
+        """
+        ...
+
+    def state(self) -> "SplitState":
+        """Return where the next read begins; ``finished`` when nothing will ever follow."""
+        ...
+
+    def committed(self, epoch: "Epoch", state: "SplitState") -> None:
+        """Hear that ``state`` is in a committed checkpoint: it may be acknowledged upstream."""
+        ...
+
+    def close(self) -> None:
+        """Release files and sockets; idempotent."""
+        ...
+
+
+class Source(Protocol):
+    """A replayable input made of splits. Offsets live in the checkpoint and nowhere else."""
+
+    bounded: bool
+    schema: "pa.Schema"
+
+    def splits(self) -> "list[SplitState]":
+        """List all splits at offset 0 in a deterministic order; called once in a job's life."""
+        ...
+
+    def open(self, state: "SplitState") -> SplitReader:
+        """Open a split at its offset. Raises StateError when it cannot be replayed from there."""
+        ...
+
+
+class Pending(Protocol):
+    """The second half of a prepare: run once, off the task's thread."""
+
+    def finish(self) -> "SinkHandle | None":
+        """Make the output durable and return its handle; None when there were no rows. Blocking.
+
+        Raises StorageError: the epoch aborts, and the rows stay in the writer for the next one.
+        """
+        ...
+
+
+class SinkWriter(Protocol):
+    """Exactly-once output of one task. ``write`` and ``seal`` are called by the task's thread."""
+
+    guarantee: str
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        """Take rows of the current epoch, in order. Bounded memory; may block on the disk."""
+        ...
+
+    def seal(self, epoch: "Epoch", name: str) -> Pending:
+        """Cut: rows so far belong to ``epoch``. Cheap. ``name`` is unique for ever, for staging."""
+        ...
+
+    def close(self) -> None:
+        """Drop what was not prepared; idempotent."""
+        ...
+
+
+class SinkPublisher(Protocol):
+    """Makes prepared output visible, or drops it; works from a handle alone, on any worker."""
+
+    def publish(self, handle: "SinkHandle") -> None:
+        """Make visible; idempotent. Raises StorageError to be retried, StateError when it cannot be."""
+        ...
+
+    def discard(self, handle: "SinkHandle") -> None:
+        """Drop prepared output that will never be committed: at a reset only; idempotent."""
+        ...
+
+    def forget(self, handle: "SinkHandle") -> None:
+        """Remove the staging of output known published for good; idempotent."""
+        ...
+
+
+__all__ = [
+    "BlobStore",
+    "Clock",
+    "Ids",
+    "LeaseStore",
+    "LeaseView",
+    "MetaStore",
+    "Pending",
+    "Read",
+    "SinkPublisher",
+    "SinkWriter",
+    "Source",
+    "SplitReader",
+    "SwapConflict",
+    "SwapUnknown",
+    "Versioned",
+]

@@ -1,0 +1,53 @@
+# Everything a person needs. `make` alone lists the commands.
+# A bare machine needs Python 3.11 or newer, git and make; all else is installed into .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first Python of these that is new enough; `make PYTHON=...` decides otherwise.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3, \
+	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+LOCKS := requirements.lock requirements-build.lock
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test unit check format lock clean
+
+help:  ## list the commands
+	@echo "Penstock. Commands:"
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*##  *\(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## install everything into .venv (takes no time when nothing changed)
+
+$(STAMP): $(LOCKS) pyproject.toml tools/bootstrap.sh
+	@PYTHON='$(PYTHON)' VENV='$(VENV)' sh tools/bootstrap.sh
+	@touch $@
+
+test: $(STAMP)  ## run every test
+	@echo "== make test: every test (unit, golden, property, simulation, integration)"
+	@$(BIN)/python -m pytest
+
+unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
+	@echo "== make unit: the quick tests"
+	@$(BIN)/python -m pytest $(wildcard tests/unit tests/golden tests/property)
+
+check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions and files
+	@echo "== ruff check";      $(BIN)/ruff check .
+	@echo "== ruff format";     $(BIN)/ruff format --check .
+	@echo "== mypy (strict)";   $(BIN)/mypy
+	@echo "== import contracts"; $(BIN)/lint-imports --no-cache
+	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
+	@echo "== make check: all clean"
+
+format: $(STAMP)  ## format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
+
+lock: $(STAMP)  ## write the lock files anew, with the newest versions that pyproject.toml allows
+	@sh tools/lock.sh
+
+clean:  ## remove .venv and everything that tools and runs left behind
+	rm -rf $(VENV) .penstock .demo build dist spark-warehouse
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -182,12 +182,24 @@ class SinkWriter(Protocol):
 
     guarantee: str
 
+    def room(self) -> bool:
+        """Say whether :meth:`write` may be called now; cheap.
+
+        False means that the disk is behind or full: the task takes no input (backpressure) and
+        asks again later, so that no thread sleeps inside a sink while a reset waits.
+        """
+        ...
+
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Take rows of the current epoch, in order. Bounded memory; may block on the disk."""
+        """Take rows of the current epoch, in order. Bounded memory, and never blocks."""
         ...
 
     def seal(self, epoch: "Epoch", name: str) -> Pending:
-        """Cut: rows so far belong to ``epoch``. Cheap. ``name`` is unique for ever, for staging."""
+        """Cut: rows so far belong to ``epoch``. Cheap. ``name`` is unique for ever, for staging.
+
+        One cut at a time: ``finish`` of the one before must have returned or raised, also when
+        its epoch was aborted; otherwise its rows could fail behind a younger cut and be lost.
+        """
         ...
 
     def close(self) -> None:
@@ -198,8 +210,14 @@ class SinkWriter(Protocol):
 class SinkPublisher(Protocol):
     """Makes prepared output visible, or drops it; works from a handle alone, on any worker."""
 
-    def publish(self, handle: "SinkHandle") -> None:
-        """Make visible; idempotent. Raises StorageError to be retried, StateError when it cannot be."""
+    def publish(self, handle: "SinkHandle", epoch: "Epoch") -> None:
+        """Make visible; idempotent. Raises StorageError to be retried, StateError when it cannot be.
+
+        ``epoch`` is the committed one whose manifest lists the handle, not the one that prepared
+        it: the visible name begins with it. A carried handle may come from a number that recurs
+        or is higher (aborted under an older term), and a key that moves at the commit would then
+        have its rows sorted wrongly.
+        """
         ...
 
     def discard(self, handle: "SinkHandle") -> None:

@@ -1,0 +1,36 @@
+"""Spark on the Java of a Python package: what a machine without Java runs on."""
+
+import os
+import subprocess
+import sys
+
+from penstock_spark.java import find_java
+
+COUNT = """
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.host", "127.0.0.1")
+    .getOrCreate()
+)
+print("version", spark._jvm.java.lang.System.getProperty("java.version"))
+print("rows", spark.range(1000).selectExpr("xxhash64(id) as h").distinct().count())
+spark.stop()
+"""
+
+
+def test_spark_runs_on_the_packaged_java() -> None:
+    java = find_java({"PATH": "/nonexistent"})
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT],
+        env={**os.environ, "JAVA_HOME": str(java.home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert f"version {java.major}" in ran.stdout
+    assert "rows 1000" in ran.stdout

@@ -1,0 +1,304 @@
+"""What is outside the processes: metadata store, lease, shared directory, output folder.
+
+A node sends a :class:`Call`; the service acts when the call arrives and sends a :class:`Reply`
+to the life that called. An unknown outcome means that the reply is lost: the effect happened,
+will happen late, or never happens, as the fault stream says; the caller is told ``unknown``
+after its time limit. The rules of each store are those of the ports that it stands for.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+
+from penstock.contract.ids import BlobName
+from penstock.contract.manifest import BlobRef
+from penstock.testing.faults import Verdict
+from penstock.testing.kernel import SECOND, Kernel, Violation
+
+CALL_TIMEOUT_US = SECOND
+WRITE_US = (500, 30_000)
+REPLY_US = (200, 3_000)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaGet:
+    """Read one object."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetaSwap:
+    """Write one object where ``version`` still holds; None means that it must not exist yet."""
+
+    name: str
+    data: bytes
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRead:
+    """Read the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWrite:
+    """Take, renew or give up the lease where ``version`` still holds."""
+
+    holder: str | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create a file exclusively and make it durable."""
+
+    name: BlobName
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read a file and check it against its reference."""
+
+    ref: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a file; a missing one is no error."""
+
+    name: BlobName
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Link staged output to its visible name."""
+
+    staged: str
+    target: str
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Unstage:
+    """Remove staged output."""
+
+    staged: str
+
+
+Op = MetaGet | MetaSwap | LeaseRead | LeaseWrite | Put | Get | Delete | Publish | Unstage
+READS = (MetaGet, LeaseRead, Get)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request on its way to a service; ``verdict`` was decided when it was sent."""
+
+    client: str
+    life: int
+    token: object
+    op: Op
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The outcome of a call.
+
+    ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
+    """
+
+    token: object
+    op: Op
+    value: object = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An effect that its caller has given up; it happens all the same."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The second half of a write: until then the file is there, but torn."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object of the metadata store."""
+
+    data: bytes
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """The content of a file whose writer died or whose write failed."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """The shared directory and the output folder, as they are on the server."""
+
+    files: dict[BlobName, object] = field(default_factory=dict)
+    visible: dict[str, object] = field(default_factory=dict)
+    full: bool = False
+
+
+def ref_of(name: BlobName, content: object) -> BlobRef:
+    """Name content the way the real store does: hash and length of its bytes."""
+    data = content if isinstance(content, bytes) else repr(content).encode()
+    return BlobRef(name, sha256(data).hexdigest(), len(data))
+
+
+class Service:
+    """The stores of one job behind one address: linearizable, each call at one instant."""
+
+    def __init__(self, kernel: Kernel, chances: Random) -> None:
+        """Start empty; ``chances`` is the fault stream, used for unknown outcomes."""
+        self.kernel = kernel
+        self.chances = chances
+        self.objects: dict[str, Stored] = {}
+        self.lease = Stored(b"", "lease-0")
+        self.lease_holder: str | None = None
+        self.disk = Disk()
+        self.down = False
+        self.applied_when_unknown = False
+        self._versions = 0
+
+    def handle(self, event: object, now: float) -> None:
+        """Act on a call, or finish one that was begun."""
+        match event:
+            case Call():
+                self._arrived(event)
+            case Late(call):
+                self._apply(call)
+            case Written(call):
+                self._written(call)
+
+    def _arrived(self, call: Call) -> None:
+        meta = isinstance(call.op, MetaGet | MetaSwap | LeaseRead | LeaseWrite)
+        if call.verdict is Verdict.FAILED or (self.down and meta):
+            self._refuse(call)
+        elif call.verdict is Verdict.UNKNOWN:
+            self._lose_reply(call)
+        elif isinstance(call.op, Put):
+            self._begin_write(call, call.op)
+        else:
+            self._reply(call, self._apply(call))
+
+    def _refuse(self, call: Call) -> None:
+        if isinstance(call.op, Put) and call.op.name not in self.disk.files:
+            self.disk.files[call.op.name] = Torn()
+        self._reply(call, Reply(call.token, call.op, error="failed"), CALL_TIMEOUT_US)
+
+    def _lose_reply(self, call: Call) -> None:
+        error = "failed" if isinstance(call.op, READS) else "unknown"
+        self._reply(call, Reply(call.token, call.op, error=error), CALL_TIMEOUT_US)
+        fate = 0 if self.applied_when_unknown else self.chances.randrange(3)
+        if fate == 0:
+            self._apply(call)
+        elif fate == 1:
+            self.kernel.happened("effect applied after its caller gave up")
+            late = self.chances.randrange(3 * CALL_TIMEOUT_US)
+            self.kernel.at(late, "store", Late(call))
+
+    def _begin_write(self, call: Call, op: Put) -> None:
+        if op.name in self.disk.files:
+            raise Violation("G", f"{call.client} writes {op.name}, a name that was used before")
+        self.disk.files[op.name] = Torn()
+        if self.disk.full:
+            self.kernel.happened("write to a full disk")
+            self._reply(call, Reply(call.token, op, error="failed"))
+        else:
+            self.kernel.at(self.kernel.streams.schedule.randint(*WRITE_US), "store", Written(call))
+
+    def _written(self, call: Call) -> None:
+        if not self._lives(call):
+            self.kernel.happened("writer died inside a write")
+            return
+        assert isinstance(call.op, Put)
+        self.disk.files[call.op.name] = call.op.content
+        self._reply(call, Reply(call.token, call.op, ref_of(call.op.name, call.op.content)))
+
+    def _apply(self, call: Call) -> Reply:
+        match call.op:
+            case MetaGet(name):
+                return Reply(call.token, call.op, self.objects.get(name))
+            case MetaSwap(name, data, version):
+                return self._swap(call, name, data, version)
+            case LeaseRead():
+                return Reply(call.token, call.op, (self.lease_holder, self.lease.version))
+            case LeaseWrite(holder, version):
+                return self._write_lease(call, holder, version)
+            case Put(name, content):
+                self.disk.files[name] = content
+                return Reply(call.token, call.op, ref_of(name, content))
+            case Get(ref):
+                return self._get(call, ref)
+            case Delete(name):
+                self.disk.files.pop(name, None)
+                return Reply(call.token, call.op)
+            case Publish(staged, target, content):
+                return self._publish(call, staged, target, content)
+            case Unstage(staged):
+                self.disk.files.pop(BlobName(staged), None)
+                return Reply(call.token, call.op)
+
+    def _swap(self, call: Call, name: str, data: bytes, version: str | None) -> Reply:
+        now = self.objects.get(name)
+        if (now.version if now is not None else None) != version:
+            self.kernel.happened("swap refused by a conflict")
+            return Reply(call.token, call.op, error="conflict")
+        stored = Stored(data, self._fresh_version())
+        self.objects[name] = stored
+        return Reply(call.token, call.op, stored)
+
+    def _write_lease(self, call: Call, holder: str | None, version: str) -> Reply:
+        if version != self.lease.version:
+            return Reply(call.token, call.op, error="conflict")
+        self.lease_holder = holder
+        self.lease = Stored(b"", self._fresh_version())
+        return Reply(call.token, call.op, (holder, self.lease.version))
+
+    def _get(self, call: Call, ref: BlobRef) -> Reply:
+        content = self.disk.files.get(ref.name)
+        if content is None:
+            self.kernel.happened("reader found its file gone")
+            return Reply(call.token, call.op, error="missing")
+        if ref_of(ref.name, content) != ref:
+            return Reply(call.token, call.op, error="damaged")
+        return Reply(call.token, call.op, content)
+
+    def _publish(self, call: Call, staged: str, target: str, content: object) -> Reply:
+        there = self.disk.visible.get(target)
+        if there is not None:
+            self.kernel.happened("output published again")
+            if there != content:
+                raise Violation("E", f"{target} is visible with another content")
+            return Reply(call.token, call.op)
+        kept = self.disk.files.get(BlobName(staged))
+        if kept is None:
+            raise Violation("E", f"staged output {staged} is gone before it was published")
+        if kept != content:
+            raise Violation("E", f"staged output {staged} is not what its handle says")
+        self.disk.visible[target] = kept
+        return Reply(call.token, call.op)
+
+    def _fresh_version(self) -> str:
+        self._versions += 1
+        return f"v{self._versions}"
+
+    def _lives(self, call: Call) -> bool:
+        return self.kernel.alive(call.client) and self.kernel.life(call.client) == call.life
+
+    def _reply(self, call: Call, reply: Reply, delay_us: int | None = None) -> None:
+        if self._lives(call):
+            delay = delay_us or self.kernel.streams.schedule.randint(*REPLY_US)
+            self.kernel.at(delay, call.client, reply)

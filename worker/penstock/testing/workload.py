@@ -1,0 +1,180 @@
+"""What the simulated jobs compute: plans, seeded input, and tiny steps over dict-backed state.
+
+A record is ``(key, split, offset, ts)``. Three jobs cover what the protocols must keep exact:
+
+    count    source -> keyed running count with a sink
+    window   source -> keyed tumbling window with a sink and a late output
+    diamond  source -> x -> join, source -> y -> join: one barrier through two paths
+
+A step is a pure function from (state of the key, record) to (new state, rows), so that the
+oracle can run the very same input through a reference of its own.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from penstock.contract.ids import SplitId, StageIndex
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+
+WINDOW_US = 100
+LATENESS_US = 20
+OUT_OF_ORDER_US = 30
+
+
+class Record(NamedTuple):
+    """One input row; ``bound`` is its split's event-time bound as the source stamps it."""
+
+    key: int
+    split: SplitId
+    offset: int
+    ts: int
+    bound: int
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of one run's input, drawn from the workload stream."""
+
+    splits: int = 4
+    records: int = 60
+    keys: int = 6
+    groups: int = 8
+    batch: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A plan, the step each stage runs (by stage index), and the whole input."""
+
+    name: str
+    plan: PhysicalPlan
+    steps: tuple[str, ...]
+    shape: Shape
+    input: dict[SplitId, tuple[Record, ...]]
+
+    def stage_step(self, stage: StageIndex) -> str:
+        """Return the name of the step that a stage runs."""
+        return self.steps[stage]
+
+
+def group_of(key: int, groups: int) -> int:
+    """Map a key to its key group: fixed, spread, and without Python's salted hash."""
+    return (key * 2_654_435_761 >> 7) % groups
+
+
+def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[Record, ...]]:
+    """Draw the records of all splits; times rise by split, out of order within a bound or more."""
+    return {
+        SplitId(f"s{i}"): _make_split(SplitId(f"s{i}"), shape, draw) for i in range(shape.splits)
+    }
+
+
+def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[Record, ...]:
+    records: list[Record] = []
+    time, largest = 0, 0
+    count = draw.randint(shape.records // 2, shape.records)
+    for offset in range(count):
+        time += draw.randint(0, 12)
+        ts = max(0, time - (draw.randint(0, 90) if draw.random() < 0.2 else 0))
+        # The bound is judged by the earlier rows of the split, so it does not depend on batches.
+        records.append(
+            Record(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US)
+        )
+        largest = max(largest, ts)
+    return tuple(records)
+
+
+def make_job(name: str, shape: Shape, draw: Random) -> Job:
+    """Build one of the three jobs with seeded input. Raises KeyError on another name."""
+    plan, steps = _PLANS[name](shape)
+    return Job(name, plan, steps, shape, make_input(shape, draw))
+
+
+def _stage(index: int, name: str, **more: object) -> StagePlan:
+    return StagePlan(StageIndex(index), name, (name,), **more)  # type: ignore[arg-type]
+
+
+def _edge(index: int, sender: int, receiver: int, how: Partitioning) -> EdgePlan:
+    return EdgePlan(index, StageIndex(sender), StageIndex(receiver), how)
+
+
+def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "count", keyed=True, sinks=("out",)),
+    )
+    edges = (_edge(0, 0, 1, Partitioning.KEY),)
+    return PhysicalPlan("count", shape.groups, stages, edges, "count-1"), ("read", "count")
+
+
+def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "window", keyed=True, sinks=("out", "late")),
+    )
+    edges = (_edge(0, 0, 1, Partitioning.KEY),)
+    return PhysicalPlan("window", shape.groups, stages, edges, "window-1"), ("read", "window")
+
+
+def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "x"),
+        _stage(2, "y"),
+        _stage(3, "join", keyed=True, sinks=("out",)),
+    )
+    edges = (
+        _edge(0, 0, 1, Partitioning.FORWARD),
+        _edge(1, 0, 2, Partitioning.FORWARD),
+        _edge(2, 1, 3, Partitioning.KEY),
+        _edge(3, 2, 3, Partitioning.KEY),
+    )
+    return PhysicalPlan("diamond", shape.groups, stages, edges, "diamond-1"), (
+        "read",
+        "x",
+        "y",
+        "join",
+    )
+
+
+_PLANS = {"count": _count_plan, "window": _window_plan, "diamond": _diamond_plan}
+
+
+# --- Steps
+
+State = dict[tuple[int, ...], tuple[int, ...]]  # (key, ...) -> value
+Row = tuple[str, tuple[object, ...]]  # (sink, row)
+
+
+def count_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+    """Count a record under its key; the row carries the count and where the record came from."""
+    key = (record.key,)
+    count = state.get(key, (0,))[0] + 1
+    return key, (count,), [("out", (record.key, count, record.split, record.offset))]
+
+
+def join_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+    """Count the records of a key apart for the two branches."""
+    key = (record.key,)
+    x, y = state.get(key, (0, 0))
+    x, y = (x + 1, y) if record.branch == "x" else (x, y + 1)
+    count = x if record.branch == "x" else y
+    row = (record.key, record.branch, count, record.split, record.offset)
+    return key, (x, y), [("out", row)]
+
+
+def window_end(ts: int) -> int:
+    """Return the end (exclusive) of the tumbling window that holds an event time."""
+    return ts - ts % WINDOW_US + WINDOW_US
+
+
+def is_late(record: Record) -> bool:
+    """Judge lateness by the record's own stamp: the same on every interleaving."""
+    return window_end(record.ts) + LATENESS_US <= record.bound
+
+
+def fires(end: int, watermark: int | None) -> bool:
+    """Say whether the window that ends at ``end`` has emitted under a watermark."""
+    return watermark is not None and end + LATENESS_US <= watermark

@@ -1,0 +1,89 @@
+"""Fails on what no reader should have to look for: ``python -m tools.hygiene``.
+
+- code execution from data: pickle and its relatives, yaml.load, numpy's allow_pickle;
+- errors that vanish: a handler of every exception whose body does nothing;
+- tests that guess: sleeping, and patching our own code.
+
+Ruff bans some of these too, but a ``noqa`` silences ruff and nothing silences this.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.sources import python_files
+
+BANNED_MODULES = frozenset({"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve"})
+BANNED_CALLS = frozenset(
+    {"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"}
+)
+BANNED_IN_TESTS = frozenset({"time.sleep", "mock.patch", "unittest.mock.patch"})
+# A user's script in a job file is code by intent: this one function may run it.
+EXEC_ALLOWED = frozenset({"worker/penstock/graph/entrypoint.py"})
+
+
+def complaints(path: str, source: str) -> list[str]:
+    """One line for everything in the file that is banned; empty when nothing is."""
+    return [
+        f"{path}:{line}: {what}"
+        for node in ast.walk(ast.parse(source))
+        for line, what in _judge(node, path)
+    ]
+
+
+def _judge(node: ast.AST, path: str) -> Iterator[tuple[int, str]]:
+    match node:
+        case ast.Import(names=names):
+            for name in names:
+                yield from _judge_import(node.lineno, name.name)
+        case ast.ImportFrom(module=str(module)):
+            yield from _judge_import(node.lineno, module)
+        case ast.Call():
+            yield from _judge_call(node, path)
+        case ast.ExceptHandler():
+            if _catches_all(node) and all(_does_nothing(line) for line in node.body):
+                yield node.lineno, "an exception of any kind vanishes here"
+
+
+def _judge_import(line: int, module: str) -> Iterator[tuple[int, str]]:
+    if module.partition(".")[0] in BANNED_MODULES:
+        yield line, f"{module} runs code from data"
+
+
+def _judge_call(node: ast.Call, path: str) -> Iterator[tuple[int, str]]:
+    name = ast.unparse(node.func)
+    if name in BANNED_CALLS and not (name == "exec" and path in EXEC_ALLOWED):
+        yield node.lineno, f"{name} runs code from data"
+    if path.startswith("tests/") and name in BANNED_IN_TESTS:
+        yield node.lineno, f"{name} in a test: wait for the event, or use a fake"
+    for keyword in node.keywords:
+        if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False":
+            yield node.lineno, "allow_pickle runs code from data"
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or ast.unparse(handler.type) in {"Exception", "BaseException"}
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass | ast.Continue) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
+def main(repository: Path) -> int:
+    """Print complaints. Gives the exit status."""
+    found = [
+        line
+        for path in python_files(repository)
+        for line in complaints(str(path.relative_to(repository)), path.read_text())
+    ]
+    for line in found:
+        print(line)
+    print(f"hygiene: {len(found)} complaints")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parent.parent))

@@ -16,7 +16,10 @@ class Recorder:
 
 
 def make(seed: int = 0) -> tuple[Kernel, Recorder]:
-    kernel = Kernel(seed, lambda name: kernel.kill(name))
+    def crashed(name: str) -> None:
+        kernel.kill(name)
+
+    kernel = Kernel(seed, crashed)
     node = Recorder(kernel)
     kernel.add("n", node)
     return kernel, node

@@ -1,0 +1,140 @@
+"""What happens to a run from outside: kills, pauses, cuts, outages, and the user's own wishes.
+
+A plan is drawn from the fault stream before the run starts, so that it can be printed and
+repeated. Every fault ends by itself before the safety phase does; then the liveness phase
+begins, in which nothing fails any more.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from penstock.testing.kernel import SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class KillKeeper:
+    """SIGKILL to a keeper; its engine ends with it. ``ordinal`` None means the leader's."""
+
+    ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KillEngine:
+    """SIGKILL to an engine; its keeper lives and starts another."""
+
+    ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """SIGSTOP to a keeper, an engine or both, and SIGCONT after ``duration_us``."""
+
+    ordinal: int | None
+    duration_us: int
+    keeper: bool
+    engine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Links between two hosts do not carry anything, in one direction or in both."""
+
+    source: str
+    target: str
+    both: bool
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDown:
+    """The metadata store answers nobody."""
+
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull:
+    """Every write to the shared directory fails."""
+
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BreakStream:
+    """One open data stream breaks; ``pick`` chooses which."""
+
+    pick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """The user wants another number of workers."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The user asks for a checkpoint, a savepoint or a stop."""
+
+    kind: str
+    argument: str | None = None
+
+
+Happening = (
+    KillKeeper | KillEngine | Pause | Cut | StoreDown | DiskFull | BreakStream | Rescale | Ask
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One happening and when it comes."""
+
+    at_us: int
+    what: Happening
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much goes wrong in a random run, and until when (the end of the safety phase)."""
+
+    faults: tuple[int, int] = (0, 5)
+    safety_us: int = 12 * SECOND
+    pause_us: tuple[int, int] = (SECOND // 10, 8 * SECOND)
+    outage_us: tuple[int, int] = (SECOND // 10, 5 * SECOND)
+
+
+def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ...]:
+    """Draw the faults of one run, in order of time; all end within the safety phase."""
+    count = draw.randint(*profile.faults)
+    times = sorted(draw.randrange(profile.safety_us) for _ in range(count))
+    return tuple(
+        Timed(at, _draw_one(draw, profile, workers, profile.safety_us - at)) for at in times
+    )
+
+
+def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Happening:
+    whom = draw.choice((None, *range(workers)))  # None: the leader, whoever that is by then
+    match draw.randrange(8):
+        case 0:
+            return KillKeeper(whom)
+        case 1:
+            return KillEngine(whom)
+        case 2 | 3:
+            keeper = draw.random() < 0.7
+            engine = not keeper or draw.random() < 0.5
+            return Pause(whom, min(left_us, draw.randint(*profile.pause_us)), keeper, engine)
+        case 4 | 5:
+            return _draw_cut(draw, workers, min(left_us, draw.randint(*profile.outage_us)))
+        case 6:
+            down = min(left_us, draw.randint(*profile.outage_us))
+            return StoreDown(down) if draw.random() < 0.6 else DiskFull(down)
+        case _:
+            return BreakStream(draw.randrange(1 << 16))
+
+
+def _draw_cut(draw: Random, workers: int, duration_us: int) -> Cut:
+    hosts = [f"w{i}" for i in range(workers)]
+    source = draw.choice(hosts)
+    target = draw.choice([h for h in (*hosts, "store") if h != source])
+    return Cut(source, target, draw.random() < 0.6, duration_us)

@@ -37,10 +37,15 @@ class Ids(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A stored object and the version that a swap must name."""
+    """A stored object and the version that a swap must name.
+
+    ``uid`` is that of the object, given at its creation and kept by every swap: an object that
+    was deleted and created again has another one.
+    """
 
     data: bytes
     version: str
+    uid: str = ""
 
 
 class SwapConflict(Exception):

@@ -1,8 +1,9 @@
 """What keepers, and a keeper and its engine, say to each other.
 
 Every message travels in an :class:`Envelope` with the term of its sender; a receiver refuses a
-lower term. Reports are level-triggered: :class:`Heartbeat` repeats all that a new leader must
-know, so that a lost message is repaired by the next heartbeat. Data never travels here.
+lower term. Everything is level-triggered: :class:`Heartbeat` repeats all that a leader must know,
+and the leader repeats each command until a heartbeat shows its effect, so a lost message is
+repaired by the next one and a repeated one does no harm. Data never travels here.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ from penstock.contract.plan import PhysicalPlan
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones."""
+    """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones.
+
+    The engine drops what is in flight above ``epoch`` under lower terms, as after ``Abort``.
+    """
 
     leader: Leader
     attempt: Attempt
@@ -46,9 +50,11 @@ class Enumerate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say Ready.
+    """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say ready.
 
-    ``root`` names the checkpoint to load; ``splits`` are the first states of a job without one.
+    ``root`` names the checkpoint to load; its table may be of another version than
+    ``assignment``, and every task takes what its share of ``assignment`` needs. ``splits`` are the
+    first states of a job without a checkpoint. A Reset to the attempt already taken is ignored.
     """
 
     attempt: Attempt
@@ -56,7 +62,7 @@ class Reset:
     root: BlobRef | None
     assignment: Assignment
     members: tuple[Member, ...]
-    splits: tuple[SplitState, ...] = ()
+    splits: tuple["StageSplits", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """``epoch`` will never be committed under this term: carry its handles, forget its barrier."""
+    """``epoch`` will never be committed under this term: carry its handles, forget its barrier.
+
+    Only barriers of this term and number are meant: the number may recur under a higher term.
+    """
 
     attempt: Attempt
     epoch: Epoch
@@ -105,18 +114,23 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``."""
+    """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``.
+
+    ``members`` are those of both tables. A joiner takes ``attempt``; when its tasks wait for
+    input it reports ready and running as well as prepared. ``splits`` as in :class:`Reset`.
+    """
 
     attempt: Attempt
     assignment: Assignment
     members: tuple[Member, ...]
     epoch: Epoch
     root: BlobRef | None
+    splits: tuple["StageSplits", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRescale:
-    """The proposed ``version`` is off: release what is held to the old owners."""
+    """The proposed ``version`` is off: release what is held to the old owners, report prepared 0."""
 
     attempt: Attempt
     version: Version
@@ -124,7 +138,10 @@ class CancelRescale:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Rescale, step 4: version is committed; load the last delta from ``root`` and resume."""
+    """Rescale, step 4: ``version`` is committed with ``epoch``: load the last delta and resume.
+
+    It confirms ``epoch`` as :class:`Commit` does. Leaving tasks report resumed at once.
+    """
 
     attempt: Attempt
     version: Version
@@ -185,35 +202,89 @@ class EngineHello:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """All that the leader must know of a member, repeated; ``phase`` as in ``protocol.member``.
+class Broken:
+    """``attempt`` cannot go on here: a stream broke or a task failed. ``fatal`` fails the job.
 
-    ``ready`` and ``running`` are attempts, ``prepared``, ``resumed`` versions, ``published`` the
-    newest epoch this member has published; ``exhausted`` says that every source task here has
-    read all its splits; ``left`` that its leaving tasks have ended.
+    Said by an engine to its keeper, which repeats it in heartbeats until a Reset to a higher
+    attempt. A failing :class:`Enumerate` is said with the attempt that it named.
+    """
+
+    attempt: Attempt
+    reason: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """Where an engine stands: said to its keeper when it changes, and repeated for its life.
+
+    - ``attempt``: the last Reset (or joiner's Prepare) taken; all other fields are about it and
+      begin at zero with it. ``ready``, ``running``: that attempt once reached, 0 before.
+    - ``prepared``: the proposed version whose table is loaded, 0 after :class:`CancelRescale`;
+      ``resumed``: the version under which all tasks here run (Reset's own to begin with);
+      ``settled``: the version whose :class:`Settled` was done; ``left``: leaving tasks ended.
+    - ``published``: the newest committed epoch all of whose handles known here are published.
+    - ``exhausted``: every source task here has read all its splits, under ``resumed``; True where
+      there are none. ``ended``: :class:`EndStreams` was done.
+    """
+
+    attempt: Attempt = Attempt(0)
+    ready: Attempt = Attempt(0)
+    running: Attempt = Attempt(0)
+    prepared: Version = Version(0)
+    resumed: Version = Version(0)
+    settled: Version = Version(0)
+    published: Epoch = Epoch(0)
+    exhausted: bool = False
+    left: bool = False
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """All that a leader must know of a member, repeated by its keeper.
+
+    ``sequence`` rises by one: a late one is dropped. ``replaces`` is the engine that died here
+    before this one. ``fingerprint`` is the plan's. ``injected`` is the newest epoch whose Inject
+    reached the engine under the envelope's term, ``undecided`` one injected or acknowledged here
+    of which neither Commit nor Abort was heard (0: none).
     """
 
     ordinal: Ordinal
     incarnation: Incarnation
     keeper: str
     flight: str
-    attempt: Attempt
-    ready: Attempt
-    running: Attempt
-    version: Version
-    prepared: Version
-    resumed: Version
-    published: Epoch
-    exhausted: bool
-    left: bool
     sequence: int
+    fingerprint: str
+    status: EngineStatus
+    injected: Epoch = Epoch(0)
+    undecided: Epoch = Epoch(0)
+    broken: Broken | None = None
+    replaces: Incarnation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLost:
+    """An engine died or fell silent: said by its keeper, and repeated until another one lives.
+
+    ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
+    """
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    reason: str
+    fatal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAck:
-    """A task's snapshot of ``epoch`` is stored and its output prepared. Repeated until decided."""
+    """A task's snapshot of ``epoch`` is stored and its output prepared. Repeated until decided.
+
+    ``term`` is the barrier's: an aborted number may recur under a higher one.
+    """
 
     attempt: Attempt
+    term: Term
     epoch: Epoch
     manifest: TaskManifest
 
@@ -223,27 +294,23 @@ class EpochFailed:
     """A step of ``epoch`` failed before the swap: abort this epoch and nothing else."""
 
     attempt: Attempt
+    term: Term
     epoch: Epoch
     task: TaskId
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """This attempt cannot go on here: a stream broke or a task failed. ``fatal`` fails the job."""
+class PublishFailed:
+    """A handle could not be published; the member retries, and says why meanwhile.
+
+    ``fatal``: retrying cannot help; the job fails with ``reason``, its output still committed.
+    """
 
     attempt: Attempt
-    ordinal: Ordinal
-    reason: str
-    fatal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PublishFailed:
-    """A handle could not be published; the member retries, and says why meanwhile."""
-
     epoch: Epoch
     reason: str
+    fatal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +336,19 @@ class CheckpointWanted:
     attempt: Attempt
 
 
-Report = (
+# What an engine says to its keeper, and what a keeper says to the leader.
+EngineReport = (
     EngineHello
-    | Heartbeat
+    | EngineStatus
     | TaskAck
     | EpochFailed
     | Broken
     | PublishFailed
     | Splits
     | CheckpointWanted
+)
+Report = (
+    Heartbeat | EngineLost | TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted
 )
 
 
@@ -293,10 +364,18 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class MembersFile:
-    """What ``Latest.members`` names: the members of an attempt, in order of ordinals."""
+    """What ``Latest.members`` names: all that a new leader needs to go on with an attempt.
+
+    ``members`` in order of ordinals, joiners of a proposed table included. ``proposed`` holds once
+    ``Latest.version`` is its version; ``assignment`` until then. ``splits`` are the first states
+    of a job without a checkpoint.
+    """
 
     attempt: Attempt
     members: tuple[Member, ...]
+    assignment: Assignment
+    proposed: Assignment | None = None
+    splits: tuple["StageSplits", ...] = ()
 
 
 __all__ = [
@@ -310,6 +389,9 @@ __all__ = [
     "Commit",
     "EndStreams",
     "EngineHello",
+    "EngineLost",
+    "EngineReport",
+    "EngineStatus",
     "Enumerate",
     "Envelope",
     "EpochFailed",

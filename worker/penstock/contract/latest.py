@@ -6,6 +6,8 @@ swap whose reply was lost can be told from another's. Everything else is a view 
 
 from dataclasses import dataclass
 
+from penstock.base.limits import LATEST_BYTES_MAX
+from penstock.contract.codec import encode
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -68,9 +70,19 @@ class Answer:
 class Latest:
     """State of the job that outlives every worker; at most 64 KiB encoded, asserted.
 
-    ``version`` and ``workers`` are the committed assignment's; ``max_epoch`` is the highest epoch
-    ever committed (new ones exceed it, even after a restore of an older one);
-    ``published_through`` the newest epoch whose output is known to be visible.
+    - ``swap_id``: fresh in every swap of a leader; nobody else ever writes it.
+    - ``version``, ``workers``: the committed assignment; ``proposed``: the highest version ever
+      put forward, so that two proposals never share a number.
+    - ``settled``: the newest version that all members run under, with its rescale's output
+      published. Workers may be removed when ``settled == version``, ``workers`` is what is
+      wanted and the leader's ordinal is below it.
+    - ``max_epoch``: the highest epoch ever committed (new ones exceed it, even after a restore of
+      an older one); ``published_through``: the newest epoch whose output is known to be visible.
+    - ``members``: the file with the members, the assignment and the first splits of ``attempt``.
+    - ``finished``, ``stopped``, ``failure``: no engine runs under any of them; a new ``run`` of
+      ``Desired`` clears the last two. ``stalled``: what the leader waits for, in words.
+    - ``restored``: the nonce of the last restore; ``lost_output``: epochs whose unpublished
+      output was dropped on request; ``replayed``: output may be repeated since a restore.
     """
 
     job_uid: JobUid
@@ -79,6 +91,8 @@ class Latest:
     leader: Leader | None = None
     attempt: Attempt = Attempt(0)
     version: Version = Version(0)
+    proposed: Version = Version(0)
+    settled: Version = Version(0)
     workers: int = 0
     epoch: Epoch = Epoch(0)
     max_epoch: Epoch = Epoch(0)
@@ -91,13 +105,34 @@ class Latest:
     finished: bool = False
     stopped: bool = False
     failure: str | None = None
+    stalled: str | None = None
+    rescale: str | None = None
+    run: str = ""
+    restored: str = ""
+    replayed: bool = False
     lost_output: tuple[Epoch, ...] = ()
     answers: tuple[Answer, ...] = ()
+
+    def closed(self) -> bool:
+        """Say whether no engine may run: the job has finished, stopped or failed."""
+        return self.finished or self.stopped or self.failure is not None
+
+
+def encode_latest(latest: Latest) -> bytes:
+    """Return the stored form of ``latest``; its size is bounded by construction, and asserted."""
+    data = encode(latest)
+    assert len(data) <= LATEST_BYTES_MAX, f"-latest has {len(data)} bytes of {LATEST_BYTES_MAX}"
+    return data
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something asked for once: ``checkpoint``, ``savepoint``, ``stop``. ``id`` makes it level-triggered."""
+    """Something asked for once; ``id`` makes it level-triggered.
+
+    ``kind`` is ``checkpoint``, ``savepoint`` (``argument``: its name) or ``stop`` (``argument``:
+    the name of a savepoint to take first, or None). The answer is in ``Latest.answers``; whoever
+    asked takes the request away once it is answered, and only then may its answer go.
+    """
 
     id: str
     kind: str
@@ -106,18 +141,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """What a new job or an explicit restore begins from; ``nonce`` makes it happen once."""
+    """What a job begins from, once per ``nonce``: a savepoint, a retained epoch, or the newest.
+
+    ``path`` is a savepoint's folder (its files are imported before the first commit), ``epoch`` a
+    retained epoch of this job; with neither, the newest committed one is meant, and only
+    ``drop_unpublished`` matters. Older than the newest committed is refused unless
+    ``allow_output_replay``.
+    """
 
     nonce: str
-    root: BlobRef | None
+    path: str | None = None
+    epoch: Epoch | None = None
     allow_output_replay: bool = False
     drop_unpublished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``."""
+    """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``.
+
+    ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
+    """
 
     workers: int
     requests: tuple[Request, ...] = ()
     restore: Restore | None = None
+    run: str = ""

@@ -1,0 +1,45 @@
+"""Times and bounds of the control plane, as one value; defaults and reasons are in ``limits``."""
+
+from dataclasses import dataclass
+
+from penstock.base import limits
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """All durations are seconds of one keeper's monotonic clock.
+
+    - ``resend_interval_s``: a command or acknowledgement without effect is repeated so often.
+    - ``ready_timeout_s``: from a member's Reset to ready, and from Start to running.
+    - ``prepare_timeout_s``, ``rescale_timeout_s``: a rescale's pre-loading, and its barrier.
+    - ``collect_interval_s``: at most one listing of the directory in this time.
+    """
+
+    heartbeat_interval_s: float = limits.HEARTBEAT_INTERVAL_S
+    heartbeat_timeout_s: float = limits.HEARTBEAT_TIMEOUT_S
+    engine_silence_timeout_s: float = limits.ENGINE_SILENCE_TIMEOUT_S
+    resend_interval_s: float = limits.RESEND_INTERVAL_S
+    meta_poll_interval_s: float = limits.META_POLL_INTERVAL_S
+    meta_retry_interval_s: float = limits.META_RETRY_INTERVAL_S
+    lease_duration_s: float = limits.LEASE_DURATION_S
+    lease_renew_deadline_s: float = limits.LEASE_RENEW_DEADLINE_S
+    lease_retry_s: float = limits.LEASE_RETRY_S
+    ready_timeout_s: float = limits.READY_TIMEOUT_S
+    prepare_timeout_s: float = limits.PREPARE_TIMEOUT_S
+    rescale_timeout_s: float = limits.RESCALE_TIMEOUT_S
+    checkpoint_interval_s: float = limits.CHECKPOINT_INTERVAL_S_DEFAULT
+    checkpoint_timeout_s: float = limits.CHECKPOINT_TIMEOUT_S_DEFAULT
+    checkpoint_first_delay_s: float = limits.CHECKPOINT_FIRST_DELAY_S
+    checkpoint_min_pause_s: float = 0.0
+    retain: int = limits.RETAINED_CHECKPOINTS_DEFAULT
+    backoff_first_s: float = limits.RESTART_BACKOFF_FIRST_S
+    backoff_max_s: float = limits.RESTART_BACKOFF_MAX_S
+    restarts_before_stalled: int = limits.RESTARTS_BEFORE_STALLED
+    collect_interval_s: float = limits.COLLECT_INTERVAL_S
+
+    def __post_init__(self) -> None:
+        """Hold the relations that safety and liveness rest on, whatever was configured."""
+        assert self.lease_retry_s < self.lease_renew_deadline_s < self.lease_duration_s
+        assert self.heartbeat_interval_s * 2 < self.heartbeat_timeout_s
+        assert 1 <= self.retain <= limits.RETAINED_CHECKPOINTS_MAX
+        assert self.backoff_first_s <= self.backoff_max_s

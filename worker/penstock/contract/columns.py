@@ -1,0 +1,101 @@
+"""Columns of a stream: names and Arrow types as text, so that no Arrow is needed to check a graph.
+
+A type is spelled as ``str(pyarrow.DataType)`` spells it: ``string``, ``timestamp[us]``,
+``list<item: int64>``; a few common aliases are understood.
+"""
+
+from dataclasses import dataclass
+
+_ALIASES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "halffloat",
+    "utf8": "string",
+    "str": "string",
+    "large_utf8": "large_string",
+    "boolean": "bool",
+    "bytes": "binary",
+    "int": "int64",
+    "timestamp": "timestamp[us]",
+    "date": "date32[day]",
+    "date32": "date32[day]",
+}
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+_FLOATS = ("float", "double")
+KEY_TYPES = (
+    *_INTEGERS,
+    *_FLOATS,
+    "bool",
+    "string",
+    "large_string",
+    "string_view",
+    "binary",
+    "large_binary",
+    "date32[day]",
+    "timestamp[us]",
+)
+NUMERIC_TYPES = (*_INTEGERS, *_UNSIGNED, *_FLOATS)
+ORDERED_TYPES = (*NUMERIC_TYPES, "bool", "date32[day]", "timestamp[us]")
+SIMPLE_TYPES = (
+    *KEY_TYPES,
+    *_UNSIGNED,
+    "halffloat",
+    "null",
+    "binary_view",
+    "date64[ms]",
+    *(f"timestamp[{unit}]" for unit in ("s", "ms", "ns")),
+    *(f"duration[{unit}]" for unit in ("s", "ms", "us", "ns")),
+    "time32[s]",
+    "time32[ms]",
+    "time64[us]",
+    "time64[ns]",
+)
+HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin with it
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name and its Arrow type as text."""
+
+    name: str
+    type: str
+
+
+Columns = tuple[Column, ...]
+
+
+def normal_type(text: str) -> str:
+    """Spell a type as Arrow does: ``float64`` is ``double``; unknown texts stay as they are."""
+    plain = text.strip()
+    return _ALIASES.get(plain, plain)
+
+
+def value_type(text: str) -> str:
+    """Return the type of the values: a dictionary's, else the type itself."""
+    if text.startswith("dictionary<values="):
+        return text.removeprefix("dictionary<values=").split(",", 1)[0]
+    return text
+
+
+def is_key_type(text: str) -> bool:
+    """Say whether the key hash has a rule for this type (Spark's ``xxhash64`` knows it)."""
+    plain = value_type(text)
+    return plain in KEY_TYPES or plain.startswith("timestamp[us, tz=") or _is_small_decimal(plain)
+
+
+def _is_small_decimal(text: str) -> bool:
+    if not text.startswith("decimal128("):
+        return False
+    digits = text.removeprefix("decimal128(").split(",", 1)[0]
+    return digits.isdigit() and int(digits) <= 18
+
+
+def names(columns: Columns) -> tuple[str, ...]:
+    """List the names of columns, in order."""
+    return tuple(c.name for c in columns)
+
+
+def find(columns: Columns, name: str) -> Column | None:
+    """Return the column of that name, or None."""
+    return next((c for c in columns if c.name == name), None)

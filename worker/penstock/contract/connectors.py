@@ -1,0 +1,106 @@
+"""The connectors as data: their options, as the file and the Python API know them.
+
+The code behind each kind is in ``penstock.connectors``; this table is what a graph is checked
+against, and what the documentation and the CRD are made from.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.contract.fields import Field, Kind, integer, text
+
+
+class Role(StrEnum):
+    """Whether a connector reads or writes."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+class Bounded(StrEnum):
+    """Whether a source ends: always, never, or when the option ``rows`` is given."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    WITH_ROWS = "with rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorKind:
+    """One kind of source or sink. ``guarantee`` is that of a sink's output."""
+
+    name: str
+    role: Role
+    meaning: str
+    options: tuple[Field, ...]
+    bounded: Bounded = Bounded.ALWAYS
+    guarantee: str = ""
+
+
+_PATH_LENGTH_MAX = 4096
+_PATH_IN = text(
+    "path", "a folder of *.parquet files, or one file", required=True, length_max=_PATH_LENGTH_MAX
+)
+_PATH_OUT = text(
+    "path",
+    "the output folder; made when it is not there",
+    required=True,
+    length_max=_PATH_LENGTH_MAX,
+)
+
+CONNECTORS: tuple[ConnectorKind, ...] = (
+    ConnectorKind(
+        "parquet",
+        Role.SOURCE,
+        "Parquet files: split = file, offset = row",
+        (_PATH_IN,),
+    ),
+    ConnectorKind(
+        "generator",
+        Role.SOURCE,
+        "rows made on the spot, the same for the same seed",
+        (
+            integer("rows", "rows of each split; without it the source never ends", minimum=0),
+            integer(
+                "rate", "rows per second of each split; as fast as possible without it", minimum=1
+            ),
+            integer("splits", "number of splits", default=1, minimum=1),
+            integer("seed", "seed of the rows", default=0, minimum=0),
+        ),
+        Bounded.WITH_ROWS,
+    ),
+    ConnectorKind(
+        "ingest",
+        Role.SOURCE,
+        "rows pushed over Arrow Flight, by `penstock replay` for example",
+        (
+            integer(
+                "partitions", "number of partitions that senders push", required=True, minimum=1
+            ),
+        ),
+    ),
+    ConnectorKind(
+        "parquet",
+        Role.SINK,
+        "Parquet files, each visible once and for good",
+        (_PATH_OUT,),
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "discard",
+        Role.SINK,
+        "counts rows and keeps nothing, for measurements",
+        (),
+        guarantee="none",
+    ),
+)
+
+
+def connector_kinds(role: Role) -> dict[str, ConnectorKind]:
+    """List the kinds of a role by name."""
+    return {c.name: c for c in CONNECTORS if c.role is role}
+
+
+def option_row(kind: ConnectorKind) -> Field:
+    """Return the row of an object with a kind's options, as ``source: {parquet: ...}`` has it."""
+    return Field(kind.name, Kind.OBJECT, kind.meaning, fields=kind.options, make=dict)

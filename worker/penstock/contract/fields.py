@@ -1,0 +1,133 @@
+"""A field of a file as data: name, kind, meaning, default, rule. Readers and schemas use the rows.
+
+One table per object says everything that a reader, a document and a CRD schema need; nothing
+about a field is said twice.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+
+
+class Kind(StrEnum):
+    """What a field's value looks like in the file."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DURATION_S = "duration"  # read as seconds
+    DURATION_US = "duration-us"  # read as whole microseconds
+    QUANTITY = "quantity"  # read as bytes
+    CHOICE = "choice"
+    OBJECT = "object"
+    LIST = "list"  # of objects with ``fields``, or of texts
+    TEXT_MAP = "text-map"  # texts or whole numbers by free names, kept as texts
+    OPEN = "open"  # preserved unread, as the API server does
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row. ``default`` is written as a user would write it; ``minimum`` and ``maximum`` too.
+
+    ``choices`` maps what the file says to the value; ``make`` builds an OBJECT (or each item of
+    a LIST) from attributes. ``key`` names the field that tells items apart (a list-map).
+    ``one_of`` lists fields of which exactly one must be there.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    default: Plain = None
+    required: bool = False
+    minimum: Plain = None
+    maximum: Plain = None
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    length_max: int = 253
+    immutable: bool = False
+    rule: str = ""
+    attribute: str = ""
+    fields: tuple["Field", ...] = ()
+    make: Callable[..., object] | None = None
+    key: str = ""
+    one_of: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Return the attribute that holds the value: ``attribute``, or the name in snake case."""
+        return self.attribute or snake(self.name)
+
+
+def snake(name: str) -> str:
+    """Turn ``allowedLateness`` into ``allowed_lateness``."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m[1].lower(), name)
+
+
+def text(name: str, meaning: str, **more: object) -> Field:
+    """Build a TEXT row."""
+    return _field(name, Kind.TEXT, meaning, more)
+
+
+def integer(name: str, meaning: str, **more: object) -> Field:
+    """Build an INTEGER row."""
+    return _field(name, Kind.INTEGER, meaning, more)
+
+
+def number(name: str, meaning: str, **more: object) -> Field:
+    """Build a NUMBER row."""
+    return _field(name, Kind.NUMBER, meaning, more)
+
+
+def boolean(name: str, meaning: str, **more: object) -> Field:
+    """Build a BOOLEAN row."""
+    return _field(name, Kind.BOOLEAN, meaning, more)
+
+
+def duration(name: str, meaning: str, **more: object) -> Field:
+    """Build a duration row; its attribute is in seconds and ends in ``_s``."""
+    return _field(name, Kind.DURATION_S, meaning, {"attribute": snake(name) + "_s", **more})
+
+
+def duration_us(name: str, meaning: str, **more: object) -> Field:
+    """Build a duration row of event time; its attribute is in microseconds and ends in ``_us``."""
+    return _field(name, Kind.DURATION_US, meaning, {"attribute": snake(name) + "_us", **more})
+
+
+def quantity(name: str, meaning: str, **more: object) -> Field:
+    """Build a quantity row; its attribute is in bytes."""
+    return _field(name, Kind.QUANTITY, meaning, more)
+
+
+def choice(name: str, meaning: str, choices: type[StrEnum], **more: object) -> Field:
+    """Build a CHOICE row over the values of an enumeration; the attribute holds its member."""
+    return _field(name, Kind.CHOICE, meaning, {"choices": tuple(choices), "make": choices, **more})
+
+
+def group(
+    name: str, meaning: str, make: Callable[..., object], *fields: Field, **more: object
+) -> Field:
+    """Build an OBJECT row."""
+    return _field(name, Kind.OBJECT, meaning, {"make": make, "fields": fields, **more})
+
+
+def listing(
+    name: str, meaning: str, make: Callable[..., object], *fields: Field, **more: object
+) -> Field:
+    """Build a LIST row of objects."""
+    return _field(
+        name, Kind.LIST, meaning, {"make": make, "fields": fields, "length_max": 64, **more}
+    )
+
+
+def texts(name: str, meaning: str, **more: object) -> Field:
+    """Build a LIST row of texts; the attribute is a tuple."""
+    return _field(name, Kind.LIST, meaning, {"length_max": 64, **more})
+
+
+def _field(name: str, kind: Kind, meaning: str, more: dict[str, object]) -> Field:
+    return Field(name, kind, meaning, **more)  # type: ignore[arg-type]

@@ -1,0 +1,264 @@
+"""The logical graph of a job: steps, what they read, how rows are dealt out. Versioned JSON.
+
+The Python API and the declarative ``job.graph`` make the same value. User functions appear by
+name only (``package.module:function``, or a label when they live inside a function); the live
+callables stay in the process that compiled the job.
+
+    Step ── inputs ──> Input(step, output, partitioning, keys)     parameters say the kind
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.base import limits
+from penstock.base.errors import PeerError
+from penstock.contract import codec
+from penstock.contract.columns import Columns
+from penstock.contract.plan import Partitioning
+
+GRAPH_FORMAT = 1
+MAIN = "main"
+LATE = "late"
+DEAD_LETTER = "dead-letter"
+PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
+
+Option = str | int | float | bool | None
+
+
+class Per(StrEnum):
+    """What a user function takes and gives: an Arrow batch, or one record (a dict)."""
+
+    BATCH = "batch"
+    RECORD = "record"
+
+
+class OnError(StrEnum):
+    """What happens to a row for which a user function raises."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+
+
+class Function(StrEnum):
+    """The built-in aggregates."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    MEAN = "mean"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """A source or sink: ``kind`` names a row of ``connectors``, ``options`` are its fields."""
+
+    kind: str
+    options: dict[str, Option] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The time of a row is ``column`` (timestamp, us); rows may come out of order by the bound.
+
+    ``idle_after_us`` lets a source declare a silent split idle; None: it never is.
+    """
+
+    column: str
+    out_of_orderness_us: int = 0
+    idle_after_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Reads a replayable input. Empty ``columns``: all that the input has."""
+
+    connector: Connector
+    columns: Columns = ()
+    event_time: EventTime | None = None
+    batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A user function: its name, what it takes, and at most how many rows at once.
+
+    ``columns`` are those it gives; empty: as declared nowhere, found with an empty batch.
+    """
+
+    function: str
+    per: Per = Per.BATCH
+    batch_rows: int | None = None
+    columns: Columns = ()
+    on_error: OnError = OnError.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One row out for each row in."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap:
+    """Any number of rows out for each row in, in order."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keeps the rows for which the function says true; columns stay."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Text into words at each single space; an empty last word is dropped, null gives none."""
+
+    column: str
+    into: str = "word"
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """One computed column: ``name = function(column)``; count may have no column."""
+
+    name: str
+    function: Function
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Running values of a key: one row out for each row in, with the keys and the values so far."""
+
+    compute: tuple[Compute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Tumbling windows of event time; one row per key and window, at its end + lateness."""
+
+    size_us: int
+    compute: tuple[Compute, ...]
+    offset_us: int = 0
+    allowed_lateness_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A user function over keyed batches, with one value per key and ``state`` column."""
+
+    call: Call
+    state: Columns = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Writes to an output."""
+
+    connector: Connector
+
+
+Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Process | Sink
+STATEFUL = (Aggregate, Window, Process)
+KINDS: dict[type, str] = {
+    Source: "source",
+    Map: "map",
+    FlatMap: "flatMap",
+    Filter: "filter",
+    Split: "split",
+    Aggregate: "aggregate",
+    Window: "window",
+    Process: "process",
+    Sink: "sink",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Rows of another step's named output, and how they are dealt out to parallel tasks.
+
+    ``keys`` belong to KEY, ``function`` to CUSTOM. None: forward where that can be, else
+    round-robin.
+    """
+
+    step: str
+    output: str = MAIN
+    partitioning: Partitioning | None = None
+    keys: tuple[str, ...] = ()
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node of the graph. ``parallelism`` None means one task per worker."""
+
+    name: str
+    parameters: Parameters
+    inputs: tuple[Input, ...] = ()
+    parallelism: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return the kind as the file spells it."""
+        return KINDS[type(self.parameters)]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """List the named outputs that this step can have."""
+        return outputs_of(self.parameters)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the key columns, empty when the inputs are not keyed."""
+        return self.inputs[0].keys if self.inputs else ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalGraph:
+    """All steps of a job, inputs before their readers."""
+
+    job: str
+    steps: tuple[Step, ...]
+    format: int = GRAPH_FORMAT
+
+    def step(self, name: str) -> Step:
+        """Return the step of that name; it must be there."""
+        return next(s for s in self.steps if s.name == name)
+
+    def readers_of(self, name: str, output: str = MAIN) -> tuple[Step, ...]:
+        """List the steps that read an output, in order."""
+        return tuple(
+            s for s in self.steps if any(i.step == name and i.output == output for i in s.inputs)
+        )
+
+
+def outputs_of(parameters: Parameters) -> tuple[str, ...]:
+    """List the named outputs of a kind of step; a sink has none."""
+    match parameters:
+        case Sink():
+            return ()
+        case Window():
+            return (MAIN, LATE)
+        case Map(call) | FlatMap(call) | Filter(call) | Process(call):
+            return (MAIN, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN,)
+        case Source() | Split() | Aggregate():
+            return (MAIN,)
+
+
+def encode_graph(graph: LogicalGraph) -> bytes:
+    """Return the canonical JSON of a graph; :func:`decode_graph` reads exactly this value back."""
+    return codec.encode(graph)
+
+
+def decode_graph(data: bytes) -> LogicalGraph:
+    """Read a descriptor. Raises PeerError on unknown fields, kinds, types or another format."""
+    graph = codec.decode(LogicalGraph, data)
+    if graph.format != GRAPH_FORMAT:
+        raise PeerError(f"graph format {graph.format}: this version reads {GRAPH_FORMAT}")
+    return graph

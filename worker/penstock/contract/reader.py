@@ -1,0 +1,258 @@
+"""Plain data to typed values, by tables of fields: strict, with all problems found at once.
+
+Every problem names its place: ``origin`` maps paths like ``spec.job.graph.steps[1].split`` to
+``file:line`` (or to the ``--set`` that wrote the value); a path without one takes its parent's.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.base.units import duration_s, duration_us, quantity_bytes
+from penstock.contract.fields import Field, Kind, Plain
+
+PROBLEMS_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where values were written. ``places`` maps a path to ``file:line``."""
+
+    file: str = "the object"
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, path: str) -> str:
+        """Return the place of ``path``, or of its nearest ancestor that has one."""
+        while path:
+            if path in self.places:
+                return self.places[path]
+            cut = max(path.rfind("."), path.rfind("["))
+            path = path[:cut] if cut > 0 else ""
+        return self.places.get("", self.file)
+
+
+class _Bad:
+    """Stands for a value that was complained about; nothing is built from it."""
+
+
+_BAD: Final = _Bad()
+
+
+class Reader:
+    """Collects problems while it reads; :meth:`done` raises them together."""
+
+    def __init__(self, origin: Origin) -> None:
+        """Start without problems."""
+        self.origin = origin
+        self.problems: list[str] = []
+
+    def complain(self, path: str, text: str) -> None:
+        """Note a problem at ``path``."""
+        self.problems.append(
+            f"{self.origin.at(path)}: {path}: {text}" if path else f"{self.origin.at(path)}: {text}"
+        )
+
+    def done(self) -> None:
+        """Raise ConfigError with every problem, one a line; do nothing when there are none."""
+        if self.problems:
+            shown = self.problems[:PROBLEMS_SHOWN_MAX]
+            hidden = len(self.problems) - len(shown)
+            raise ConfigError("\n".join(shown + ([f"... and {hidden} more"] if hidden else [])))
+
+    def read(self, row: Field, plain: Plain, path: str) -> object:
+        """Read one value by its row. Returns a placeholder after a complaint; see :meth:`done`."""
+        match row.kind:
+            case Kind.OBJECT:
+                return self._object(row, plain, path)
+            case Kind.LIST:
+                return self._list(row, plain, path)
+            case Kind.TEXT_MAP:
+                return self._text_map(plain, path)
+            case Kind.OPEN:
+                return plain
+            case _:
+                return self._scalar(row, plain, path)
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def _object(self, row: Field, plain: Plain, path: str) -> object:
+        if not isinstance(plain, dict):
+            return self._bad(path, f"expected an object, got {shown(plain)}")
+        before = len(self.problems)
+        rows = {f.name: f for f in row.fields}
+        for name in plain:
+            if name not in rows:
+                self.complain(_join(path, str(name)), unknown("field", str(name), rows))
+        if len(self.problems) == before:  # a misspelt alternative would be complained about twice
+            self._check_one_of(row, plain, path)
+        values = {f.target: self._member(f, plain, path) for f in row.fields}
+        if len(self.problems) > before or row.make is None:
+            return _BAD
+        return self._make(row.make, values, path)
+
+    def _make(self, make: Callable[..., object], values: dict[str, object], path: str) -> object:
+        try:
+            return make(**values)
+        except ConfigError as error:
+            return self._bad(path, str(error))
+
+    def _member(self, row: Field, plain: dict[str, Plain], path: str) -> object:
+        value = plain.get(row.name)
+        if value is None:
+            if row.required:
+                return self._bad(path, f"field {row.name!r} is missing: {row.meaning}")
+            value = row.default
+        if value is None:
+            return {Kind.LIST: (), Kind.TEXT_MAP: {}}.get(row.kind)
+        return self.read(row, value, _join(path, row.name))
+
+    def _check_one_of(self, row: Field, plain: dict[str, Plain], path: str) -> None:
+        given = [name for name in row.one_of if plain.get(name) is not None]
+        if row.one_of and len(given) != 1:
+            choices = ", ".join(row.one_of)
+            got = "none is there" if not given else f"{' and '.join(given)} are there"
+            self.complain(path, f"exactly one of {choices} is needed; {got}")
+
+    def _list(self, row: Field, plain: Plain, path: str) -> object:
+        if not isinstance(plain, list):
+            return self._bad(path, f"expected a list, got {shown(plain)}")
+        if len(plain) > row.length_max:
+            return self._bad(path, f"has {len(plain)} items; at most {row.length_max} are allowed")
+        item = Field(
+            "", Kind.OBJECT, row.meaning, fields=row.fields, make=row.make, one_of=row.one_of
+        )
+        if not row.fields:
+            item = Field("", Kind.TEXT, row.meaning, pattern=row.pattern)
+        values = [self.read(item, v, f"{path}[{i}]") for i, v in enumerate(plain)]
+        self._check_keys(row, plain, path)
+        return tuple(values)
+
+    def _check_keys(self, row: Field, plain: list[Plain], path: str) -> None:
+        seen: dict[Plain, int] = {}
+        for i, item in enumerate(plain):
+            key = item.get(row.key) if row.key and isinstance(item, dict) else None
+            if isinstance(key, str) and seen.setdefault(key, i) != i:
+                place = self.origin.at(f"{path}[{seen[key]}]")
+                self.complain(
+                    f"{path}[{i}]", f"{row.key} {key!r} is there twice (first at {place})"
+                )
+
+    def _text_map(self, plain: Plain, path: str) -> object:
+        if not isinstance(plain, dict):
+            return self._bad(path, f"expected an object, got {shown(plain)}")
+        for name, value in plain.items():
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                where = _join(path, name)
+                self.complain(
+                    where,
+                    f"expected a text or a whole number, got {shown(value)}: put it in quotes",
+                )
+        return {name: str(value) for name, value in plain.items()}
+
+    # --- scalars ------------------------------------------------------------------------------
+
+    def _scalar(self, row: Field, plain: Plain, path: str) -> object:
+        try:
+            value = _SCALARS[row.kind](row, plain)
+            _check_bounds(row, value)
+        except ValueError as error:
+            return self._bad(path, str(error))
+        return value
+
+    def _bad(self, path: str, text: str) -> _Bad:
+        self.complain(path, text)
+        return _BAD
+
+
+def shown(plain: Plain) -> str:
+    """Name a value and its type for a message, shortened."""
+    kinds = {dict: "an object", list: "a list", type(None): "nothing", bool: "a boolean"}
+    value = repr(plain)
+    return kinds.get(type(plain)) or (value if len(value) <= 40 else value[:37] + "...")
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _text(row: Field, plain: Plain) -> str:
+    if not isinstance(plain, str):
+        raise ValueError(f"expected a text, got {shown(plain)}")
+    if len(plain) > row.length_max:
+        raise ValueError(f"has {len(plain)} characters; at most {row.length_max} are allowed")
+    if row.pattern and not re.fullmatch(row.pattern, plain):
+        raise ValueError(f"{plain!r} does not fit: {row.rule or row.pattern}")
+    return plain
+
+
+def _integer(row: Field, plain: Plain) -> int:
+    if isinstance(plain, bool) or not isinstance(plain, int):
+        raise ValueError(f"expected a whole number, got {shown(plain)}")
+    return plain
+
+
+def _number(row: Field, plain: Plain) -> float:
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise ValueError(f"expected a number, got {shown(plain)}")
+    return float(plain)
+
+
+def _boolean(row: Field, plain: Plain) -> bool:
+    if not isinstance(plain, bool):
+        raise ValueError(f"expected true or false, got {shown(plain)}")
+    return plain
+
+
+def _duration_s(row: Field, plain: Plain) -> float:
+    return duration_s(_duration_text(plain))
+
+
+def _duration_us(row: Field, plain: Plain) -> int:
+    return duration_us(_duration_text(plain))
+
+
+def _duration_text(plain: Plain) -> str:
+    if not isinstance(plain, str):
+        raise ValueError(f"expected a duration like 10s, got {shown(plain)}")
+    return plain
+
+
+def _quantity(row: Field, plain: Plain) -> int:
+    if isinstance(plain, bool) or not isinstance(plain, str | int):
+        raise ValueError(f"expected a quantity like 64Mi, got {shown(plain)}")
+    return quantity_bytes(plain)
+
+
+def _choice(row: Field, plain: Plain) -> object:
+    if not isinstance(plain, str) or plain not in row.choices:
+        raise ValueError(unknown("value", str(plain), [str(c) for c in row.choices]))
+    return plain if row.make is None else row.make(plain)
+
+
+_SCALARS: Final[dict[Kind, Callable[[Field, Plain], object]]] = {
+    Kind.TEXT: _text,
+    Kind.INTEGER: _integer,
+    Kind.NUMBER: _number,
+    Kind.BOOLEAN: _boolean,
+    Kind.DURATION_S: _duration_s,
+    Kind.DURATION_US: _duration_us,
+    Kind.QUANTITY: _quantity,
+    Kind.CHOICE: _choice,
+}
+
+
+def _check_bounds(row: Field, value: object) -> None:
+    """Compare with the row's bounds, which are written like the value and read the same way."""
+    read = _SCALARS[row.kind]
+    for bound, word, wrong in ((row.minimum, "least", -1), (row.maximum, "most", 1)):
+        if bound is not None and _compare(value, read(row, bound)) == wrong:
+            raise ValueError(f"must be at {word} {bound}")
+
+
+def _compare(a: object, b: object) -> int:
+    assert isinstance(a, int | float)
+    assert isinstance(b, int | float)
+    return (a > b) - (a < b)

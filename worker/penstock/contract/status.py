@@ -1,0 +1,108 @@
+"""What a running job says of itself: shown by the CLI, served by the supervisor.
+
+Counters are cumulative since the attempt began; whoever shows rates takes two of them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """The state for people, as in the status of a StreamJob."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESCALING = "Rescaling"
+    RESTARTING = "Restarting"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker: process ids of keeper and engine (None: not running) and whether it leads."""
+
+    ordinal: int
+    state: str
+    keeper_pid: int | None = None
+    engine_pid: int | None = None
+    leader: bool = False
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatus:
+    """One step over all its tasks.
+
+    ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit.
+    ``watermark_us`` is the lowest of its tasks; None where there is no event time.
+    """
+
+    name: str
+    tasks: int
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    dead_rows: int = 0
+    busy: float = 0.0
+    blocked: float = 0.0
+    queue_bytes: int = 0
+    state_keys: int = 0
+    watermark_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """The newest committed epoch: when, how large (new bytes), how long from barrier to commit."""
+
+    epoch: int
+    time_us: int
+    bytes: int
+    duration_s: float
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatus:
+    """One sink and the guarantee of its output."""
+
+    name: str
+    guarantee: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswer:
+    """What became of a request: None while it is under way."""
+
+    id: str
+    kind: str
+    ok: bool | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running."""
+
+    job: str
+    uid: str
+    state: JobState
+    time_us: int
+    wanted_workers: int = 0
+    term: int = 0
+    attempt: int = 0
+    version: int = 0
+    published_through: int = 0
+    workers: tuple[WorkerStatus, ...] = ()
+    steps: tuple[StepStatus, ...] = ()
+    checkpoint: CheckpointStatus | None = None
+    sinks: tuple[SinkStatus, ...] = ()
+    answers: tuple[RequestAnswer, ...] = ()
+    failure: str | None = None
+    address: str = ""

@@ -1,0 +1,276 @@
+"""The StreamJob (``penstock.dev/v1alpha1``) as values, one class per concern, units in the names.
+
+Read by ``streamjob_read`` by the table of ``streamjob_fields``. The same file is an object in a
+cluster and the argument of ``penstock run`` on one machine.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError
+from penstock.base.settings import CheckpointSettings, ShuffleSettings, StateSettings
+from penstock.contract.declared import DeclaredGraph
+from penstock.contract.fields import Plain
+
+API_VERSION = "penstock.dev/v1alpha1"
+KIND = "StreamJob"
+
+
+class UpgradeMode(StrEnum):
+    """From what an upgraded job continues."""
+
+    LAST_CHECKPOINT = "LastCheckpoint"
+    SAVEPOINT = "Savepoint"
+    STATELESS = "Stateless"
+
+
+class Unpublished(StrEnum):
+    """What a restore does about committed output that can never be published."""
+
+    FAIL = "Fail"
+    DROP = "Drop"
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of checkpoints when the job is deleted."""
+
+    RETAIN = "Retain"
+    SAVEPOINT = "Savepoint"
+    PURGE = "Purge"
+
+
+class PlacementStrategy(StrEnum):
+    """Spread the tasks of a step over nodes first, or fill a node with a whole pipeline first."""
+
+    OPERATOR_FIRST = "OperatorFirst"
+    PARALLELISM_FIRST = "ParallelismFirst"
+
+
+class PullPolicy(StrEnum):
+    """When the image is pulled, as Kubernetes spells it."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class OperatorFlavour(StrEnum):
+    """Whose SparkApplication object a replay is."""
+
+    KUBEFLOW = "kubeflow"
+    APACHE = "apache"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What runs: exactly one of an entrypoint, a script, a graph. Parameters are texts."""
+
+    entrypoint: str | None = None
+    script: str | None = None
+    graph: DeclaredGraph | None = None
+    args: tuple[str, ...] = ()
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A reference by name in the same namespace."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """How a change of the job is rolled out; not stable by the deadline: rolled back if asked."""
+
+    mode: UpgradeMode = UpgradeMode.LAST_CHECKPOINT
+    rollback: bool = False
+    stable_deadline_s: float = 600.0
+    savepoint_deadline_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFrom:
+    """An explicit restore: it happens once per ``nonce``."""
+
+    nonce: str
+    snapshot_ref: str | None = None
+    path: str | None = None
+    allow_non_restored_state: bool = False
+    allow_output_replay: bool = False
+    unpublished: Unpublished = Unpublished.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplate:
+    """A claim for checkpoints that the operator makes; ReadWriteMany."""
+
+    storage_class_name: str | None = None
+    size_bytes: int = 10 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVolume:
+    """Where checkpoints live: an existing claim, or a template; immutable."""
+
+    claim_name: str | None = None
+    claim_template: ClaimTemplate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """When and where checkpoints are taken."""
+
+    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
+    volume: CheckpointVolume | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalVolume:
+    """Local disk of each worker for state that does not fit its memory."""
+
+    storage_class_name: str | None = None
+    size_bytes: int = 10 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How keyed state is kept, and on which local disk."""
+
+    settings: StateSettings = field(default_factory=StateSettings)
+    volume: LocalVolume | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where tasks go. ``nodes`` are node names that may be used, all when empty."""
+
+    strategy: PlacementStrategy = PlacementStrategy.OPERATOR_FIRST
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """Bounds and targets of the built-in autoscaler; ``target_busy`` is a share, 0..1."""
+
+    min_replicas: int = 1
+    max_replicas: int = 1
+    target_busy: float = 0.7
+    cooldown_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that cross."""
+        if self.max_replicas < self.min_replicas:
+            raise ConfigError(
+                f"maxReplicas ({self.max_replicas}) must be at least "
+                f"minReplicas ({self.min_replicas})"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A SparkApplication that pushes a dataset into the job at ``rate`` rows per second."""
+
+    dataset: str
+    image: str
+    rate: int | None = None
+    duration_s: float | None = None
+    flavour: OperatorFlavour = OperatorFlavour.KUBEFLOW
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRef:
+    """A key of a Secret or ConfigMap."""
+
+    name: str
+    key: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFrom:
+    """Where the value of an environment variable comes from."""
+
+    secret_key_ref: KeyRef | None = None
+    config_map_key_ref: KeyRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvVar:
+    """An environment variable of the engine."""
+
+    name: str
+    value: str | None = None
+    value_from: EnvFrom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Requests and limits as Kubernetes spells them."""
+
+    requests: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """mTLS between workers; off only by hand."""
+
+    mtls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """All of ``spec``. Local runs ignore what only a cluster can do."""
+
+    job: Job
+    image: str | None = None
+    image_pull_policy: PullPolicy | None = None
+    image_pull_secrets: tuple[Named, ...] = ()
+    replicas: int = 1
+    max_replicas: int | None = None
+    max_key_groups: int = limits.KEY_GROUPS_DEFAULT
+    suspend: bool = False
+    restart_nonce: int | None = None
+    upgrade: Upgrade = Upgrade()
+    restore: RestoreFrom | None = None
+    checkpoint: Checkpoint = Checkpoint()
+    state: State = State()
+    shuffle: ShuffleSettings = field(default_factory=ShuffleSettings)
+    placement: Placement = Placement()
+    autoscaling: Autoscaling | None = None
+    replay: Replay | None = None
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
+    deletion_deadline_s: float = 300.0
+    env: tuple[EnvVar, ...] = ()
+    resources: Resources = Resources()
+    service_account_name: str | None = None
+    pod_template: Plain = None
+    security: Security = Security()
+
+    def __post_init__(self) -> None:
+        """Check the relations between fields; each message names both."""
+        if self.replicas > self.max_key_groups:
+            raise ConfigError(
+                f"replicas ({self.replicas}) must not exceed maxKeyGroups ({self.max_key_groups}): "
+                "a worker without key groups would do nothing"
+            )
+        if self.max_replicas is not None and self.replicas > self.max_replicas:
+            raise ConfigError(
+                f"replicas ({self.replicas}) must not exceed maxReplicas ({self.max_replicas})"
+            )
+        if self.max_replicas is not None and self.max_replicas > self.max_key_groups:
+            raise ConfigError(
+                f"maxReplicas ({self.max_replicas}) must not exceed "
+                f"maxKeyGroups ({self.max_key_groups})"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """One object: its name and namespace, and the spec."""
+
+    name: str
+    spec: Spec
+    namespace: str = "default"

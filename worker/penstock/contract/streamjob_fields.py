@@ -1,0 +1,307 @@
+"""The table of a StreamJob's ``spec``: every field with its type, meaning, default and rule.
+
+The reader, the documentation and the CRD schema are made from these rows.
+"""
+
+from penstock.base import limits
+from penstock.base.settings import (
+    CheckpointSettings,
+    CompressionMode,
+    CompressionSettings,
+    ShuffleSettings,
+    StateBackend,
+    StateSettings,
+)
+from penstock.contract import streamjob as sj
+from penstock.contract.fields import (
+    Field,
+    Kind,
+    boolean,
+    choice,
+    duration,
+    group,
+    integer,
+    listing,
+    number,
+    quantity,
+    text,
+    texts,
+)
+from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE
+
+SCRIPT_CHARS_MAX = 64 * 1024
+VOLUME_SIZE = "10Gi"
+
+
+def _checkpoint(
+    *,
+    volume: sj.CheckpointVolume | None,
+    interval_s: float,
+    timeout_s: float,
+    min_pause_s: float,
+    retain: int,
+) -> sj.Checkpoint:
+    return sj.Checkpoint(CheckpointSettings(interval_s, timeout_s, min_pause_s, retain), volume)
+
+
+def _state(*, backend: StateBackend, memory_bytes: int, volume: sj.LocalVolume | None) -> sj.State:
+    return sj.State(StateSettings(backend, memory_bytes), volume)
+
+
+def _key_ref(name: str, meaning: str) -> Field:
+    return group(
+        name,
+        meaning,
+        sj.KeyRef,
+        text("name", "name of the object", required=True),
+        text("key", "key in it", required=True),
+        boolean("optional", "no error when it is not there", default=False),
+    )
+
+
+def _text_map(name: str, meaning: str) -> Field:
+    return Field(name, Kind.TEXT_MAP, meaning)
+
+
+JOB = group(
+    "job",
+    "what runs",
+    sj.Job,
+    text(
+        "entrypoint",
+        "package.module:function that builds the job",
+        pattern=REFERENCE,
+        rule=REFERENCE_RULE,
+    ),
+    text("script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX),
+    GRAPH,
+    texts("args", "arguments for the entrypoint", length_max=256),
+    _text_map("parameters", "parameters of the job; ${name} in job.graph"),
+    required=True,
+    one_of=("entrypoint", "script", "graph"),
+)
+UPGRADE = group(
+    "upgrade",
+    "how a change of the job is rolled out",
+    sj.Upgrade,
+    choice("mode", "from what the new one continues", sj.UpgradeMode, default="LastCheckpoint"),
+    boolean("rollback", "go back when the new one is not stable by its deadline", default=False),
+    duration("stableDeadline", "running and one completed checkpoint by then", default="10m"),
+    duration("savepointDeadline", "for the savepoint before the change", default="10m"),
+    default={},
+)
+RESTORE = group(
+    "restore",
+    "an explicit restore, once per nonce",
+    sj.RestoreFrom,
+    text("nonce", "a new text asks for a new restore", required=True),
+    text("snapshotRef", "name of a StreamSnapshot"),
+    text("path", "directory of a savepoint or checkpoint", length_max=4096),
+    boolean("allowNonRestoredState", "drop state that no step takes", default=False),
+    boolean(
+        "allowOutputReplay", "restore before output that is visible: at least once", default=False
+    ),
+    choice(
+        "unpublished", "committed output that cannot be published", sj.Unpublished, default="Fail"
+    ),
+    one_of=("snapshotRef", "path"),
+)
+CHECKPOINT = group(
+    "checkpoint",
+    "when checkpoints are taken and where they live",
+    _checkpoint,
+    duration("interval", "from start to start", default="10s", minimum="100ms"),
+    duration("timeout", "an epoch that takes longer is aborted", default="10m", minimum="1s"),
+    duration("minPause", "from the end of one to the start of the next", default="0s"),
+    integer(
+        "retain",
+        "checkpoints kept",
+        default=limits.RETAINED_CHECKPOINTS_DEFAULT,
+        minimum=1,
+        maximum=100,
+    ),
+    group(
+        "volume",
+        "where checkpoints live in a cluster",
+        sj.CheckpointVolume,
+        text("claimName", "an existing ReadWriteMany claim", immutable=True),
+        group(
+            "claimTemplate",
+            "a claim that the operator makes",
+            sj.ClaimTemplate,
+            text("storageClassName", "its storage class"),
+            quantity("size", "its size", default=VOLUME_SIZE, attribute="size_bytes"),
+            immutable=True,
+        ),
+        one_of=("claimName", "claimTemplate"),
+    ),
+    default={},
+)
+STATE = group(
+    "state",
+    "how keyed state is kept",
+    _state,
+    choice("backend", "in memory with a spill to disk, or on disk", StateBackend, default="hybrid"),
+    quantity(
+        "memory", "budget of one worker", default="1Gi", minimum="16Mi", attribute="memory_bytes"
+    ),
+    group(
+        "volume",
+        "local disk of each worker",
+        sj.LocalVolume,
+        text("storageClassName", "its storage class"),
+        quantity("size", "its size", default=VOLUME_SIZE, attribute="size_bytes"),
+    ),
+    default={},
+)
+SHUFFLE = group(
+    "shuffle",
+    "buffers and credit between tasks",
+    ShuffleSettings,
+    quantity("bufferBytes", "a buffer is sent when it is so full", default="1Mi", minimum=1),
+    duration("flushInterval", "or when its first row is so old", default="5ms"),
+    quantity(
+        "highWatermark",
+        "a receiver that has so much queued grants nothing",
+        default="8Mi",
+        attribute="high_watermark_bytes",
+    ),
+    quantity(
+        "lowWatermark",
+        "until it is down to this",
+        default="4Mi",
+        attribute="low_watermark_bytes",
+        rule="below highWatermark",
+    ),
+    group(
+        "compression",
+        "of links between workers",
+        CompressionSettings,
+        choice("mode", "never, always, or where it gains", CompressionMode, default="none"),
+        number(
+            "entropyThreshold",
+            "bits per byte; above it a link is not compressed",
+            default=6.5,
+            minimum=0,
+            maximum=8,
+        ),
+        default={},
+    ),
+    default={},
+)
+PLACEMENT = group(
+    "placement",
+    "where tasks go",
+    sj.Placement,
+    choice(
+        "strategy",
+        "spread steps, or keep pipelines together",
+        sj.PlacementStrategy,
+        default="OperatorFirst",
+    ),
+    texts("nodes", "nodes that may be used; all when empty", length_max=1000),
+    default={},
+)
+AUTOSCALING = group(
+    "autoscaling",
+    "the built-in autoscaler; off when left out, refused beside an HPA",
+    sj.Autoscaling,
+    integer("minReplicas", "lower bound", default=1, minimum=1, maximum=limits.WORKERS_MAX),
+    integer("maxReplicas", "upper bound", required=True, minimum=1, maximum=limits.WORKERS_MAX),
+    number(
+        "targetBusy",
+        "share of time that a task should work",
+        default=0.7,
+        minimum=0.1,
+        maximum=0.95,
+    ),
+    duration("cooldown", "between two changes", default="2m"),
+)
+REPLAY = group(
+    "replay",
+    "a SparkApplication that feeds the job",
+    sj.Replay,
+    text("dataset", "path of the dataset", required=True, length_max=4096),
+    text("image", "image with Spark and penstock_spark", required=True, length_max=1024),
+    integer("rate", "rows per second; as fast as possible when left out", minimum=1),
+    duration("duration", "ends after so long; with the dataset when left out"),
+    choice("flavour", "whose SparkApplication", sj.OperatorFlavour, default="kubeflow"),
+)
+ENV = listing(
+    "env",
+    "environment of the engine",
+    sj.EnvVar,
+    text("name", "its name", required=True, pattern=r"[A-Za-z_][A-Za-z0-9_]*"),
+    text("value", "its value", length_max=32 * 1024),
+    group(
+        "valueFrom",
+        "where the value comes from",
+        sj.EnvFrom,
+        _key_ref("secretKeyRef", "a key of a Secret"),
+        _key_ref("configMapKeyRef", "a key of a ConfigMap"),
+        one_of=("secretKeyRef", "configMapKeyRef"),
+    ),
+    key="name",
+)
+
+SPEC = group(
+    "spec",
+    "what is wanted",
+    sj.Spec,
+    text("image", "worker image, by digest where given; ignored locally", length_max=1024),
+    choice("imagePullPolicy", "when the image is pulled", sj.PullPolicy),
+    listing(
+        "imagePullSecrets",
+        "secrets for the image's registry",
+        sj.Named,
+        text("name", "name of a Secret", required=True),
+        key="name",
+    ),
+    JOB,
+    integer("replicas", "workers", default=1, minimum=1, maximum=limits.WORKERS_MAX),
+    integer(
+        "maxReplicas",
+        "upper bound for kubectl scale and an HPA",
+        minimum=1,
+        maximum=limits.WORKERS_MAX,
+    ),
+    integer(
+        "maxKeyGroups",
+        "key groups; state is owned and moved in these",
+        default=limits.KEY_GROUPS_DEFAULT,
+        minimum=1,
+        maximum=limits.KEY_GROUPS_MAX,
+        immutable=True,
+    ),
+    boolean("suspend", "take a savepoint, then run no workers", default=False),
+    integer("restartNonce", "another number restarts without another change"),
+    UPGRADE,
+    RESTORE,
+    CHECKPOINT,
+    STATE,
+    SHUFFLE,
+    PLACEMENT,
+    AUTOSCALING,
+    REPLAY,
+    choice("deletionPolicy", "what becomes of checkpoints", sj.DeletionPolicy, default="Retain"),
+    duration("deletionDeadline", "for the savepoint before deletion", default="5m"),
+    ENV,
+    group(
+        "resources",
+        "of a worker, as Kubernetes spells them",
+        sj.Resources,
+        _text_map("requests", "what is reserved"),
+        _text_map("limits", "what is allowed at most"),
+        default={},
+    ),
+    text("serviceAccountName", "account of the workers"),
+    Field("podTemplate", Kind.OPEN, "merged into the pods by name, never by position"),
+    group(
+        "security",
+        "of the data plane",
+        sj.Security,
+        boolean("mtls", "mutual TLS between workers", default=True),
+        default={},
+    ),
+    required=True,
+)

@@ -1,0 +1,91 @@
+"""The door of a worker: accepted once, refused with a reason, held without a reply."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.contract.ids import (
+    Attempt,
+    ChannelId,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    StageIndex,
+    TaskId,
+)
+from penstock.model.handshake import ChannelHello, LinkHello, Verdict
+from penstock.protocol.admission import Admission
+
+ME, PEER = Ordinal(1), Ordinal(0)
+CHANNEL = ChannelId(0, TaskId(StageIndex(0), PEER, 0), TaskId(StageIndex(1), ME, 0))
+SCHEMA = b"s" * 32
+PEER_LIFE = Incarnation("life-1")
+HELLO = ChannelHello(JobUid("job"), Attempt(3), PEER_LIFE, CHANNEL, SCHEMA)
+LINK = LinkHello(JobUid("job"), Attempt(3), PEER_LIFE, PEER, ME)
+
+
+def door() -> Admission:
+    admission = Admission(JobUid("job"), ME)
+    admission.reset(Attempt(3))
+    admission.open({PEER: PEER_LIFE}, {CHANNEL: SCHEMA})
+    return admission
+
+
+def test_what_is_expected_is_accepted() -> None:
+    admission = door()
+    assert admission.admit(LINK).verdict is Verdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"job_uid": JobUid("other")}, "this worker runs job job, not other"),
+        ({"attempt": Attempt(2)}, "attempt 2 is over: this worker is in attempt 3"),
+        ({"wire_version": 9}, "wire version 9 is not 1"),
+        ({"schema": b"x" * 32}, "all workers must run the same job"),
+        ({"incarnation": Incarnation("life-2")}, "is incarnation life-1, not life-2"),
+        (
+            {"channel": replace(CHANNEL, receiver=TaskId(StageIndex(1), Ordinal(5), 0))},
+            "this is worker 1, not 5",
+        ),
+    ],
+)
+def test_a_mismatch_is_refused_with_its_reason(change: dict[str, object], reason: str) -> None:
+    decision = door().admit(replace(HELLO, **change))  # type: ignore[arg-type]
+    assert decision.verdict is Verdict.REFUSED
+    assert reason in decision.reason
+
+
+def test_a_broken_stream_is_never_redialled_in_its_attempt() -> None:
+    admission = door()
+    admission.admit(HELLO)
+    decision = admission.admit(HELLO)
+    assert decision.verdict is Verdict.REFUSED
+    assert "never redialled" in decision.reason
+
+
+def test_a_higher_attempt_is_held_until_the_worker_has_reset_itself_and_opened() -> None:
+    admission = door()
+    newer = replace(HELLO, attempt=Attempt(4))
+    assert admission.admit(newer).verdict is Verdict.HELD
+    admission.reset(Attempt(4))
+    assert admission.admit(newer).verdict is Verdict.HELD
+    admission.open({PEER: PEER_LIFE}, {CHANNEL: SCHEMA})
+    assert admission.admit(newer).verdict is Verdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is Verdict.REFUSED
+
+
+def test_what_a_rescale_brings_too_early_is_held() -> None:
+    admission = door()
+    joiner = Ordinal(2)
+    channel = replace(CHANNEL, sender=TaskId(StageIndex(0), joiner, 0))
+    early = replace(HELLO, channel=channel, incarnation=Incarnation("new"))
+    assert admission.admit(early).verdict is Verdict.HELD
+    admission.extend({joiner: Incarnation("new")}, {channel: SCHEMA})
+    assert admission.admit(early).verdict is Verdict.ACCEPTED
+
+
+def test_an_attempt_never_goes_back() -> None:
+    with pytest.raises(AssertionError, match="attempt 2 after 3"):
+        door().reset(Attempt(2))

@@ -1,0 +1,211 @@
+"""The app_metadata of every message on a channel: fixed little-endian structs, never JSON.
+
+    byte 0   kind                      then                                         last 4 bytes
+    0x01     data (body: Arrow batch)  sequence, charge, rows, event-time bounds    CRC-32
+    0x02     barrier                   sequence, term, epoch, version, kind, ...    of all
+    0x03     watermark                 sequence, event time                         before
+    0x04     latency marker            sequence, source task, origin time
+    0x05     end of stream             sequence
+    0x06     idle (1) or active (0)    sequence, flag
+    0x10     credits (reverse way)     one or more of channel, granted, taken, version
+
+The sequence counts all elements of a channel from 1. Every decoder accepts exactly what its
+encoder writes and raises PeerError on anything else: wrong length, checksum, kind or range.
+The checksum covers metadata only; the body has those of its transport.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from zlib import crc32
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import (
+    CREDITS_PER_MESSAGE_MAX,
+    ELEMENT_BYTES_MAX,
+    ELEMENT_FIXED_CHARGE_BYTES,
+    STEPS_MAX,
+    WORKERS_MAX,
+)
+from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
+from penstock.model.elements import (
+    Active,
+    Barrier,
+    BarrierKind,
+    Control,
+    Credit,
+    EndOfStream,
+    Idle,
+    LatencyMarker,
+    Watermark,
+)
+
+WIRE_VERSION = 1
+
+DATA = 0x01
+BARRIER = 0x02
+WATERMARK = 0x03
+LATENCY = 0x04
+END = 0x05
+IDLE = 0x06
+CREDIT = 0x10
+
+CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
+
+_CRC = Struct("<I")
+_DATA = Struct("<BQQIBqq")
+_BARRIER = Struct("<BQQQQBQq")
+_WATERMARK = Struct("<BQq")
+_LATENCY = Struct("<BQIIIq")
+_END = Struct("<BQ")
+_IDLE = Struct("<BQB")
+_CREDIT = Struct("<IIIIIIIQQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class DataHead:
+    """What the metadata says of a batch; times of events in microseconds, None when unknown."""
+
+    rows: int
+    charge: int
+    min_ts: int | None = None
+    max_ts: int | None = None
+
+
+Head = DataHead | Control
+
+
+def seal(body: bytes) -> bytes:
+    """Append the checksum that :func:`unseal` checks."""
+    return body + _CRC.pack(crc32(body))
+
+
+def unseal(message: bytes) -> bytes:
+    """Return the message without its checksum. Raises PeerError when it does not fit."""
+    body = message[: -_CRC.size]
+    if not body or _CRC.pack(crc32(body)) != message[-_CRC.size :]:
+        raise PeerError(f"message of {len(message)} bytes fails its checksum")
+    return body
+
+
+def encode_data(sequence: int, head: DataHead) -> bytes:
+    """Encode the metadata of a batch; bounds are given both or not at all."""
+    bounded = head.min_ts is not None and head.max_ts is not None
+    body = _DATA.pack(
+        DATA, sequence, head.charge, head.rows, bounded, head.min_ts or 0, head.max_ts or 0
+    )
+    return seal(body)
+
+
+def encode_control(sequence: int, element: Control) -> bytes:
+    """Encode a control element: it has no body beside this metadata."""
+    match element:
+        case Barrier(term, epoch, version, kind, committed, time_us):
+            body = _BARRIER.pack(BARRIER, sequence, term, epoch, version, kind, committed, time_us)
+        case Watermark(time_us):
+            body = _WATERMARK.pack(WATERMARK, sequence, time_us)
+        case LatencyMarker(source, origin_ns):
+            task = (source.stage, source.worker, source.slot)
+            body = _LATENCY.pack(LATENCY, sequence, *task, origin_ns)
+        case EndOfStream():
+            body = _END.pack(END, sequence)
+        case Idle() | Active():
+            body = _IDLE.pack(IDLE, sequence, isinstance(element, Idle))
+    return seal(body)
+
+
+def decode(message: bytes) -> tuple[int, Head]:
+    """Read one element's metadata: (sequence, head). Raises PeerError on any other bytes."""
+    body = unseal(message)
+    known = _DECODERS.get(body[0])
+    if known is None:
+        raise PeerError(f"unknown element kind 0x{body[0]:02x}")
+    struct, build = known
+    if len(body) != struct.size:
+        raise PeerError(f"element 0x{body[0]:02x} has {len(body)} bytes, not {struct.size}")
+    fields = struct.unpack(body)
+    if fields[1] < 1:
+        raise PeerError("sequence numbers begin at 1")
+    return fields[1], build(*fields[2:])
+
+
+def encode_credits(owed: Sequence[Credit]) -> bytes:
+    """Encode 1..CREDITS_PER_MESSAGE_MAX credits as one message."""
+    assert 1 <= len(owed) <= CREDITS_PER_MESSAGE_MAX, f"{len(owed)} credits in a message"
+    structs = (
+        _CREDIT.pack(*channel_fields(c.channel), c.granted, c.received, c.version) for c in owed
+    )
+    return seal(bytes((CREDIT,)) + b"".join(structs))
+
+
+def decode_credits(message: bytes) -> list[Credit]:
+    """Read what :func:`encode_credits` wrote. Raises PeerError on any other bytes."""
+    body = unseal(message)
+    count, rest = divmod(len(body) - 1, _CREDIT.size)
+    if body[0] != CREDIT or rest or not 1 <= count <= CREDITS_PER_MESSAGE_MAX:
+        raise PeerError(f"not a credit message: kind 0x{body[0]:02x}, {len(body)} bytes")
+    return [
+        Credit(read_channel(fields[:7]), fields[7], fields[8], Version(fields[9]))
+        for fields in _CREDIT.iter_unpack(memoryview(body)[1:])
+    ]
+
+
+def channel_fields(channel: ChannelId) -> tuple[int, int, int, int, int, int, int]:
+    """Flatten a channel into the seven unsigned numbers that name it on the wire."""
+    s, r = channel.sender, channel.receiver
+    return (channel.edge, s.stage, s.worker, s.slot, r.stage, r.worker, r.slot)
+
+
+def read_channel(fields: Sequence[int]) -> ChannelId:
+    """Build a channel from its seven numbers. Raises PeerError when one is out of range."""
+    edge, *tasks = fields
+    if edge >= STEPS_MAX * STEPS_MAX:
+        raise PeerError(f"edge {edge} is out of range")
+    return ChannelId(edge, read_task(*tasks[:3]), read_task(*tasks[3:]))
+
+
+def read_task(stage: int, worker: int, slot: int) -> TaskId:
+    """Build a task from its three numbers. Raises PeerError when one is out of range."""
+    if stage >= STEPS_MAX or worker >= WORKERS_MAX:
+        raise PeerError(f"task {stage}.{worker}.{slot} is out of range")
+    return TaskId(StageIndex(stage), Ordinal(worker), slot)
+
+
+def _data(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> DataHead:
+    if not ELEMENT_FIXED_CHARGE_BYTES <= charge <= CHARGE_MAX:
+        raise PeerError(f"charge of {charge} bytes is out of range")
+    if bounded == 1 and min_ts <= max_ts:
+        return DataHead(rows, charge, min_ts, max_ts)
+    if bounded or min_ts or max_ts:
+        raise PeerError(f"event-time bounds [{min_ts}, {max_ts}] with flag {bounded}")
+    return DataHead(rows, charge)
+
+
+def _barrier(*fields: int) -> Barrier:
+    term, epoch, version, kind, committed, time_us = fields
+    if kind not in _BARRIER_KINDS:
+        raise PeerError(f"unknown barrier kind {kind}")
+    return Barrier(
+        Term(term), Epoch(epoch), Version(version), BarrierKind(kind), Epoch(committed), time_us
+    )
+
+
+def _latency(stage: int, worker: int, slot: int, origin_ns: int) -> LatencyMarker:
+    return LatencyMarker(read_task(stage, worker, slot), origin_ns)
+
+
+def _idle(flag: int) -> Idle | Active:
+    if flag > 1:
+        raise PeerError(f"idle flag is {flag}, neither 0 nor 1")
+    return Idle() if flag else Active()
+
+
+_BARRIER_KINDS = frozenset(BarrierKind)
+_DECODERS: dict[int, tuple[Struct, Callable[..., Head]]] = {
+    DATA: (_DATA, _data),
+    BARRIER: (_BARRIER, _barrier),
+    WATERMARK: (_WATERMARK, Watermark),
+    LATENCY: (_LATENCY, _latency),
+    END: (_END, EndOfStream),
+    IDLE: (_IDLE, _idle),
+}

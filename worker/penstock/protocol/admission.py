@@ -1,0 +1,135 @@
+"""Which streams a worker lets in: the decision on every handshake, pure.
+
+    reset(a) ----> closed, attempt a ----open(...)----> open, attempt a ----extend(...)----+
+       ^               hello of a: held                    hello of a: accepted, once   <--+
+       +---------------- reset(a') , a' > a -------------------+
+
+Lower attempts are refused for ever. Higher ones, and what this worker does not know *yet* in its
+own attempt (a rescale reaches workers one after another), are held: no reply and so no credit,
+until :meth:`Admission.open`, :meth:`Admission.extend` or a reset makes the answer known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
+from penstock.model.handshake import ChannelHello, Hello, LinkHello, Verdict
+from penstock.model.wire import WIRE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict on a hello; the reason is for people and says what to do."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+_ACCEPTED = Decision(Verdict.ACCEPTED)
+_HELD = Decision(Verdict.HELD)
+
+
+class Admission:
+    """The door of one worker. ``schemas`` are fingerprints of the channels that end here."""
+
+    def __init__(self, job_uid: JobUid, ordinal: Ordinal) -> None:
+        self._job_uid = job_uid
+        self._ordinal = ordinal
+        self._attempt = Attempt(0)
+        self._open = False
+        self._members: dict[Ordinal, Incarnation] = {}
+        self._schemas: dict[ChannelId, bytes] = {}
+        self._seen: set[ChannelId | Ordinal] = set()
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt this worker is in; lower ones are refused."""
+        return self._attempt
+
+    @property
+    def is_open(self) -> bool:
+        """True from :meth:`open` to the next reset."""
+        return self._open
+
+    def reset(self, attempt: Attempt) -> None:
+        """Forget the attempt before; streams of ``attempt`` are held until :meth:`open`."""
+        assert attempt >= self._attempt, f"attempt {attempt} after {self._attempt}"
+        self._attempt = attempt
+        self._open = False
+        self._members = {}
+        self._schemas = {}
+        self._seen = set()
+
+    def open(
+        self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
+    ) -> None:
+        """Begin to let in the streams of the attempt that :meth:`reset` named."""
+        assert not self._open, f"attempt {self._attempt} is open already"
+        self._open = True
+        self.extend(members, schemas)
+
+    def extend(
+        self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
+    ) -> None:
+        """Let in what a rescale adds, in the same attempt."""
+        assert self._open, "only an open attempt can grow"
+        self._members.update(members)
+        self._schemas.update(schemas)
+
+    def admit(self, hello: Hello) -> Decision:
+        """Decide on a handshake; an accepted one has used up its channel for this attempt."""
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            return Decision(Verdict.REFUSED, refusal)
+        if hello.attempt > self._attempt:
+            return _HELD
+        if not self._open or hello.sender not in self._members:
+            return _HELD
+        if self._members[hello.sender] != hello.incarnation:
+            return Decision(Verdict.REFUSED, self._stranger(hello))
+        return self._admit_known(hello)
+
+    def _refusal(self, hello: Hello) -> str | None:
+        """Say what is wrong whatever this worker may learn later, or None."""
+        if hello.wire_version != WIRE_VERSION:
+            return f"wire version {hello.wire_version} is not {WIRE_VERSION}"
+        if hello.job_uid != self._job_uid:
+            return f"this worker runs job {self._job_uid}, not {hello.job_uid}"
+        if hello.receiver != self._ordinal:
+            return f"this is worker {self._ordinal}, not {hello.receiver}"
+        if hello.attempt < self._attempt:
+            return f"attempt {hello.attempt} is over: this worker is in attempt {self._attempt}"
+        return None
+
+    def _stranger(self, hello: Hello) -> str:
+        known = self._members[hello.sender]
+        return (
+            f"worker {hello.sender} of attempt {self._attempt} is incarnation {known}, "
+            f"not {hello.incarnation}"
+        )
+
+    def _admit_known(self, hello: Hello) -> Decision:
+        key = hello.sender if isinstance(hello, LinkHello) else hello.channel
+        if isinstance(hello, ChannelHello):
+            if hello.channel not in self._schemas:
+                return _HELD
+            if self._schemas[hello.channel] != hello.schema:
+                return Decision(Verdict.REFUSED, _other_schema(hello))
+        if key in self._seen:
+            return Decision(Verdict.REFUSED, self._repeated(hello))
+        self._seen.add(key)
+        return _ACCEPTED
+
+    def _repeated(self, hello: Hello) -> str:
+        what = f"channel {hello.channel}" if isinstance(hello, ChannelHello) else "the link"
+        return (
+            f"{what} had its stream in attempt {self._attempt}: a broken stream is never "
+            "redialled, the job rolls back instead"
+        )
+
+
+def _other_schema(hello: ChannelHello) -> str:
+    return (
+        f"channel {hello.channel}: the sender's schema ({hello.schema.hex()[:12]}) is not the "
+        "receiver's: all workers must run the same job"
+    )

@@ -1,0 +1,349 @@
+"""The two ends of a channel, without a socket: order, credit, and what may leave next.
+
+    sender's task --offer, put--> SendChannel --take--> (stream) --> ReceiveChannel --> queue
+                                      ^                                    |
+                                      +------ Credit (cumulative) ---------+--on_take-- task
+
+Data waits in *fills*: offered batches that will travel as one element. A fill is closed by its
+size, by a deadline from its first batch, or by a control element that must not overtake it.
+Watermarks and latency markers may be late but never early, so they wait behind the open fill
+instead of closing it.
+
+Credit. The receiver grants bytes, the sender spends the charge of each data element, and both
+count the same charge, because it travels with the element. Control elements are free.
+``Credit.received`` counts the elements that the receiver's task has *taken*: only then does the
+sender know that nothing is outstanding.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import CONTROLS_WAITING_MAX, ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.contract.ids import ChannelId, Version
+from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
+
+CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Fill(Generic[P]):
+    """Batches that travel as one data element; ``charge`` counts the fixed cost once."""
+
+    parts: tuple[Data[P], ...]
+    charge: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing(Generic[P]):
+    """The next element of a channel and its sequence number, which begins at 1."""
+
+    sequence: int
+    element: Fill[P] | Control
+
+
+class SendChannel(Generic[P]):
+    """The sender's end: bounded by ``buffer_bytes`` plus one element, in the order of the calls.
+
+    Before :meth:`accept` nothing leaves. One thread at a time; ``now`` is monotonic seconds.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_buffer_bytes",
+        "_controls",
+        "_ended",
+        "_flush_interval_s",
+        "_granted",
+        "_last_data",
+        "_open",
+        "_open_bytes",
+        "_open_until",
+        "_queue",
+        "_sequence",
+        "_spent",
+        "_taken",
+        "_trailing",
+        "receiver_version",
+        "waiting_bytes",
+    )
+
+    def __init__(self, buffer_bytes: int, flush_interval_s: float, version: Version) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._flush_interval_s = flush_interval_s
+        self._queue: deque[Fill[P] | Control] = deque()
+        self._open: list[Data[P]] = []
+        self._open_bytes = 0
+        self._open_until = 0.0
+        self._trailing: deque[Fill[P] | Control] = deque()
+        self._controls = 0
+        self._accepted = False
+        self._ended = False
+        self._sequence = 0
+        self._last_data = 0
+        self._granted = 0
+        self._spent = 0
+        self._taken = 0
+        self.receiver_version = version
+        self.waiting_bytes = 0
+
+    # --- From the task ------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """True when data would be refused: what waits has reached the buffer's size."""
+        return self.waiting_bytes >= self._buffer_bytes
+
+    def offer(self, data: Data[P], now: float) -> bool:
+        """Take a batch into the open fill; False, and nothing changed, when the channel is full."""
+        assert not self._ended, "data after the end of the stream"
+        assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
+        if self.full:
+            return False
+        if self._open_bytes + data.charge > self._buffer_bytes:
+            self.flush()
+        if not self._open:
+            self._open_until = now + self._flush_interval_s
+        self._open.append(data)
+        self._open_bytes += data.charge
+        self.waiting_bytes += data.charge
+        if self._open_bytes >= self._buffer_bytes or self._flush_interval_s <= 0:
+            self.flush()
+        return True
+
+    def offer_marker(self, marker: LatencyMarker) -> bool:
+        """Take a latency marker behind the rows before it; False when the channel is full."""
+        assert not self._ended, "a marker after the end of the stream"
+        if self.full or self._controls >= CONTROLS_WAITING_MAX // 2:
+            return False
+        self._trail(marker)
+        return True
+
+    def put(self, control: Control) -> None:
+        """Queue a control element behind everything before it. Never refused."""
+        assert not self._ended, "an element after the end of the stream"
+        assert self._controls < CONTROLS_WAITING_MAX, "control elements pile up"
+        if isinstance(control, Watermark):
+            self._trail(control)
+            return
+        self._close_fill()
+        self._queue_trailing()
+        self._queue.append(control)
+        self._controls += 1
+        self._ended = isinstance(control, EndOfStream)
+
+    def flush(self) -> None:
+        """Close the open fill, so that it may leave before its deadline."""
+        self._close_fill()
+        self._queue_trailing()
+
+    def _close_fill(self) -> None:
+        if self._open:
+            parts = tuple(self._open)
+            repeated = (len(parts) - 1) * ELEMENT_FIXED_CHARGE_BYTES
+            charge = max(self._open_bytes - repeated, ELEMENT_FIXED_CHARGE_BYTES)
+            self.waiting_bytes += charge - self._open_bytes
+            self._queue.append(Fill(parts, charge))
+            self._open = []
+            self._open_bytes = 0
+
+    def _trail(self, element: Watermark | LatencyMarker) -> None:
+        """Queue behind the open fill; an unsent watermark replaces the one before it."""
+        queue = self._trailing if self._open else self._queue
+        if isinstance(element, Watermark) and queue and isinstance(queue[-1], Watermark):
+            queue[-1] = element
+            return
+        queue.append(element)
+        self._controls += 1
+
+    def _queue_trailing(self) -> None:
+        self._queue.extend(self._trailing)
+        self._trailing.clear()
+
+    # --- From the receiver --------------------------------------------------------------------
+
+    def accept(self) -> None:
+        """Hear that the handshake was accepted: elements may leave from now on."""
+        self._accepted = True
+
+    def on_credit(self, credit: Credit) -> None:
+        """Count a grant; an old or repeated one changes nothing, for all its numbers only rise."""
+        if credit.received > self._sequence:
+            raise PeerError(
+                f"channel {credit.channel}: receiver took {credit.received} elements, "
+                f"but only {self._sequence} were sent"
+            )
+        self._granted = max(self._granted, credit.granted)
+        self._taken = max(self._taken, credit.received)
+        self.receiver_version = max(self.receiver_version, credit.version)
+
+    # --- To the stream ------------------------------------------------------------------------
+
+    def take(self, now: float) -> Outgoing[P] | None:
+        """Return the next element that may leave, or None until credit, a flush or a deadline."""
+        if self._open and now >= self._open_until:
+            self.flush()
+        if not self._accepted or not self._queue:
+            return None
+        element = self._queue[0]
+        if isinstance(element, Fill):
+            if not self._may_spend(element.charge):
+                return None
+            self._spent += element.charge
+            self.waiting_bytes -= element.charge
+            self._last_data = self._sequence + 1
+        else:
+            self._controls -= 1
+        self._queue.popleft()
+        self._sequence += 1
+        return Outgoing(self._sequence, element)
+
+    def _may_spend(self, charge: int) -> bool:
+        if self._spent + charge <= self._granted:
+            return True
+        # One element larger than the window would never leave; with nothing outstanding it may.
+        return self._taken >= self._last_data
+
+    def wakes_at(self) -> float | None:
+        """Return when the open fill is due; None when no deadline runs."""
+        return self._open_until if self._open else None
+
+    @property
+    def ended(self) -> bool:
+        """True when the end of stream was put: closing the stream after it is no break."""
+        return self._ended
+
+    @property
+    def drained(self) -> bool:
+        """True when nothing waits, in the open fill or behind it."""
+        return not (self._queue or self._open or self._trailing)
+
+    @property
+    def credit(self) -> int:
+        """Bytes that may leave at once; negative after an element larger than the window."""
+        return self._granted - self._spent
+
+    @property
+    def sent(self) -> int:
+        """Elements that have left."""
+        return self._sequence
+
+
+class Owed(IntEnum):
+    """Whether the sender must hear of its credit: not, with the next ones, or at once."""
+
+    NOTHING = 0
+    SOON = 1
+    NOW = 2
+
+
+class ReceiveChannel:
+    """The receiver's end: checks the order, bounds its queue by grants, knows what it owes.
+
+    The queue itself belongs to the caller. Above the high watermark nothing is granted until the
+    queue is down to the low one. One thread at a time.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_choked",
+        "_ended",
+        "_high",
+        "_low",
+        "_received",
+        "_spent",
+        "_taken",
+        "_told",
+        "_told_taken",
+        "_told_version",
+        "channel",
+        "queued_bytes",
+        "version",
+    )
+
+    def __init__(
+        self, channel: ChannelId, high_watermark: int, low_watermark: int, version: Version
+    ) -> None:
+        assert 0 <= low_watermark < high_watermark, "watermarks need a gap"
+        self.channel = channel
+        self._high = high_watermark
+        self._low = low_watermark
+        self.version = version
+        self.queued_bytes = 0
+        self._arrived = 0
+        self._received = 0
+        self._taken = 0
+        self._spent = 0
+        self._choked = False
+        self._ended = False
+        self._told = 0
+        self._told_taken = 0
+        self._told_version = Version(-1)
+
+    def on_element(self, sequence: int, charge: int = 0, *, end: bool = False) -> None:
+        """Admit the next element to the queue; ``charge`` is 0 for control elements.
+
+        Raises PeerError on a gap or repetition, on anything after the end of the stream, and on
+        data beyond the credit: each would lose rows or memory silently.
+        """
+        if sequence != self._arrived + 1:
+            raise PeerError(
+                f"channel {self.channel}: element {sequence} came after {self._arrived}: "
+                "elements are missing or repeated"
+            )
+        if self._ended:
+            raise PeerError(f"channel {self.channel}: an element follows the end of the stream")
+        if charge and self._received + charge > self._told and self.queued_bytes:
+            raise PeerError(
+                f"channel {self.channel}: {charge} bytes exceed the credit "
+                f"by {self._received + charge - self._told}"
+            )
+        self._arrived = sequence
+        self._ended = end
+        self._received += charge
+        self.queued_bytes += charge
+        if self.queued_bytes >= self._high:
+            self._choked = True
+
+    def on_take(self, charge: int = 0) -> None:
+        """Count an element that the task has taken off the queue."""
+        assert self._taken < self._arrived, "more elements taken than arrived"
+        assert charge <= self.queued_bytes, "more bytes taken than queued"
+        self._taken += 1
+        self.queued_bytes -= charge
+        self._spent += charge
+        if self.queued_bytes <= self._low:
+            self._choked = False
+
+    def owed(self) -> Owed:
+        """Say whether the sender must hear of news: a version or half a window at once."""
+        if self.version > self._told_version:
+            return Owed.NOW
+        grant = self._grant() - self._told
+        if grant >= self._high - self._low:
+            return Owed.NOW
+        return Owed.SOON if grant or self._taken > self._told_taken else Owed.NOTHING
+
+    def credit(self) -> Credit:
+        """Return the credit as it stands, for sending; nothing is owed afterwards."""
+        self._told = self._grant()
+        self._told_taken = self._taken
+        self._told_version = self.version
+        return Credit(self.channel, self._told, self._taken, self.version)
+
+    def _grant(self) -> int:
+        if self._choked:
+            return self._told
+        return self._spent + self._high
+
+    @property
+    def ended(self) -> bool:
+        """True when the end of stream has arrived: a close after it is no break."""
+        return self._ended
+
+    @property
+    def arrived(self) -> int:
+        """Elements that have arrived."""
+        return self._arrived

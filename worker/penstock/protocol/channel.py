@@ -129,7 +129,7 @@ class SendChannel(Generic[P]):
             self._trail(control)
             return
         self._close_fill()
-        self._queue_trailing()
+        self._queue_trailing()  # a barrier never overtakes a pending watermark
         self._queue.append(control)
         self._controls += 1
         self._ended = isinstance(control, EndOfStream)

@@ -1,0 +1,138 @@
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import PenstockError, StateError, StorageError
+from penstock.contract.ids import BlobName
+from penstock.contract.manifest import BlobRef
+from penstock.storage.blobs import DirectoryBlobStore
+from penstock.testing.contracts import check_blob_store
+
+NAME = BlobName("state/1-1-x-1.sst")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryBlobStore:
+    return DirectoryBlobStore(tmp_path / "root")
+
+
+def test_it_keeps_the_promises_of_the_port(tmp_path: Path) -> None:
+    check_blob_store(lambda: DirectoryBlobStore(tmp_path / "root"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../../x",
+        "a//b",
+        "./a",
+        ".hidden",
+        "a/",
+        "a\0b",
+        "a/" * 20 + "a",
+    ],
+)
+def test_no_name_leads_out_of_the_root(store: DirectoryBlobStore, name: str) -> None:
+    for action in (
+        lambda: store.put(BlobName(name), b""),
+        lambda: store.get(BlobRef(BlobName(name), "", 0)),
+        lambda: store.delete(BlobName(name)),
+    ):
+        with pytest.raises(StateError, match="is no name of a stored file"):
+            action()
+
+
+def test_a_planted_folder_link_is_not_followed(store: DirectoryBlobStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"secret")
+    (tmp_path / "root" / "state").symlink_to(outside)
+    ref = BlobRef(BlobName("state/file"), hashlib.sha256(b"secret").hexdigest(), 6)
+    for action in (
+        lambda: store.get(ref),
+        lambda: store.put(BlobName("state/new"), b""),
+        lambda: store.delete(ref.name),
+    ):
+        with pytest.raises(PenstockError):
+            action()
+    assert [entry.name for entry in outside.iterdir()] == ["file"]
+    assert list(store.list_for_collection()) == []
+
+
+def test_a_planted_file_link_is_not_followed(store: DirectoryBlobStore, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "root" / "file").symlink_to(tmp_path / "secret")
+    name = BlobName("file")
+    with pytest.raises(StateError, match="symbolic link"):
+        store.get(BlobRef(name, hashlib.sha256(b"secret").hexdigest(), 6))
+    with pytest.raises(StorageError):
+        store.put(name, b"x")
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+def test_every_altered_byte_is_found(store: DirectoryBlobStore, tmp_path: Path) -> None:
+    data = bytes(range(64))
+    ref = store.put(NAME, data)
+    path = tmp_path / "root" / NAME
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(StateError, match="was altered: its SHA-256"):
+            store.get(ref)
+    path.write_bytes(data[:-1])
+    with pytest.raises(StateError, match="was altered: it has 63 bytes"):
+        store.get(ref)
+
+
+def test_large_files_are_copied_whole(store: DirectoryBlobStore, tmp_path: Path) -> None:
+    data = os.urandom(3 * 1024 * 1024 + 17)
+    (tmp_path / "local").write_bytes(data)
+    ref = store.put_file(NAME, str(tmp_path / "local"))
+    assert ref == BlobRef(NAME, hashlib.sha256(data).hexdigest(), len(data))
+    store.fetch(ref, str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == data
+
+
+def test_a_fetch_that_fails_leaves_no_file(store: DirectoryBlobStore, tmp_path: Path) -> None:
+    ref = store.put(NAME, b"content")
+    wrong = BlobRef(NAME, "0" * 64, ref.size)
+    with pytest.raises(StateError):
+        store.fetch(wrong, str(tmp_path / "back"))
+    assert not (tmp_path / "back").exists()
+    with pytest.raises(StorageError, match="nowhere"):
+        store.fetch(ref, str(tmp_path / "nowhere" / "back"))
+
+
+def test_a_full_disk_fails_the_write_and_gives_its_space_back(
+    store: DirectoryBlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def full(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store.put(BlobName("state/first"), b"x")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        store.put(NAME, b"x" * 1000)
+    assert list(store.list_for_collection()) == [BlobName("state/first")]
+
+
+def test_peek_reads_what_no_manifest_lists(store: DirectoryBlobStore) -> None:
+    root = BlobName("ROOT")
+    assert store.peek(root, 100) is None
+    store.put(root, b"uid-of-the-object")
+    assert store.peek(root, 100) == b"uid-of-the-object"
+    assert store.peek(root, 3) == b"uid"
+
+
+def test_a_root_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="file/root"):
+        DirectoryBlobStore(tmp_path / "file" / "root")

@@ -1,0 +1,86 @@
+"""Barrier alignment: which channels wait for the others, and when the cut is complete.
+
+    open --barrier--> blocked (every element stays in the channel's queue)
+    all channels of the version blocked or ended --> cut, all open again
+    a newer barrier, or an abort                 --> all open again, the old one is off
+
+The identity of a barrier is (term, epoch). One that is not above everything this task has cut,
+dropped or aborted is late: it is dropped and counted, and blocks nothing.
+"""
+
+from collections.abc import Iterable
+
+from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, Term
+from penstock.model.elements import Barrier
+
+Identity = tuple[Term, Epoch]
+
+
+class Aligner:
+    """Aligns the barriers of one task's input channels. A task without inputs aligns at once."""
+
+    __slots__ = ("_blocked", "_channels", "_current", "_done", "_ended", "late")
+
+    def __init__(self, channels: Iterable[ChannelId]) -> None:
+        """Begin with the channels of the version, all open."""
+        self._channels: dict[ChannelId, None] = dict.fromkeys(channels)
+        self._ended: dict[ChannelId, None] = {}
+        self._blocked: dict[ChannelId, None] = {}
+        self._current: Barrier | None = None
+        self._done: Identity = (NO_TERM, NO_EPOCH)
+        self.late = 0
+
+    def reads(self, channel: ChannelId) -> bool:
+        """Say whether the next element of a channel may be taken."""
+        return channel in self._channels and channel not in self._blocked
+
+    def barrier(self, channel: ChannelId | None, barrier: Barrier) -> Barrier | None:
+        """Take a barrier from a channel (None: from the leader). Return it when the cut is due."""
+        identity = (barrier.term, barrier.epoch)
+        if identity <= self._done or (self._current and identity < _identity(self._current)):
+            self.late += 1
+            return None
+        if self._current is None or identity > _identity(self._current):
+            self._blocked.clear()
+            self._current = barrier
+        if channel is not None:
+            self._blocked[channel] = None
+        return self._complete()
+
+    def end(self, channel: ChannelId) -> Barrier | None:
+        """Count an ended channel as aligned. Return the barrier if it was the last one missing."""
+        self._ended[channel] = None
+        return self._complete()
+
+    def off(self, term: Term, epoch: Epoch) -> None:
+        """Give up everything up to (term, epoch): what still comes of it is late."""
+        self._done = max(self._done, (term, epoch))
+        if self._current is not None and _identity(self._current) <= self._done:
+            self._current = None
+            self._blocked.clear()
+
+    def replace(self, channels: Iterable[ChannelId]) -> None:
+        """Switch to the channels of a new version, between two cuts."""
+        assert self._current is None, "the version switches between two barriers"
+        self._channels = dict.fromkeys(channels)
+        self._ended = {c: None for c in self._ended if c in self._channels}
+
+    @property
+    def all_ended(self) -> bool:
+        """Say whether every channel of the version has ended."""
+        return len(self._ended) == len(self._channels)
+
+    def _complete(self) -> Barrier | None:
+        barrier = self._current
+        if barrier is None:
+            return None
+        if any(c not in self._blocked and c not in self._ended for c in self._channels):
+            return None
+        self._done = _identity(barrier)
+        self._current = None
+        self._blocked.clear()
+        return barrier
+
+
+def _identity(barrier: Barrier) -> Identity:
+    return barrier.term, barrier.epoch

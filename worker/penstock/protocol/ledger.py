@@ -1,0 +1,69 @@
+"""Bookkeeping of a task's epochs: since when a delta counts, and which snapshot is under way.
+
+    cut --Stored--> acknowledged, unless it was aborted meanwhile
+     |--StoreFailed--> failed: this epoch aborts and nothing else
+
+Known committed rises by what a barrier says, by a commit and by a new term's announcement.
+A delta holds every change since then, whatever was cut and aborted in between.
+"""
+
+from dataclasses import dataclass
+
+from penstock.contract.ids import NO_EPOCH, Epoch, Term
+from penstock.model.elements import Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was true of the task at a barrier and is not in its files."""
+
+    barrier: Barrier
+    watermark_us: int | None
+    exhausted: bool
+
+
+class Ledger:
+    """Knows the last committed epoch and the one snapshot that may be under way."""
+
+    __slots__ = ("_aborted", "_open", "committed")
+
+    def __init__(self, committed: Epoch = NO_EPOCH) -> None:
+        """Begin at the epoch that the task was restored from."""
+        self.committed = committed
+        self._open: Cut | None = None
+        self._aborted = False
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a snapshot is being stored; the next cut waits for it, aborted or not."""
+        return self._open is not None
+
+    def confirm(self, epoch: Epoch) -> bool:
+        """Hear that ``epoch`` is committed; say whether that is news."""
+        news = epoch > self.committed
+        self.committed = max(self.committed, epoch)
+        return news
+
+    def cut(self, cut: Cut) -> Epoch:
+        """Begin a snapshot. Return the epoch since which its delta counts."""
+        assert self._open is None, "one snapshot at a time: a sink's cuts must end in order"
+        self._open = cut
+        self._aborted = False
+        return self.committed
+
+    def off(self, term: Term, epoch: Epoch) -> None:
+        """Hear that everything up to (term, epoch) that is not committed never will be."""
+        if self._open is not None and _identity(self._open) <= (term, epoch):
+            self._aborted = True
+
+    def close(self, term: Term, epoch: Epoch) -> Cut | None:
+        """End the snapshot of (term, epoch). Return it if its outcome still matters."""
+        cut = self._open
+        assert cut is not None, "an outcome without a cut"
+        assert _identity(cut) == (term, epoch), "the outcome of another cut"
+        self._open = None
+        return None if self._aborted else cut
+
+
+def _identity(cut: Cut) -> tuple[Term, Epoch]:
+    return cut.barrier.term, cut.barrier.epoch

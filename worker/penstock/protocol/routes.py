@@ -1,0 +1,74 @@
+"""Who receives what on an edge, under the assignment that holds and the next one.
+
+The tables are small and pure; the engine turns them into arrays, the simulator looks them up.
+For key edges a table has one entry per key group. For custom ones it lists the receivers of
+each version, for the others the receivers of both: place by place, who is there before and after.
+"""
+
+from dataclasses import dataclass
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import ChannelId, TaskId
+from penstock.contract.keygroups import groups_of
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan
+
+Receivers = tuple[ChannelId | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """One edge of one sender: ``old[i]`` and ``new[i]`` receive what belongs to entry i.
+
+    Outside a rescale both are the same object. None: that version has no such receiver.
+    """
+
+    edge: EdgePlan
+    old: Receivers
+    new: Receivers
+
+    @property
+    def staying(self) -> tuple[ChannelId, ...]:
+        """List the channels that are there before and after."""
+        after = set(self.new)
+        seen = dict.fromkeys(c for c in self.old if c is not None and c in after)
+        return tuple(seen)
+
+
+def routes(
+    plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None
+) -> Routes:
+    """Build the routes of ``sender`` over ``edge``; ``new`` is None outside a rescale."""
+    before = _receivers(plan, edge, sender, old)
+    if new is None:
+        return Routes(edge, before, before)
+    after = _receivers(plan, edge, sender, new)
+    if sender not in new.tasks():
+        after = ()  # a leaving task sends nothing more: all waits, in case the rescale is aborted
+    if edge.partitioning in {Partitioning.KEY, Partitioning.CUSTOM}:
+        return Routes(edge, before, after or (None,) * len(before))
+    everyone = list(dict.fromkeys(before + after))
+    return Routes(
+        edge,
+        tuple(c if c in before else None for c in everyone),
+        tuple(c if c in after else None for c in everyone),
+    )
+
+
+def _receivers(
+    plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, assignment: Assignment
+) -> Receivers:
+    stage = assignment.stages[edge.receiver]
+    channels = [ChannelId(edge.index, sender, task) for task in stage.tasks]
+    match edge.partitioning:
+        case Partitioning.KEY:
+            table: list[ChannelId | None] = [None] * plan.max_key_groups
+            for channel, share in zip(channels, stage.shares, strict=True):
+                for group in groups_of(share):
+                    table[group] = channel
+            assert None not in table, f"edge {edge.index}: a key group without an owner"
+            return tuple(table)
+        case Partitioning.FORWARD:
+            mine = TaskId(edge.receiver, sender.worker, sender.slot)
+            return tuple(c for c in channels if c.receiver == mine)
+        case _:
+            return tuple(channels)

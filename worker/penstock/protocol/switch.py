@@ -1,0 +1,431 @@
+"""The half of a task's protocol that changes its life: build, commit, abort, rescale, end.
+
+A rescale at one task, from the table that holds (version v) to the proposed one (v + 1):
+
+    propose  know the table, bring files near                        Preload -> Prepared
+    freeze   barrier E is cut: hold moving rows, stop moving splits, let no time pass,
+             let every input say its watermark again
+    undo     E is off: release to the old owners, let time pass again
+    commit   E and v + 1 are committed by one swap: from now on only forward
+    adopt    load what was gained                                    Load -> Loaded
+    switch   channels, splits and groups of v + 1; announce it       Resumed
+    settle   all have resumed: end the streams that v + 1 does not have
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.contract.assignment import Assignment, channels_of
+from penstock.contract.ids import NO_EPOCH, ChannelId, Epoch, SplitId, TaskId, Term
+from penstock.contract.keygroups import Share, groups_of, subtract
+from penstock.contract.manifest import RootManifest, SplitState
+from penstock.contract.plan import PhysicalPlan
+from penstock.model.elements import Barrier, Control, Data, EndOfStream
+from penstock.protocol import task_events as ev
+from penstock.protocol.align import Aligner
+from penstock.protocol.entries import entries_of, splits_of, watermark_of
+from penstock.protocol.holding import Holding, Phase
+from penstock.protocol.ledger import Ledger
+from penstock.protocol.sinks import SinkLedger
+from penstock.protocol.source import Splits
+from penstock.protocol.watermark import Marks, WatermarkMerge
+
+
+class Life(Enum):
+    """Where a task is in its life."""
+
+    BUILDING = 0
+    READY = 1
+    RUNNING = 2
+    FROZEN = 3
+    JOINING = 4
+    LEAVING = 5
+    ENDED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSetup:
+    """What a task is made of. ``first_splits`` are those of a job without a checkpoint.
+
+    ``joining``: the assignment is a proposed one, and the task takes part from its resumption on.
+    """
+
+    plan: PhysicalPlan
+    task: TaskId
+    assignment: Assignment
+    held_bytes_max: int
+    idle_after_s: float | None = None
+    out_of_orderness_us: int | None = None
+    first_splits: tuple[SplitState, ...] = ()
+    joining: bool = False
+
+
+class Switch:
+    """State of a task's protocol, and every transition that is not about one element."""
+
+    __slots__ = (
+        "aligner",
+        "assignment",
+        "dropped",
+        "epoch_frozen",
+        "holding",
+        "ledger",
+        "life",
+        "loading",
+        "low_us",
+        "marks",
+        "moving",
+        "outputs",
+        "previous",
+        "proposed",
+        "retired",
+        "root",
+        "setup",
+        "sinks",
+        "splits",
+        "task",
+        "time",
+        "waiting",
+    )
+
+    def __init__(self, setup: TaskSetup, root: RootManifest | None) -> None:
+        """Build every machine as the checkpoint left it."""
+        self.setup = setup
+        self.task = setup.task
+        self.root = root
+        self.assignment = setup.assignment
+        self.previous: Assignment | None = None
+        self.proposed: Assignment | None = None
+        self.loading: ev.Load | None = None
+        self.life = Life.JOINING if setup.joining else Life.BUILDING
+        epoch = root.epoch if root else NO_EPOCH
+        self.ledger = Ledger(epoch)
+        self.sinks = SinkLedger(epoch)
+        self.holding = Holding(setup.held_bytes_max)
+        self.marks = Marks()
+        self.low_us: int | None = None
+        self.waiting: Barrier | None = None
+        self.epoch_frozen = (Term(0), NO_EPOCH)
+        self.moving: dict[int, None] = {}
+        self.retired: dict[ChannelId, None] = {}
+        self.dropped: tuple[ChannelId, ...] = ()
+        inputs, self.outputs = self._channels(self.assignment)
+        self.aligner = Aligner(inputs)
+        watermark = watermark_of(root, self.task) if root else None
+        self.splits = self._make_splits(watermark)
+        self.time: WatermarkMerge[Any] = (
+            self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
+        )
+
+    @property
+    def routing(self) -> tuple[Assignment, Assignment | None]:
+        """Return the tables that rows are routed by: the one that holds, and the next or None."""
+        if self.life is Life.FROZEN:
+            return self.assignment, self.proposed
+        if self.previous is not None and self.holding.phase is not Phase.NONE:
+            return self.previous, self.assignment
+        return self.assignment, None
+
+    # --- Build and end ------------------------------------------------------------------------
+
+    def build(self) -> list[ev.Action]:
+        """Ask for the task's state; a joiner only brings it near."""
+        share = self.assignment.share_of(self.task)
+        files = entries_of(self.root, self.task.stage, share) if self.root else ()
+        if self.life is Life.JOINING:
+            return [ev.Preload(self.assignment.version, files)]
+        assert self.life is Life.BUILDING, "a task is built once"
+        splits = self._stored_splits(self.root, self.assignment.splits_of(self.task))
+        self.loading = ev.Load(self.assignment.version, files, splits, self.time.task_us)
+        return [self.loading]
+
+    def loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
+        """The state is there: wait for Started, or go on under the new version."""
+        load, self.loading = self.loading, None
+        if load is None or load.version != event.version:
+            return []
+        if self.life is Life.BUILDING:
+            if self.splits is not None:
+                self.splits.load(load.splits, ())
+            self.life = Life.READY
+            return [ev.Ready()]
+        if self.life is Life.JOINING:
+            return self._join(load)
+        return self._switch(load)
+
+    def end(self) -> list[ev.Action]:
+        """Say the last watermark and end every output. The task is over."""
+        actions: list[ev.Action] = []
+        if self.low_us is not None:
+            actions += self.marks.watermark(self.outputs, self.low_us)
+        actions += [ev.Send(channel, EndOfStream()) for channel in self.outputs]
+        self.life = Life.ENDED
+        actions.append(ev.Finished())
+        return actions
+
+    # --- Time ---------------------------------------------------------------------------------
+
+    def advance(self) -> list[ev.Action]:
+        """Let the steps know if the task's watermark rose; what is said about it may wait."""
+        if self.life is not Life.RUNNING:
+            return []  # no time passes from a rescale barrier until the task has resumed
+        low = self.time.low_us
+        if low is not None:
+            self.low_us = low
+        risen = self.time.advance()
+        return [] if risen is None else [ev.Advance(risen)]
+
+    def say(self) -> list[ev.Action]:
+        """Put on the outputs what they have not been told: the watermark, then idleness."""
+        if self.life is not Life.RUNNING:
+            return []  # no mark leaves from a rescale barrier until the task has resumed
+        channels = [c for c in self.outputs if self.holding.open(c)]
+        actions: list[ev.Action] = []
+        if self.low_us is not None:
+            actions += self.marks.watermark(channels, self.low_us)
+        if self.time.all_idle:
+            actions += self.marks.idle(channels)
+        return actions
+
+    def activate(self) -> list[ev.Action]:
+        """End the idle marks that were sent, unless the task is still idle."""
+        return [] if self.time.all_idle else list(self.marks.activate())
+
+    # --- Commit and abort ---------------------------------------------------------------------
+
+    def commit(self, epoch: Epoch, version: int) -> list[ev.Action]:
+        """Hear, perhaps again, that ``epoch`` is committed and ``version`` holds."""
+        actions: list[ev.Action] = []
+        if self.ledger.confirm(epoch):
+            actions.append(ev.Confirm(epoch))
+        if self.proposed is not None and version == self.proposed.version:
+            self.holding.commit()
+        handles = self.sinks.commit(epoch)
+        if handles is None:
+            return actions
+        old = self.sinks.forget(epoch)
+        if old:
+            actions.append(ev.Forget(old))
+        if handles:
+            actions.append(ev.Publish(epoch, handles))
+        else:
+            self.sinks.done(epoch)
+        return actions
+
+    def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
+        """Hear that everything up to (term, epoch) that is not committed never will be."""
+        self.aligner.off(term, epoch)
+        self.ledger.off(term, epoch)
+        if self.waiting is not None and (self.waiting.term, self.waiting.epoch) <= (term, epoch):
+            self.waiting = None
+        undecided = self.holding.phase is Phase.UNDECIDED
+        return self._undo() if undecided and self.epoch_frozen <= (term, epoch) else []
+
+    def before_cut(self, barrier: Barrier) -> list[ev.Action]:
+        """Draw what a new barrier says about the epoch and the rescale before it."""
+        rescale = self.proposed is not None and barrier.version == self.proposed.version
+        actions = self.commit(barrier.committed, self.assignment.version)
+        if self.holding.phase is Phase.UNDECIDED:
+            assert rescale or barrier.version == self.assignment.version, "resumed without us"
+            actions += self._undo()
+        elif self.holding.phase is Phase.FORWARD:
+            # No epoch starts before all have resumed; their credit may still be on its way.
+            actions += self.holding.forward()
+        return actions
+
+    # --- Rescale ------------------------------------------------------------------------------
+
+    def propose(self, event: ev.Proposed, _: float) -> list[ev.Action]:
+        """Step 1: know the next table, and bring the files of gained groups near."""
+        if event.assignment.version != self.assignment.version + 1:
+            return []
+        self.proposed = event.assignment
+        root, stage = event.root, self.task.stage
+        files = entries_of(root, stage, self._gained()) if root is not None else ()
+        return [ev.Preload(event.assignment.version, files)]
+
+    def preloaded(self, event: ev.Preloaded, _: float) -> list[ev.Action]:
+        """The files are near (or will be fetched later): say that the table is known."""
+        version = self.proposed.version if self.proposed else self.assignment.version
+        return [ev.Prepared(version)] if event.version == version else []
+
+    def cancel(self, event: ev.Cancelled, _: float) -> list[ev.Action]:
+        """The proposed version is off; a joiner is not needed, others return to the old table."""
+        if self.life is Life.JOINING:
+            self.life = Life.ENDED
+            return []
+        if self.proposed is None or self.proposed.version != event.version:
+            return []
+        if self.holding.phase is Phase.FORWARD:
+            return []  # committed meanwhile: the order is out of date
+        actions = self._undo() if self.life is Life.FROZEN else []
+        self.proposed = None
+        return actions
+
+    def freeze(self, barrier: Barrier) -> None:
+        """Barrier E of kind rescale was cut and put on all outputs: hold what moves."""
+        assert self.proposed is not None, "a rescale barrier needs a proposed table"
+        self.life = Life.FROZEN
+        self.epoch_frozen = (barrier.term, barrier.epoch)
+        self.holding.begin(barrier.version, self._channels(self.proposed)[1])
+        self.marks.restart()
+        self.moving = dict.fromkeys(groups_of(self._lost()))
+        if self.splits is not None:
+            self.splits.stop(self._lost_splits())
+        else:
+            self.low_us = None
+            self.time.restart()
+
+    def adopt(self, event: ev.Adopting, _: float) -> list[ev.Action]:
+        """Step 4: the version is committed; ask for what the task gains."""
+        if event.version == self.assignment.version and self.life is not Life.JOINING:
+            return [ev.Resumed(event.version)]
+        if self.loading is not None:
+            return []
+        actions = self.commit(event.root.epoch, event.version)
+        joins = self.life is Life.JOINING
+        if not joins and (self.life is not Life.FROZEN or self.proposed is None):
+            return actions
+        table = self.assignment if joins else self.proposed
+        assert table is not None, "checked above"
+        if self.task not in table.tasks():
+            return actions + self._leave(table)
+        share = table.share_of(self.task) if joins else self._gained()
+        names = table.splits_of(self.task)
+        held = () if joins else self.assignment.splits_of(self.task)
+        gained = self._stored_splits(event.root, tuple(s for s in names if s not in held))
+        files = entries_of(event.root, self.task.stage, share)
+        self.loading = ev.Load(event.version, files, gained, watermark_of(event.root, self.task))
+        return [*actions, self.loading]
+
+    def peer_version(self, event: ev.PeerVersion, _: float) -> list[ev.Action]:
+        """A receiver has loaded a version: release what was held for it, then the marks."""
+        actions: list[ev.Action] = list(self.holding.announced(event.channel, event.version))
+        actions += self.say()
+        if self.holding.settled() and self.life is Life.RUNNING:
+            self.previous = None
+        return actions
+
+    def settle(self, event: ev.Settled, _: float) -> list[ev.Action]:
+        """All have resumed: end the streams that this version does not have."""
+        if event.version != self.assignment.version:
+            return []
+        leaving = self.life is Life.LEAVING
+        ends = self.outputs if leaving else self.dropped
+        actions: list[ev.Action] = [ev.Send(channel, EndOfStream()) for channel in ends]
+        self.dropped = ()
+        if leaving:
+            self.outputs = ()
+            if not self.retired:
+                self.life = Life.ENDED
+                actions.append(ev.Finished())
+        return actions
+
+    def retire(self, channel: ChannelId, element: Data[Any] | Control) -> list[ev.Action]:
+        """Take what still comes on a channel that the version does not have: its end."""
+        assert not isinstance(element, Data), f"rows on {channel} after a rescale barrier"
+        if not isinstance(element, EndOfStream):
+            return []
+        del self.retired[channel]
+        if self.life is not Life.LEAVING or self.retired or self.outputs:
+            return []
+        self.life = Life.ENDED
+        return [ev.Finished()]
+
+    def _undo(self) -> list[ev.Action]:
+        self.life = Life.RUNNING
+        self.moving = {}
+        if self.splits is not None:
+            self.splits.go_on()
+        actions: list[ev.Action] = list(self.holding.abort())
+        return actions + self.advance() + self.say()
+
+    def _join(self, load: ev.Load) -> list[ev.Action]:
+        self.life = Life.RUNNING
+        self.time.task_us = load.watermark_us
+        if self.splits is not None:
+            self.splits.load(load.splits, ())
+        resumed: list[ev.Action] = [
+            ev.AnnounceVersion(load.version),
+            ev.Resumed(load.version),
+        ]
+        return resumed + self.advance() + self.say()
+
+    def _switch(self, load: ev.Load) -> list[ev.Action]:
+        assert self.proposed is not None, "only a proposed table is adopted"
+        lost, lost_splits = self._lost(), self._lost_splits()
+        before, _ = self._channels(self.assignment)
+        self.previous, self.assignment, self.proposed = self.assignment, self.proposed, None
+        inputs, outputs = self._channels(self.assignment)
+        self.aligner.replace(inputs)
+        self.retired = {c: None for c in before if c not in inputs}
+        self.dropped = tuple(c for c in self.outputs if c not in outputs)
+        self.outputs = outputs
+        if self.splits is not None:
+            self.splits.load(load.splits, lost_splits)
+        else:
+            self.time.replace(inputs)  # those that stay began anew at the barrier, not now
+        self.life = Life.RUNNING
+        self.moving = {}
+        if self.holding.settled():
+            self.previous = None
+        actions: list[ev.Action] = [ev.CloseSplits(lost_splits)] if lost_splits else []
+        if lost:
+            actions.append(ev.DropGroups(lost))
+        actions += [ev.AnnounceVersion(load.version), ev.Resumed(load.version)]
+        return actions + self.advance() + self.say()
+
+    def _leave(self, table: Assignment) -> list[ev.Action]:
+        share, splits = self.assignment.share_of(self.task), self.assignment.splits_of(self.task)
+        inputs, _ = self._channels(self.assignment)
+        self.retired = dict.fromkeys(inputs)
+        self.assignment, self.proposed = table, None
+        self.life = Life.LEAVING
+        actions: list[ev.Action] = [ev.CloseSplits(splits)] if splits else []
+        if share:
+            actions.append(ev.DropGroups(share))
+        return [*actions, ev.Resumed(table.version)]
+
+    # --- What moves ---------------------------------------------------------------------------
+
+    def _gained(self) -> Share:
+        assert self.proposed is not None, "asked only while a table is proposed"
+        mine = self.assignment.share_of(self.task)
+        return subtract(self.proposed.share_of(self.task), mine)
+
+    def _lost(self) -> Share:
+        assert self.proposed is not None, "asked only while a table is proposed"
+        mine = self.assignment.share_of(self.task)
+        return subtract(mine, self.proposed.share_of(self.task))
+
+    def _lost_splits(self) -> tuple[SplitId, ...]:
+        assert self.proposed is not None, "asked only while a table is proposed"
+        kept = self.proposed.splits_of(self.task)
+        return tuple(s for s in self.assignment.splits_of(self.task) if s not in kept)
+
+    def _channels(
+        self, assignment: Assignment
+    ) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
+        channels = channels_of(self.setup.plan, assignment)
+        inputs = tuple(c for c in channels if c.receiver == self.task)
+        return inputs, tuple(c for c in channels if c.sender == self.task)
+
+    def _stored_splits(
+        self, root: RootManifest | None, names: tuple[SplitId, ...]
+    ) -> tuple[SplitState, ...]:
+        if root is not None:
+            return splits_of(root, names)
+        first = {s.split: s for s in self.setup.first_splits}
+        return tuple(first[name] for name in names)
+
+    def _make_splits(self, watermark_us: int | None) -> Splits | None:
+        stage = self.setup.plan.stages[self.task.stage]
+        if stage.source is None:
+            return None
+        return Splits(
+            bounded=stage.bounded,
+            idle_after_s=self.setup.idle_after_s,
+            out_of_orderness_us=self.setup.out_of_orderness_us,
+            watermark_us=watermark_us,
+        )

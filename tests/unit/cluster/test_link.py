@@ -1,0 +1,99 @@
+import os
+import socket
+import threading
+
+import pytest
+
+from penstock.base.errors import ConfigError, PeerError
+from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
+from penstock.cluster.link import LENGTH, EngineLink, KeeperLink, LinkClosed, TermedCommand
+from penstock.contract.control import EngineStatus, Shutdown, Start
+from penstock.contract.ids import Attempt, Term
+
+
+def pair() -> tuple[KeeperLink, EngineLink, socket.socket]:
+    ours, theirs = socket.socketpair()
+    raw = socket.socket(fileno=os.dup(theirs.fileno()))
+    return KeeperLink(ours), EngineLink.connect(f"fd:{theirs.detach()}"), raw
+
+
+def test_both_directions() -> None:
+    keeper, engine, raw = pair()
+    keeper.send(Term(7), Start(Attempt(1)))
+    keeper.send(Term(8), Shutdown("done"))
+    engine.send(EngineStatus(ready=Attempt(3)))
+    assert engine.receive() == TermedCommand(Term(7), Start(Attempt(1)))
+    assert engine.receive() == TermedCommand(Term(8), Shutdown("done"))
+    assert keeper.receive() == EngineStatus(ready=Attempt(3))
+    for link in (keeper, engine, raw):
+        link.close()
+
+
+def test_large_messages_from_many_threads_do_not_mix() -> None:
+    keeper, engine, raw = pair()
+    texts = [letter * 300_000 for letter in "abcd"]
+    threads = [
+        threading.Thread(target=keeper.send, args=(Term(1), Shutdown(text))) for text in texts
+    ]
+    for thread in threads:
+        thread.start()
+    received = [engine.receive().command for _ in texts]
+    for thread in threads:
+        thread.join()
+    assert {c.reason for c in received if isinstance(c, Shutdown)} == set(texts)
+    for link in (keeper, engine, raw):
+        link.close()
+
+
+def test_the_other_side_ending_is_seen_at_once() -> None:
+    keeper, engine, raw = pair()
+    raw.close()
+    engine.close()
+    with pytest.raises(LinkClosed):
+        keeper.receive()
+    with pytest.raises(LinkClosed):
+        keeper.send(Term(1), Shutdown("x"))
+    keeper.close()
+    keeper.close()
+
+
+def test_closing_wakes_a_waiting_receiver() -> None:
+    keeper, engine, raw = pair()
+    woken: list[bool] = []
+
+    def wait() -> None:
+        with pytest.raises(LinkClosed):
+            keeper.receive()
+        woken.append(True)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    keeper.close()
+    thread.join(10)
+    assert woken == [True]
+    engine.close()
+    raw.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LENGTH.pack(CONTROL_MESSAGE_BYTES_MAX + 1),
+        LENGTH.pack(3) + b"{]x",
+        LENGTH.pack(2) + b"{}",
+        LENGTH.pack(15) + b'{"is":"Nobody"}',
+    ],
+)
+def test_nonsense_is_an_error_of_the_peer(data: bytes) -> None:
+    keeper, engine, raw = pair()
+    raw.sendall(data)
+    with pytest.raises(PeerError):
+        keeper.receive()
+    for link in (keeper, engine, raw):
+        link.close()
+
+
+@pytest.mark.parametrize("address", ["", "fd:", "fd:x", "/tmp/socket", "tcp:1"])
+def test_an_engine_is_started_by_its_keeper(address: str) -> None:
+    with pytest.raises(ConfigError, match="started by its keeper"):
+        EngineLink.connect(address)

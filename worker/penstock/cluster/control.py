@@ -1,0 +1,49 @@
+"""The methods of keepers and of the supervisor, as one table each.
+
+keeper      deliver     a report to its leader, a command to its member
+supervisor  announce    which lives are up on a worker
+            status, rescale, ask, end     what the command line asks for
+"""
+
+from dataclasses import dataclass
+
+from penstock.cluster.rpc import Method, Nothing
+from penstock.contract.control import Envelope
+from penstock.contract.progress import WorkerReport
+from penstock.contract.status import JobStatus, RequestAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Run on so many workers from now on."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request of ``Desired``: ``checkpoint``, ``savepoint`` (its name) or ``stop``."""
+
+    kind: str
+    argument: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOf:
+    """What became of the request of this id."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End all processes now, without a last checkpoint."""
+
+
+DELIVER = Method("deliver", Envelope, Nothing)
+ANNOUNCE = Method("announce", WorkerReport, Nothing)
+STATUS = Method("status", Nothing, JobStatus)
+RESCALE = Method("rescale", Rescale, Nothing)
+ASK = Method("ask", Ask, RequestAnswer)
+ANSWER = Method("answer", AnswerOf, RequestAnswer)
+END = Method("end", End, Nothing)

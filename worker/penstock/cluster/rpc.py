@@ -1,0 +1,172 @@
+"""Calls of one job's processes over gRPC: strict JSON, bounded messages, a deadline each.
+
+Generic handlers with the codec of ``contract``: no generated code, and an unknown field is an
+error at the door. Every call carries the token of its run, so that no other process of the
+machine can speak for a worker. Errors keep their class on the way back.
+"""
+
+import hmac
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
+from penstock.contract.codec import decode, encode
+from penstock.ports import SwapConflict, SwapUnknown
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+SERVICE = "penstock"
+TOKEN = "x-penstock-token"
+HANDLER_THREADS = 8
+DIAL_TIMEOUT_S = 0.5
+SHUTDOWN_GRACE_S = 0.2
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", CONTROL_MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", CONTROL_MESSAGE_BYTES_MAX),
+    ("grpc.enable_http_proxy", 0),  # a proxy for web pages is no way to a neighbour
+    ("grpc.so_reuseport", 0),  # two servers on one port would share its calls silently
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+_CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (SwapConflict, grpc.StatusCode.ABORTED),
+    (SwapUnknown, grpc.StatusCode.UNKNOWN),
+    (PeerError, grpc.StatusCode.INVALID_ARGUMENT),
+    (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
+    (StateError, grpc.StatusCode.DATA_LOSS),
+    (StorageError, grpc.StatusCode.INTERNAL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Reply]):
+    """One kind of call: what goes there and what comes back. Both are dataclasses."""
+
+    name: str
+    request: type[Request]
+    reply: type[Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The reply of a call that was heard; or a question without arguments."""
+
+
+class Unreachable(Exception):
+    """No answer: the call may have been carried out or not."""
+
+
+Handler = Callable[[Any], object]
+
+
+class Server:
+    """Serves methods on ``host``, on a port that the system chooses; ``address`` says which."""
+
+    def __init__(
+        self, handlers: Mapping[Method[Any, Any], Handler], token: str, host: str = "127.0.0.1"
+    ) -> None:
+        """Start to listen. Handlers run on a few threads and must not block for long."""
+        self._server = grpc.server(
+            ThreadPoolExecutor(HANDLER_THREADS, thread_name_prefix="rpc"), options=OPTIONS
+        )
+        table: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            method.name: grpc.unary_unary_rpc_method_handler(_behaviour(method, handler, token))
+            for method, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, table),)
+        )
+        port = self._server.add_insecure_port(f"{host}:0")
+        if port == 0:
+            raise ConfigError(f"cannot listen on {host}: is it an address of this machine?")
+        self.address = f"{host}:{port}"
+        self._server.start()
+
+    def close(self) -> None:
+        """Refuse new calls, give running ones a moment, and free the port. Idempotent."""
+        self._server.stop(SHUTDOWN_GRACE_S).wait()
+
+
+def _behaviour(
+    method: Method[Any, Any], handler: Handler, token: str
+) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
+        given = dict(context.invocation_metadata()).get(TOKEN, "")
+        if not hmac.compare_digest(str(given), token):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "this is another run's server")
+        try:
+            return encode(handler(decode(method.request, data)))
+        except tuple(kind for kind, _ in _CODES) as error:
+            code = next(code for kind, code in _CODES if isinstance(error, kind))
+            context.abort(code, str(error))
+            raise AssertionError("abort always raises") from error
+
+    return answer
+
+
+class Client:
+    """Calls to one address. Connects when needed, and again after a break."""
+
+    def __init__(self, address: str, token: str) -> None:
+        """Remember the address; nothing is dialled before the first call."""
+        self.address = address
+        self._token = ((TOKEN, token),)
+        self._channel = grpc.insecure_channel(address, options=OPTIONS)
+
+    def call(
+        self,
+        method: Method[Request, Reply],
+        request: Request,
+        timeout_s: float = CONTROL_CALL_TIMEOUT_S,
+    ) -> Reply:
+        """Ask and wait for the answer.
+
+        Raises Unreachable when there is none, PeerError when the other side refused the message,
+        and the error that the handler raised.
+        """
+        remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+            f"/{SERVICE}/{method.name}"
+        )
+        try:
+            data = remote(encode(request), timeout=timeout_s, metadata=self._token)
+        except grpc.RpcError as error:
+            raise _translate(error, self.address) from error
+        reply: Reply = decode(method.reply, data)
+        return reply
+
+    def close(self) -> None:
+        """End the connection; calls that wait end as Unreachable."""
+        self._channel.close()
+
+
+def _translate(error: grpc.RpcError, address: str) -> Exception:
+    code, details = error.code(), error.details()
+    for kind, known in _CODES:
+        if code is known:
+            return kind(details)
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED):
+        return PeerError(f"{address}: {details}")
+    return Unreachable(f"{address}: {code.name.lower().replace('_', ' ')}: {details}")
+
+
+def refuses(address: str) -> bool:
+    """Dial once and say whether the connection was refused: nobody listens there any more.
+
+    A time limit that passes is no refusal; a stopped process or a cut network looks like that.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), DIAL_TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,47 @@
+"""What workers tell about themselves for people: shown, exported, never decided upon."""
+
+from dataclasses import dataclass
+
+from penstock.contract.ids import Attempt, Incarnation, Ordinal
+from penstock.contract.status import SinkStatus, StepStatus
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProgress:
+    """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
+
+    Said about once a second, beside the reports of the protocol. A lost one does no harm.
+    """
+
+    attempt: Attempt
+    steps: tuple[StepStatus, ...] = ()
+    sinks: tuple[SinkStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    """A checkpoint that this keeper committed as leader: new bytes, barrier to commit."""
+
+    epoch: int
+    bytes: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """A keeper to whoever restarts workers: which lives are up here.
+
+    ``incarnation`` is the newest announced life of the engine (empty: none yet), ``keeper_life``
+    that of the keeper's process. A process is ended only while the life it is known by is the
+    newest announced.
+    """
+
+    ordinal: Ordinal
+    keeper_life: str
+    keeper_pid: int
+    incarnation: Incarnation
+    engine_pid: int | None
+    address: str
+    engine_restarts: int = 0
+    progress: EngineProgress | None = None
+    checkpoint: CheckpointDone | None = None

@@ -1,0 +1,106 @@
+"""Routing by key: groups, owners, stable splits, and keys that are refused with advice."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.contract.keygroups import Range, first_shares
+from penstock.model.keyhash import (
+    check_key_columns,
+    hash_columns,
+    key_groups,
+    key_router,
+    owner_table,
+    split_by,
+)
+
+WORDS = pa.record_batch({"word": ["a", "b", None, "a", "", "c"], "n": [1, 2, 3, 4, 5, 6]})
+
+
+def test_a_group_is_the_positive_remainder_of_the_signed_hash() -> None:
+    hashes = np.array([0, 5, 2**64 - 1, 2**63, 2**63 + 1], np.uint64)
+    signed = hashes.view(np.int64).tolist()
+    for groups in (1, 7, 100, 256, 32768):
+        assert key_groups(hashes, groups).tolist() == [h % groups for h in signed]
+
+
+def test_owners_are_looked_up_by_group() -> None:
+    shares = [(Range(0, 2), Range(5, 6)), (Range(2, 5),)]
+    assert owner_table(shares, 6).tolist() == [0, 0, 1, 1, 1, 0]
+
+
+def test_a_group_without_an_owner_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="no owner"):
+        owner_table([(Range(0, 2),)], 3)
+
+
+def test_split_keeps_the_order_of_rows_and_leaves_out_empty_parts() -> None:
+    parts = split_by(WORDS, np.array([2, 0, 2, 2, 0, 2], np.int32), 4)
+    assert [(d, rows.column("n").to_pylist()) for d, rows in parts] == [
+        (0, [2, 5]),
+        (2, [1, 3, 4, 6]),
+    ]
+
+
+def test_rows_that_stay_together_are_not_copied() -> None:
+    assert split_by(WORDS, np.full(6, 1, np.int32), 2)[0][1] is WORDS
+    assert split_by(WORDS.slice(0, 0), np.zeros(0, np.int32), 2) == []
+
+
+def test_equal_keys_meet_at_one_destination() -> None:
+    router = key_router(WORDS.schema, ["word"], first_shares(16, 3), 16)
+    places: dict[str | None, int] = {}
+    for destination, rows in router.split(WORDS):
+        for word in rows.column("word").to_pylist():
+            assert places.setdefault(word, destination) == destination
+    assert set(places) == {"a", "b", None, "", "c"}
+
+
+def test_one_destination_takes_all_without_hashing() -> None:
+    router = key_router(WORDS.schema, ["word"], first_shares(16, 1), 16)
+    assert router.split(WORDS) == [(0, WORDS)]
+    assert router.split(WORDS.slice(0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (pa.uint32(), "cast it to a signed integer"),
+        (pa.timestamp("ns"), r"cast it to timestamp\('us'\)"),
+        (pa.date64(), "date32"),
+        (pa.decimal128(19, 0), "at most 18 digits"),
+        (pa.decimal256(10, 0), "128 bits"),
+        (pa.list_(pa.int64()), "use its fields"),
+        (pa.struct([("a", pa.int64())]), "use its fields"),
+        (pa.float16(), "cast it"),
+        (pa.null(), "cast it"),
+        (pa.dictionary(pa.int8(), pa.uint8()), "signed integer"),
+    ],
+    ids=str,
+)
+def test_types_without_a_rule_are_refused_with_advice(kind: pa.DataType, advice: str) -> None:
+    schema = pa.schema([("fine", pa.string()), ("bad", kind)])
+    with pytest.raises(ConfigError, match=rf"'bad'.*{advice}"):
+        check_key_columns(schema, ["fine", "bad"])
+    with pytest.raises(ConfigError):
+        hash_columns([pa.nulls(2, kind)])
+
+
+def test_a_missing_key_column_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'word'"):
+        check_key_columns(WORDS.schema, ["wrod"])
+
+
+def test_a_repeated_or_absent_key_is_refused() -> None:
+    with pytest.raises(ConfigError, match="repeated"):
+        check_key_columns(WORDS.schema, ["word", "word"])
+    with pytest.raises(ConfigError, match="at least one"):
+        check_key_columns(WORDS.schema, [])
+
+
+def test_bytes_at_an_odd_address_hash_alike() -> None:
+    raw = np.arange(5, dtype=np.int64).tobytes()
+    odd = pa.py_buffer(b"x" + raw).slice(1)
+    array = pa.Array.from_buffers(pa.int64(), 5, [None, odd])
+    assert (hash_columns([array]) == hash_columns([pa.array(range(5))])).all()

@@ -1,0 +1,115 @@
+"""Arrow arrays as numpy arrays without a copy, as kernels take them, and back.
+
+Bytes that a peer sent may start at any address; they are copied only when the type needs an
+alignment that they do not have.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]
+
+NO_BYTES: Bytes = np.zeros(0, np.uint8)
+_NO_OFFSETS: Int32s = np.zeros(1, np.int32)
+VARIABLE_BYTES_MAX = 2**31 - 1  # 32-bit offsets; one element of a channel is far below it
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return one plain array: chunks are joined, a dictionary is decoded. Often no copy."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        if isinstance(column, pa.ChunkedArray):  # no chunk at all
+            column = pa.array([], column.type)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column.dictionary_decode()
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return column.cast(
+            pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        )
+    return column
+
+
+def view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
+    """View ``count`` items of a buffer from item ``start`` on; copied when misaligned."""
+    if buffer is None or count == 0:
+        return np.zeros(count, dtype)
+    size = np.dtype(dtype).itemsize
+    found: npt.NDArray[Any] = np.frombuffer(buffer, dtype, count, start * size)
+    return found if buffer.address % size == 0 else found.copy()
+
+
+def validity(array: pa.Array) -> tuple[Bytes, int]:
+    """Return the validity bitmap and the bit of row 0; an empty bitmap when nothing is null."""
+    if array.null_count == 0:
+        return NO_BYTES, 0
+    bitmap = array.buffers()[0]
+    if bitmap is None:  # an array of the type null
+        return np.zeros((len(array) + 7) // 8, np.uint8), 0
+    return np.frombuffer(bitmap, np.uint8), array.offset
+
+
+Text = tuple[Int32s, Bytes, Bytes, int]  # offsets, bytes, validity bitmap, bit of row 0
+
+
+def text(array: pa.Array) -> Text:
+    """Return a string or binary array as kernels take it: see :func:`variable`, `validity`."""
+    return (*variable(array), *validity(array))
+
+
+def variable(array: pa.Array) -> tuple[Int32s, Bytes]:
+    """Return offsets (int32, length n + 1) and bytes of a string or binary array, large or not.
+
+    Raises ConfigError when one array holds 2 GiB or more.
+    """
+    if len(array) == 0:
+        return _NO_OFFSETS, NO_BYTES
+    _, offsets, data = array.buffers()
+    data = NO_BYTES if data is None else np.frombuffer(data, np.uint8)
+    if not (pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)):
+        return view(offsets, np.int32, array.offset, len(array) + 1), data
+    wide = view(offsets, np.int64, array.offset, len(array) + 1)
+    first, last = int(wide[0]), int(wide[-1])
+    if last - first > VARIABLE_BYTES_MAX:
+        raise ConfigError(f"one array holds {last - first} bytes; split it below 2 GiB")
+    return (wide - first).astype(np.int32), data[first:last]
+
+
+def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
+    """View the values of a fixed-width array (length n); a null row holds any value."""
+    return view(array.buffers()[1], dtype, array.offset, len(array))
+
+
+def bits(array: pa.Array) -> Bytes:
+    """Unpack a boolean array to 0 and 1 (uint8, length n)."""
+    packed = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else NO_BYTES
+    unpacked = np.unpackbits(packed, count=array.offset + len(array), bitorder="little")
+    return unpacked[array.offset :]
+
+
+def pack_validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Pack one flag per row to an Arrow bitmap; None when every row is valid."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def variable_array(
+    kind: pa.DataType, offsets: Int32s, data: Bytes, bitmap: pa.Buffer | None = None
+) -> pa.Array:
+    """Wrap offsets (length n + 1) and bytes as a string or binary array; no copy."""
+    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
+def fixed_array(
+    kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None = None
+) -> pa.Array:
+    """Wrap values of the width of ``kind`` as an array; no copy."""
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])

@@ -1,0 +1,42 @@
+"""Splitting lines into words: ``str.split(" ")`` less one trailing empty word, per batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.model.columns import Int32s, flat, text, variable_array
+from penstock.model.kernels import words as kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """All words of a batch in order: ``parents[i]`` is the row of word i.
+
+    ``counts[r]`` is how many words row r has.
+    """
+
+    words: pa.Array
+    counts: Int32s
+    parents: Int32s
+
+
+def split_words(lines: pa.Array | pa.ChunkedArray) -> Words:
+    """Split n lines at every single space.
+
+    A null line and ``''`` give no word, two spaces give two empty ones. Takes string or
+    large_string, sliced, chunked or dictionary; gives a string array. Raises ConfigError otherwise.
+    """
+    array = flat(lines)
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        raise ConfigError(f"only text can be split into words, not a column of type {array.type}")
+    lines_in = text(array)
+    counts = np.empty(len(array), np.int32)
+    total = kernels.count_words(lines_in, counts)
+    ends = np.empty(total + 1, np.int32)
+    parents = np.empty(total, np.int32)
+    offsets = lines_in[0]
+    letters = np.empty(int(offsets[-1] - offsets[0]) + kernels.COPY_SLACK, np.uint8)
+    kernels.cut_words(lines_in, counts, ends, letters, parents)
+    return Words(variable_array(pa.string(), ends, letters[: ends[-1]]), counts, parents)

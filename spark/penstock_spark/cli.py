@@ -1,0 +1,242 @@
+"""The commands: ``dataset``, ``temperature``, ``oracle``, ``oracle-temperature``, ``replay``.
+
+Exit codes: 0 done or exact, 1 the output differs, 2 the user must edit something.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock.base import units
+from penstock.base.errors import ConfigError, PenstockError
+from penstock_spark import dataset, folders, oracle, report, temperature, texts
+from penstock_spark import oracle_windows as windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+DIFFERS = 1
+REFUSED = 2
+
+
+class Judged(Protocol):
+    """A verdict of one of the oracles."""
+
+    @property
+    def exact(self) -> bool:
+        """Say whether nothing differs."""
+        ...
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the facts."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are one line on the standard error."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except PenstockError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m penstock_spark", description=__doc__)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_dataset(commands.add_parser("dataset", help="write real text as a Parquet dataset"))
+    _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
+    _add_oracle(commands.add_parser("oracle", help="check the output of word count"))
+    _add_windows(commands.add_parser("oracle-temperature", help="check the windows"))
+    return parser
+
+
+def _add_dataset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument(
+        "--text",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="folder (or file) of text; default: the standard library and the installed packages",
+    )
+    parser.add_argument(
+        "--pattern", action="append", default=[], help="names to read (default *.py and *.txt)"
+    )
+    parser.add_argument(
+        "--size",
+        type=_quantity,
+        default=40_000_000,
+        metavar="BYTES",
+        help="read at most so much text, like 40M (default)",
+    )
+    parser.add_argument(
+        "--files", type=_positive, default=16, help="files of one turn (default 16)"
+    )
+    parser.add_argument(
+        "--repeat", type=_positive, default=1, help="turns over the text (default 1)"
+    )
+    _common(parser, _dataset, replaces=True)
+
+
+def _add_temperature(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--rows", type=_positive, default=500_000)
+    parser.add_argument("--files", type=_positive, default=8)
+    parser.add_argument("--motes", type=_positive, default=54)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bound", type=_duration, default="30s", help="disorder (default 30s)")
+    parser.add_argument("--late", type=_duration, default="10m", help="how late late rows are")
+    parser.add_argument("--late-share", type=float, default=0.01, help="share of late rows")
+    _common(parser, _temperature, replaces=True)
+
+
+def _add_oracle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", type=Path, required=True, help="folder of the dataset")
+    parser.add_argument("--output", type=Path, required=True, help="folder the job wrote")
+    _common(parser, _oracle)
+
+
+def _add_windows(parser: argparse.ArgumentParser) -> None:
+    _add_oracle(parser)
+    parser.add_argument("--late", type=Path, help="folder of the late side output")
+    parser.add_argument("--window", type=_duration, default="1m", help="size (default 1m)")
+    parser.add_argument("--bound", type=_duration, default="30s", help="out-of-orderness")
+    parser.add_argument("--lateness", type=_duration, default="10s", help="allowed lateness")
+    parser.set_defaults(command=_windows)
+
+
+def _common(
+    parser: argparse.ArgumentParser,
+    command: Callable[[argparse.Namespace], int],
+    *,
+    replaces: bool = False,
+) -> None:
+    parser.add_argument("--threads", type=_positive, default=2, help="Spark threads (default 2)")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON (- for stdout)")
+    if replaces:
+        parser.add_argument("--replace", action="store_true", help="write another dataset anew")
+    parser.set_defaults(command=command)
+
+
+def _dataset(options: argparse.Namespace) -> int:
+    request = dataset.TextRequest(
+        sources=tuple(options.text),
+        patterns=tuple(options.pattern) or texts.PATTERNS,
+        size_max=options.size,
+        files=options.files,
+        repeat=options.repeat,
+    )
+    return _make(
+        options,
+        dataset.describe(request, dataset.find(request)),
+        lambda spark: dataset.write(spark, request, options.output, replace=options.replace),
+    )
+
+
+def _temperature(options: argparse.Namespace) -> int:
+    request = temperature.TemperatureRequest(
+        rows=options.rows,
+        files=options.files,
+        motes=options.motes,
+        seed=options.seed,
+        bound_us=options.bound,
+        late_us=options.late,
+        late_share=options.late_share,
+    )
+    return _make(
+        options,
+        temperature.describe(request),
+        lambda spark: temperature.write(spark, request, options.output, replace=options.replace),
+    )
+
+
+def _make(
+    options: argparse.Namespace,
+    request: Mapping[str, Any],
+    write: Callable[["SparkSession"], dict[str, Any]],
+) -> int:
+    """Write a dataset, unless the folder holds exactly this one: then nothing is started."""
+    begun = time.monotonic()
+    fresh = not folders.is_current(options.output, request)
+    marker = _with_spark(options, write) if fresh else folders.read_marker(options.output)
+    assert marker is not None, "a current folder has a marker"
+    sizes = marker["files"]
+    rows = [(name, marker[name]) for name in ("rows", "text_bytes", "text_files") if name in marker]
+    print(f"{options.output}: {'written' if fresh else 'already there'}")
+    report.table(
+        [
+            *((name.replace("_", " "), value) for name, value in rows),
+            ("files", len(sizes)),
+            ("bytes of Parquet", sum(sizes.values())),
+            ("seconds", round(time.monotonic() - begun, 1)),
+        ]
+    )
+    report.write_json(options.json, {"folder": str(options.output), **marker})
+    return 0
+
+
+def _oracle(options: argparse.Namespace) -> int:
+    verdict = _with_spark(options, lambda spark: oracle.check(spark, options.input, options.output))
+    return _judge(options, verdict, [str(difference) for difference in verdict.first])
+
+
+def _windows(options: argparse.Namespace) -> int:
+    times = windows.Windowing(options.window, options.bound, options.lateness)
+    places = windows.Folders(options.input, options.output, options.late)
+    verdict = _with_spark(options, lambda spark: windows.check(spark, places, times))
+    return _judge(options, verdict, list(verdict.first))
+
+
+def _judge(options: argparse.Namespace, verdict: "Judged", first: Sequence[str]) -> int:
+    """Show a verdict; the exit code says whether it is exact."""
+    facts = verdict.as_dict()
+    report.table(
+        [(name.replace("_", " "), value) for name, value in facts.items() if isinstance(value, int)]
+    )
+    for line in first:
+        print(f"  differs: {line}")
+    print(f"exact: {'yes' if verdict.exact else 'NO'}")
+    report.write_json(options.json, facts)
+    return 0 if verdict.exact else DIFFERS
+
+
+def _with_spark(options: argparse.Namespace, use: Callable[["SparkSession"], T]) -> T:
+    try:  # only here: PySpark takes half a second and may not be installed
+        from penstock_spark.session import SparkSettings, local_session  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"{error}: pip install 'penstock[spark]' brings what is missing"
+        ) from error
+    with local_session("penstock", SparkSettings(threads=options.threads)) as spark:
+        return use(spark)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+    return number
+
+
+def _quantity(text: str) -> int:
+    return _unit(units.quantity_bytes, text)
+
+
+def _duration(text: str) -> int:
+    return _unit(units.duration_us, text)
+
+
+def _unit(read: Callable[[str], int], text: str) -> int:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,125 @@
+"""Folders of Parquet files: what counts as one, and a marker that says what a folder holds.
+
+A folder that this package writes carries ``_dataset.json``. It is written first with ``complete``
+false and last with true, so that a crash leaves a folder which the next run may write again, and
+never a dataset with a hole. A folder without the marker is the user's: it is never emptied.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ConfigError, StateError
+
+SUFFIX = ".parquet"
+MARKER = "_dataset.json"
+INCOMPLETE = "_incomplete"
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """List the Parquet files of a folder by name; hidden ones (``.`` or ``_`` first) do not count.
+
+    Raises ConfigError when the folder is not there or has none.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}: name an existing one")
+    found = sorted(p for p in folder.iterdir() if is_visible(p.name) and p.is_file())
+    if not found:
+        raise ConfigError(f"no *{SUFFIX} file in {folder}: name the folder that holds them")
+    return found
+
+
+def is_visible(name: str) -> bool:
+    """Say whether a reader counts a file of this name as data."""
+    return name.endswith(SUFFIX) and not name.startswith((".", "_"))
+
+
+def demand_columns(files: Iterable[Path], columns: Sequence[str]) -> None:
+    """Look into every footer. Raises ConfigError for a missing column, StateError for damage.
+
+    Spark itself would read nulls where a column is missing, and the comparison would lie.
+    """
+    for file in files:
+        try:
+            found = pq.read_schema(file).names
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StateError(f"{file} cannot be read as Parquet: {error}") from error
+        missing = [c for c in columns if c not in found]
+        if missing:
+            raise ConfigError(f"{file} has no column {missing[0]!r}: it has {', '.join(found)}")
+
+
+def read_marker(folder: Path) -> dict[str, Any] | None:
+    """Return what a complete dataset says about itself, or None."""
+    try:
+        marker: dict[str, Any] = json.loads((folder / MARKER).read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ConfigError(
+            f"{folder / MARKER} is damaged: remove the folder and try again"
+        ) from error
+    return marker
+
+
+def is_current(folder: Path, request: Mapping[str, Any]) -> bool:
+    """Say whether the folder holds the complete dataset of exactly this request."""
+    marker = read_marker(folder)
+    if marker is None or not marker.get("complete") or marker.get("request") != dict(request):
+        return False
+    sizes: dict[str, int] = marker["files"]
+    found = {p.name: p.stat().st_size for p in folder.iterdir() if is_visible(p.name)}
+    return found == sizes
+
+
+def begin(folder: Path, request: Mapping[str, Any], *, replace: bool) -> Path:
+    """Make the folder ready and return the place for unfinished files.
+
+    Raises ConfigError when it holds something else: another complete dataset (unless
+    ``replace``), or files that this package did not write (always).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = read_marker(folder)
+    if marker is None and any(folder.iterdir()):
+        raise ConfigError(
+            f"{folder} is not empty and holds no dataset of Penstock: name a new folder"
+        )
+    if marker is not None and marker.get("complete") and not replace:
+        raise ConfigError(
+            f"{folder} holds another dataset: name a new folder, or give --replace to write it anew"
+        )
+    _write_marker(folder, {"complete": False, "request": dict(request)})
+    for old in folder.iterdir():
+        if is_visible(old.name):
+            old.unlink()
+    unfinished = folder / INCOMPLETE
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    return unfinished
+
+
+def finish(folder: Path, request: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Move the finished files into place and write the marker last; return the marker."""
+    unfinished = folder / INCOMPLETE
+    for part in sorted(unfinished.iterdir()):
+        part.rename(folder / part.name)
+    unfinished.rmdir()
+    sizes = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if is_visible(p.name)}
+    marker = {"complete": True, "request": dict(request), **summary, "files": sizes}
+    _write_marker(folder, marker)
+    return marker
+
+
+def _write_marker(folder: Path, marker: Mapping[str, Any]) -> None:
+    temporary = folder / f"{MARKER}.new"
+    with temporary.open("w") as file:
+        json.dump(marker, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(folder / MARKER)

@@ -44,6 +44,16 @@ RESTART_BACKOFF_FIRST_S = 0.2
 RESTART_BACKOFF_MAX_S = 30.0
 RESTARTS_BEFORE_STALLED = 10
 
+# --- Processes of one worker ----------------------------------------------------------------
+KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
+KEEPER_LANE_MAX = 10_000  # actions under way; the cores ask for a few at a time
+COURIER_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
+ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
+ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died
+RETIRE_TIMEOUT_S = 5.0  # from the wish to end to the end, whatever still waits
+ANNOUNCE_INTERVAL_S = 0.5
+SUPERVISOR_TIMEOUT_S = 10.0  # a keeper without a supervisor ends: it could commit nothing
+
 # --- Data plane -----------------------------------------------------------------------------
 ELEMENT_BYTES_MAX = 64 * 1024 * 1024  # one element, decoded; larger input is split at the source
 ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs beside its body
@@ -54,6 +64,9 @@ SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs ar
 SOURCE_BATCH_ROWS_MAX = 1_000_000
 OUTPUT_FLUSH_INTERVAL_S_DEFAULT = 0.005
 SENDER_THREADS = 2
+COMPRESSION_SAMPLE_BYTES = 64 * 1024
+LINK_BYTES_PER_S_ASSUMED = 1_250_000_000  # 10 Gbit/s, until a link has been measured
+SENDS_PER_TURN_MAX = 16  # elements of one channel before a sender thread looks at the next
 CREDIT_DELAY_S = 0.002  # small grants of all channels between two workers wait to share a message
 CREDITS_PER_MESSAGE_MAX = 1024
 CONTROLS_WAITING_MAX = 1024  # control elements of one channel that wait behind its data
@@ -64,6 +77,10 @@ ORPHAN_HANDLERS_MAX = 64  # above it the engine restarts
 WRITE_CANCEL_DEADLINE_S = 5.0
 RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends its process
 TASK_INBOX_MAX = 1024
+
+# --- Connectors -----------------------------------------------------------------------------
+SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
+SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 
 # --- State and checkpoints ------------------------------------------------------------------
 STATE_MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024
@@ -79,3 +96,4 @@ assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a d
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
+assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"

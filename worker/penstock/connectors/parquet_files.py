@@ -1,0 +1,109 @@
+"""Parquet inputs as files: which ones there are, what is in them, whether they are still the same.
+
+A file's identity is its name, size, number of rows and the hash of its footer. It is part of the
+job's state: a file that grew, shrank, vanished or was rewritten cannot be replayed, and says so.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ConfigError, StateError
+
+SUFFIX = ".parquet"
+MAGIC = b"PAR1"
+TAIL_BYTES = 8  # length of the footer, then the magic
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What a split says about its file; ``footer`` is the first half of a SHA-256 in hex."""
+
+    file: str
+    size: int
+    rows: int
+    footer: str
+
+    def as_json(self) -> str:
+        """Return the canonical JSON that the checkpoint holds."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def parse_identity(text: str) -> FileIdentity:
+    """Read what :meth:`FileIdentity.as_json` wrote. Raises StateError on anything else."""
+    try:
+        return FileIdentity(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise StateError(f"a checkpoint describes a Parquet split as {text!r}: {error}") from error
+
+
+def find_files(path: Path) -> list[Path]:
+    """List the input files by name; ``path`` is a folder or one file.
+
+    Hidden files (``.`` or ``_`` first) do not count. Raises ConfigError when there is nothing.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(f"parquet source: there is no file or folder {path}")
+    visible = (p for p in path.iterdir() if not p.name.startswith((".", "_")))
+    found = sorted(p for p in visible if p.name.endswith(SUFFIX) and p.is_file())
+    if not found:
+        raise ConfigError(f"parquet source: no *{SUFFIX} file in folder {path}")
+    return found
+
+
+def read_identity(path: Path) -> FileIdentity:
+    """Look at the end of a file. Raises ConfigError naming it when it is no whole Parquet file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        footer = _footer(file.read(4) == MAGIC, size, file, path)
+    try:
+        rows = pq.ParquetFile(path).metadata.num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
+    return FileIdentity(path.name, size, rows, hashlib.sha256(footer).hexdigest()[:32])
+
+
+def _footer(begins_well: bool, size: int, file: BinaryIO, path: Path) -> bytes:
+    tail = b""
+    if size >= TAIL_BYTES + len(MAGIC):
+        file.seek(size - TAIL_BYTES)
+        tail = file.read(TAIL_BYTES)
+    length = int.from_bytes(tail[:4], "little")
+    if not begins_well or tail[4:] != MAGIC or length + TAIL_BYTES > size:
+        raise ConfigError(
+            f"parquet source: file {path} ({size} bytes) is truncated or is not Parquet:"
+            " write it again, or move it out of the folder"
+        )
+    file.seek(size - TAIL_BYTES - length)
+    return file.read(length)
+
+
+def check_unchanged(path: Path, wanted: FileIdentity) -> None:
+    """Compare a file with what the checkpoint says of it.
+
+    Raises StateError naming the file and the change: its rows cannot be replayed.
+    """
+    if not path.is_file():
+        raise StateError(
+            f"parquet source: file {path} is gone: put it back, the job still reads it"
+        )
+    size = path.stat().st_size
+    if size != wanted.size:
+        change = "grew" if size > wanted.size else "shrank"
+        raise StateError(
+            f"parquet source: file {path} {change} from {wanted.size} to {size} bytes since the job"
+            " began: files of a running job must not change; put new rows into new files"
+        )
+    try:
+        found = read_identity(path)
+    except ConfigError as error:
+        raise StateError(str(error)) from error
+    if found != wanted:
+        raise StateError(f"parquet source: file {path} was rewritten since the job began")

@@ -1,0 +1,238 @@
+"""Parquet files as a replayable source: split = file, offset = row.
+
+    file ──row groups──> decoded pieces of bounded bytes ──slices──> Read(batch, offset)
+
+A seek skips whole row groups by the footer and cuts the first piece; nothing else is decoded twice.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.event_time import Stamper, with_stamp
+from penstock.connectors.parquet_files import (
+    FileIdentity,
+    check_unchanged,
+    find_files,
+    parse_identity,
+    read_identity,
+)
+from penstock.contract.columns import Columns
+from penstock.contract.graph import EventTime
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.ports import Read
+
+PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the wait in read()
+PIECE_ROWS_MIN = 64
+PIECE_ROWS_MAX = 131_072
+READ_BUFFER_BYTES = 1024 * 1024
+
+
+class ParquetSource:
+    """A folder of Parquet files (or one file). The list of files is fixed by :meth:`splits`."""
+
+    bounded = True
+
+    def __init__(self, path: str, columns: Columns, event_time: EventTime | None = None) -> None:
+        """Read the first file's schema. Raises ConfigError naming the file and the column."""
+        self._path = Path(path)
+        self._event_time = event_time
+        self._plain = plain_schema(self._path, columns)
+        self.schema = with_stamp(self._plain, event_time)
+
+    def splits(self) -> list[SplitState]:
+        """List all files by name; checks that each is whole and has the columns.
+
+        Raises ConfigError naming the file that does not fit, and how.
+        """
+        found = find_files(self._path)
+        return [self._first_state(file, found[0]) for file in found]
+
+    def _first_state(self, file: Path, first: Path) -> SplitState:
+        identity = read_identity(file)
+        fit_schema(pq.read_schema(file), self._plain, file, first)
+        return SplitState(
+            SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0
+        )
+
+    def open(self, state: SplitState) -> "ParquetReader":
+        """Open a file at a row. Raises StateError when it is not the file that was listed."""
+        identity = parse_identity(state.spec)
+        file = self._path if self._path.is_file() else self._path / identity.file
+        check_unchanged(file, identity)
+        stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
+        return ParquetReader(file, identity, state, self._plain, stamper)
+
+
+class ParquetReader:
+    """Reads one file in order. One thread; a read decodes at most ``PIECE_BYTES``."""
+
+    def __init__(
+        self,
+        path: Path,
+        identity: FileIdentity,
+        state: SplitState,
+        schema: pa.Schema,
+        stamper: Stamper | None,
+    ) -> None:
+        """Seek to ``state.offset``; decoding begins with the first read."""
+        self._path = path
+        self._identity = identity
+        self._state = state
+        self._schema = schema
+        self._stamper = stamper
+        self._offset = state.offset
+        self._file = pq.ParquetFile(path, buffer_size=READ_BUFFER_BYTES)
+        self._pieces = self._decode(state.offset)
+        self._piece: pa.RecordBatch | None = None
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the next 1..max_rows rows, or None at the end of the file.
+
+        Raises StateError naming file and row when the data cannot be decoded.
+        """
+        piece = self._piece or self._next_piece()
+        if piece is None:
+            return None
+        batch = piece.slice(0, max_rows)
+        self._piece = piece.slice(max_rows) if piece.num_rows > max_rows else None
+        offset = self._offset
+        self._offset += batch.num_rows
+        return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
+
+    def state(self) -> SplitState:
+        """Return where the next read begins."""
+        return SplitState(
+            self._state.split,
+            self._state.spec,
+            self._offset,
+            finished=self._offset >= self._identity.rows,
+            max_ts=self._stamper.max_ts if self._stamper else None,
+        )
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Nothing to acknowledge: a file stays."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._pieces = iter(())
+        self._piece = None
+        self._file.close()
+
+    def _next_piece(self) -> pa.RecordBatch | None:
+        try:
+            return next(self._pieces, None)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StateError(
+                f"parquet source: file {self._path} cannot be read at row {self._offset}: {error}"
+            ) from error
+
+    def _decode(self, offset: int) -> Iterator[pa.RecordBatch]:
+        """Yield pieces from row ``offset`` on, row group by row group."""
+        start = 0
+        for group in range(self._file.num_row_groups):
+            meta = self._file.metadata.row_group(group)
+            if start + meta.num_rows > offset:
+                yield from self._decode_group(group, max(0, offset - start))
+            start += meta.num_rows
+
+    def _decode_group(self, group: int, skip: int) -> Iterator[pa.RecordBatch]:
+        meta = self._file.metadata.row_group(group)
+        rows = piece_rows(meta.total_byte_size, meta.num_rows)
+        batches = self._file.iter_batches(
+            rows, row_groups=[group], columns=self._schema.names, use_threads=False
+        )
+        for batch in batches:
+            rest = batch.slice(skip)
+            skip = max(0, skip - batch.num_rows)
+            if rest.num_rows:
+                yield to_schema(rest, self._schema)
+
+
+def piece_rows(group_bytes: int, group_rows: int) -> int:
+    """Return how many rows to decode at once. Encoded sizes understate repeated values: halved."""
+    row_bytes = max(1, 2 * group_bytes // max(1, group_rows))
+    return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, PIECE_BYTES // row_bytes))
+
+
+def plain_schema(path: Path, columns: Columns) -> pa.Schema:
+    """Return the schema of a source: the declared columns, or all columns of the first file."""
+    first = find_files(path)[0]
+    read_identity(first)
+    found = pq.read_schema(first)
+    if not columns:
+        fields = [pa.field(f.name, _value_type(f.type), f.nullable) for f in found]
+        return pa.schema(fields)
+    declared = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns])
+    fit_schema(found, declared, first, first)
+    return declared
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """Return the Arrow type of a declared column. Raises ConfigError for one it cannot read."""
+    parameters = {
+        "timestamp[us]": pa.timestamp("us"),
+        "timestamp[ms]": pa.timestamp("ms"),
+        "timestamp[s]": pa.timestamp("s"),
+        "timestamp[ns]": pa.timestamp("ns"),
+        "date32[day]": pa.date32(),
+    }
+    if text in parameters:
+        return parameters[text]
+    try:
+        return pa.type_for_alias(text)
+    except ValueError as error:
+        raise ConfigError(f"parquet source: columns of type {text} are not read") from error
+
+
+def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> None:
+    """Check that a file has every wanted column in a type that loses nothing.
+
+    Raises ConfigError naming file, column and both types.
+    """
+    for field in wanted:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            raise ConfigError(
+                f"parquet source: file {file} has no column {field.name!r}: it has"
+                f" {', '.join(found.names)}"
+            )
+        if not _fits(_value_type(found.field(index).type), field.type):
+            against = "is declared as" if file == first else f"is, by the first file {first.name},"
+            raise ConfigError(
+                f"parquet source: the schema changes between files: in {file} column"
+                f" {field.name!r} is {found.field(index).type}, and it {against} {field.type}"
+            )
+
+
+def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a decoded batch the types of the source; no copy where they are the same."""
+    columns = [
+        batch.column(f.name)
+        if batch.schema.field(f.name).type == f.type
+        else batch.column(f.name).cast(f.type)
+        for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether every value of ``found`` is one of ``wanted``."""
+    if found == wanted:
+        return True
+    texts = (pa.string(), pa.large_string(), pa.string_view())
+    if found in texts and wanted in texts:
+        return True
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return True  # a time zone only says how to show the instant; losing digits raises later
+    if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    return bool(found == pa.float32() and wanted == pa.float64())

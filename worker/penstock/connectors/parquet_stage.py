@@ -1,0 +1,174 @@
+"""Staged Parquet files: written once, hashed on the way, fsynced; and their description."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import StateError, StorageError
+from penstock.contract.columns import HIDDEN_PREFIX
+
+ROW_GROUP_ROWS = 1 << 20
+COMPRESSION = "snappy"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One durable file that nobody sees yet."""
+
+    path: Path
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What one seal produced: the number of the cut in its writer's life, and its files."""
+
+    number: int
+    parts: tuple[Staged, ...]
+
+    def as_json(self) -> str:
+        """Return the canonical JSON of a handle; without folders, so an output may be moved."""
+        parts = [
+            {"staged": p.path.name, "rows": p.rows, "size": p.size, "sha256": p.sha256}
+            for p in self.parts
+        ]
+        plain = {"cut": self.number, "parts": parts}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+def parse_cut(text: str, staging: Path) -> Cut:
+    """Read what :meth:`Cut.as_json` wrote. Raises StateError on anything else.
+
+    A name with a path in it is refused: a handle must not reach outside the staging folder.
+    """
+    try:
+        plain = json.loads(text)
+        parts = tuple(
+            Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"])
+            for p in plain["parts"]
+        )
+        return Cut(int(plain["cut"]), parts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"a checkpoint holds a damaged handle of a parquet sink: {error}"
+        ) from error
+
+
+def _plain_name(name: str) -> str:
+    if Path(name).name != name:
+        raise ValueError(f"{name!r} is no plain file name")
+    return name
+
+
+def clean_schema(schema: pa.Schema) -> pa.Schema:
+    """Drop the engine's own columns and the dictionaries: files hold plain values."""
+    fields = [f for f in schema if not f.name.startswith(HIDDEN_PREFIX)]
+    return pa.schema(
+        [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields]
+    )
+
+
+def stage(path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
+    """Write one Parquet file and fsync it. Raises StorageError; then no file is left behind."""
+    try:
+        with path.open("wb") as file:
+            hashing = HashingFile(file)
+            _write(hashing, schema, batches)
+            file.flush()
+            os.fsync(file.fileno())
+        rows = sum(b.num_rows for b in batches)
+        return Staged(path, rows, hashing.size, hashing.digest.hexdigest())
+    except (OSError, pa.ArrowException) as error:
+        remove_staged(path)
+        raise StorageError(f"parquet sink: cannot stage {path}: {error}") from error
+
+
+def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    table = pa.Table.from_batches([_plain(b, schema) for b in batches], schema)
+    texts = [f.name for f in schema if _repeats(f.type)]
+    with pq.ParquetWriter(
+        pa.PythonFile(out, "w"),
+        schema,
+        compression=COMPRESSION,
+        use_dictionary=texts or False,
+        write_statistics=False,
+        store_schema=False,  # readers get plain types, whatever Arrow types the engine used
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the types of the file; without a copy where they are the same."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+    )
+
+
+class HashingFile:
+    """A file that knows the SHA-256 and the size of what was written through it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Write through to ``file``."""
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        """Write and hash; both release the interpreter lock for large pieces."""
+        self.digest.update(data)
+        self._file.write(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def close(self) -> None:
+        """Leave the file open: its owner fsyncs it."""
+        self.closed = True
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove_staged(path: Path) -> None:
+    """Remove a file; a missing one is no error. Raises StorageError when it cannot be."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"parquet sink: cannot remove {path}: {error}") from error
+
+
+def remove_all(paths: Iterable[Path]) -> None:
+    """Remove files; missing ones are no error."""
+    for path in paths:
+        remove_staged(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder durable. Raises StorageError."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StorageError(f"parquet sink: cannot sync {folder}: {error}") from error

@@ -1,0 +1,86 @@
+"""Opens sources and sinks from the data of a graph: one place that knows every kind."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.parquet_source import ParquetSource, plain_schema
+from penstock.contract.columns import Columns
+from penstock.contract.connectors import Bounded, Role, connector_kinds
+from penstock.contract.graph import Connector, Source
+from penstock.contract.ids import Attempt, TaskId
+from penstock.ports import SinkPublisher, SinkWriter
+from penstock.ports import Source as SourcePort
+
+
+class OutputSink(Protocol):
+    """A sink step of one engine. Order of calls: claim, publish (recovery), sweep, writer."""
+
+    guarantee: str
+
+    @property
+    def publisher(self) -> SinkPublisher:
+        """Return what publishes from handles; any thread."""
+        ...
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        """Take the output for a job; ``fresh``: no checkpoint is loaded. Raises ConfigError."""
+        ...
+
+    def sweep(self, attempt: Attempt) -> None:
+        """Remove what older attempts left; only after START."""
+        ...
+
+    def writer(self, task: TaskId, attempt: Attempt) -> SinkWriter:
+        """Make the writer of a task."""
+        ...
+
+    def close(self) -> None:
+        """End threads; idempotent."""
+        ...
+
+
+def open_source(source: Source) -> SourcePort:
+    """Open a source step. Raises ConfigError for a kind or an input that is not there."""
+    connector = source.connector
+    match connector.kind:
+        case "parquet":
+            return ParquetSource(_path(connector), source.columns, source.event_time)
+        case _:
+            raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
+
+
+def open_sink(step: str, connector: Connector, schema: pa.Schema) -> OutputSink:
+    """Open a sink step for rows of ``schema``. Raises ConfigError for an unknown kind."""
+    match connector.kind:
+        case "parquet":
+            return ParquetSink(step, _path(connector), schema)
+        case _:
+            raise ConfigError(unknown("sink", connector.kind, connector_kinds(Role.SINK)))
+
+
+class ConnectorInspector:
+    """Answers what a graph must know of its sources before anything runs."""
+
+    def source_schema(self, connector: Connector, columns: Columns) -> pa.Schema:
+        """Return a source's columns, without hidden ones. Raises ConfigError naming the input."""
+        match connector.kind:
+            case "parquet":
+                return plain_schema(Path(_path(connector)), columns)
+            case _:
+                raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
+
+    def bounded(self, connector: Connector) -> bool:
+        """Say whether the source ends."""
+        kind = connector_kinds(Role.SOURCE)[connector.kind]
+        if kind.bounded is Bounded.WITH_ROWS:
+            return connector.options.get("rows") is not None
+        return kind.bounded is Bounded.ALWAYS
+
+
+def _path(connector: Connector) -> str:
+    return str(connector.options["path"])

@@ -4,4 +4,74 @@ The public API is what this file names. Names are looked up when first used: the
 the keeper import ``penstock.contract``, and must not pay for Arrow and numba to do so.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.base.errors import ConfigError, PenstockError, UserCodeError
+    from penstock.graph.aggregates import Aggregation, count, last, mean
+    from penstock.graph.aggregates import max_ as max
+    from penstock.graph.aggregates import min_ as min
+    from penstock.graph.aggregates import sum_ as sum
+    from penstock.graph.builder import Job, KeyedStream, Stream
+    from penstock.graph.connect import discard, generator, ingest, parquet
+    from penstock.graph.parameters import Parameters
+    from penstock.patterns.shapes import Farm, Pipeline, farm, pipeline
+    from penstock.ports import SinkWriter, Source
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "penstock.base.errors": ("ConfigError", "PenstockError", "UserCodeError"),
+    "penstock.graph.aggregates": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
+    "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
+    "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
+    "penstock.graph.parameters": ("Parameters",),
+    "penstock.patterns.shapes": ("Farm", "Pipeline", "farm", "pipeline"),
+    "penstock.ports": ("SinkWriter", "Source"),
+}
+_SPELLED = {"max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Aggregation",
+    "ConfigError",
+    "Farm",
+    "Job",
+    "KeyedStream",
+    "Parameters",
+    "PenstockError",
+    "Pipeline",
+    "SinkWriter",
+    "Source",
+    "Stream",
+    "UserCodeError",
+    "__version__",
+    "count",
+    "discard",
+    "farm",
+    "generator",
+    "ingest",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "parquet",
+    "pipeline",
+    "sum",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value: object = getattr(import_module(home), _SPELLED.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -82,7 +82,7 @@ def test_steps_are_typed_and_parameters_are_filled_in() -> None:
 
 
 def test_window_and_function_fields() -> None:
-    steps = [
+    steps: list[Plain] = [
         STEPS[0],
         {"name": "m", "map": {"function": "jobs:parse", "onError": "dead-letter", "batchRows": 10}},
         {

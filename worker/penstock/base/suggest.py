@@ -16,4 +16,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     match = nearest(name, names)
     if match is not None:
         return f"unknown {kind} {name!r}: did you mean {match!r}?"
+    if not names:
+        return f"unknown {kind} {name!r}: there is none"
     return f"unknown {kind} {name!r}: known are {', '.join(names)}"

@@ -105,7 +105,6 @@ def _value(reader: Reader, match: re.Match[str], parameters: dict[str, Plain], p
         return match[0][1:]
     name = match[2]
     if name not in parameters:
-        advice = "" if parameters else " (job.parameters is empty)"
-        reader.complain(path, unknown("parameter", name, parameters) + advice)
+        reader.complain(path, unknown("parameter", name, parameters))
         return ""
     return str(parameters[name])

@@ -7,3 +7,21 @@
 Imports of Arrow happen where rows are at hand, never at import: ``penstock --help`` and the
 supervisor rest on this package.
 """
+
+from penstock.graph.compiled import ENTRY, CompiledEdge, CompiledJob, CompiledStage, Link, Node
+from penstock.graph.job_file import JobFile, keep_job_file, read_job_file
+from penstock.graph.load import Inspector, load_job
+
+__all__ = [
+    "ENTRY",
+    "CompiledEdge",
+    "CompiledJob",
+    "CompiledStage",
+    "Inspector",
+    "JobFile",
+    "Link",
+    "Node",
+    "keep_job_file",
+    "load_job",
+    "read_job_file",
+]

@@ -1,0 +1,1 @@
+"""The command line: the composition root. Each command is a small file; heavy imports are late."""

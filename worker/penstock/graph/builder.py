@@ -1,0 +1,360 @@
+"""The Python API: a job is built by calling methods on streams. Nothing runs while it is built.
+
+    def job(params):
+        job = ps.Job()
+        lines = job.source("lines", ps.parquet(params["input"]), columns={"line": "string"})
+        words = lines.split("words", "line")
+        counts = words.key_by("word").aggregate("counts", count=ps.count())
+        counts.sink("output", ps.parquet(params["output"]))
+        return job
+
+Every step has a name: state is found again by it. The builder only notes what was asked, and
+where; ``validate`` and ``columns`` check it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError
+from penstock.base.units import duration_us
+from penstock.contract.columns import Column, Columns, normal_type
+from penstock.contract.graph import (
+    DEAD_LETTER,
+    LATE,
+    MAIN,
+    PYTHON_CONNECTOR,
+    Aggregate,
+    Call,
+    Compute,
+    Connector,
+    EventTime,
+    Filter,
+    FlatMap,
+    Input,
+    Map,
+    OnError,
+    Parameters,
+    Per,
+    Process,
+    Sink,
+    Source,
+    Split,
+    Step,
+    Window,
+)
+from penstock.contract.plan import Partitioning
+from penstock.graph.aggregates import Aggregation
+from penstock.graph.draft import CALL, CONNECTOR, Draft, caller_place, label, partition_role
+
+UserFunction = Callable[..., Any]
+ColumnsLike = Mapping[str, object] | Iterable[Any] | None
+PerLike = Literal["batch", "record"]
+OnErrorLike = Literal["fail", "dead-letter"]
+Duration = str
+
+
+class Job:
+    """A job under construction; sources begin its streams."""
+
+    def __init__(self) -> None:
+        self.draft = Draft()
+
+    def source(
+        self,
+        name: str,
+        connector: object,
+        *,
+        columns: ColumnsLike = None,
+        event_time: str | None = None,
+        out_of_orderness: Duration = "0s",
+        idle_after: Duration | None = None,
+        batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT,
+        parallelism: int | None = None,
+    ) -> "Stream":
+        """Read an input: ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, your own.
+
+        ``columns`` selects and types the columns; all of the input's when left out.
+        ``event_time`` names the timestamp[us] column that windows go by; rows may be out of
+        order by ``out_of_orderness``. An object of your own follows ``ps.Source``.
+        """
+        time = None
+        if event_time is not None:
+            bound = _microseconds("out_of_orderness", out_of_orderness)
+            idle = None if idle_after is None else _microseconds("idle_after", idle_after)
+            time = EventTime(event_time, bound, idle)
+        place = self._connect(name, connector)
+        parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
+        return self._add(Step(name, parameters, (), parallelism), place)
+
+    def _connect(self, name: str, connector: object) -> str:
+        if not isinstance(connector, Connector):
+            self.draft.functions[name, CONNECTOR] = connector
+        return caller_place()
+
+    def _add(self, step: Step, place: str) -> "Stream":
+        if any(s.name == step.name for s in self.draft.steps):
+            raise ConfigError(
+                f"{place}: a step named {step.name!r} is there already "
+                f"(at {self.draft.place(step.name)}); names tell the state of steps apart"
+            )
+        self.draft.steps.append(step)
+        self.draft.places[step.name] = place
+        return Stream(self, (Input(step.name),))
+
+
+class Stream:
+    """Rows of one output of a step (or of several, after ``union``), on their way to a reader."""
+
+    def __init__(
+        self,
+        job: Job,
+        inputs: tuple[Input, ...],
+        partitioner: UserFunction | None = None,
+        parallelism: int | None = None,
+    ) -> None:
+        self.job = job
+        self.inputs = inputs
+        self.partitioner = partitioner
+        self.parallelism = parallelism
+
+    # --- How the next step gets the rows ------------------------------------------------------
+
+    def key_by(self, *columns: str) -> "KeyedStream":
+        """Send all rows with equal key columns to one task, which owns the state of the key."""
+        if not columns:
+            raise ConfigError(f"{caller_place()}: key_by needs at least one column")
+        keyed = self._dealt(Partitioning.KEY, keys=tuple(columns))
+        return KeyedStream(keyed.job, keyed.inputs, None, self.parallelism)
+
+    def forward(self) -> "Stream":
+        """Hand rows to the task of the same number; sender and reader must be equally parallel."""
+        return self._dealt(Partitioning.FORWARD)
+
+    def broadcast(self) -> "Stream":
+        """Send every row to every task of the next step."""
+        return self._dealt(Partitioning.BROADCAST)
+
+    def round_robin(self) -> "Stream":
+        """Deal batches out in turn. Order per key is not kept behind it."""
+        return self._dealt(Partitioning.ROUND_ROBIN)
+
+    def partition(self, function: UserFunction) -> "Stream":
+        """Send row i to task ``function(batch, tasks)[i]``: an int array, 0 <= value < tasks."""
+        stream = self._dealt(Partitioning.CUSTOM, function=label(function))
+        stream.partitioner = function
+        return stream
+
+    def parallel(self, tasks: int) -> "Stream":
+        """Give the next step ``tasks`` tasks in all instead of one per worker."""
+        return type(self)(self.job, self.inputs, self.partitioner, tasks)
+
+    def union(self, *others: "Stream") -> "Stream":
+        """Put streams with equal columns together, in no particular order."""
+        return Stream(
+            self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism
+        )
+
+    def output(self, name: str) -> "Stream":
+        """Return another named output of the step just made: ``late``, ``dead-letter``."""
+        return Stream(self.job, (Input(self.inputs[0].step, name),))
+
+    @property
+    def late(self) -> "Stream":
+        """The rows that came too late for their window."""
+        return self.output(LATE)
+
+    @property
+    def dead_letter(self) -> "Stream":
+        """The rows for which the step's function raised, with the error beside them."""
+        return self.output(DEAD_LETTER)
+
+    # --- Steps without state ------------------------------------------------------------------
+
+    def map(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+        on_error: OnErrorLike = "fail",
+    ) -> "Stream":
+        """Turn each row into one row. ``function`` takes and gives a RecordBatch, or a dict.
+
+        ``columns`` are those it gives; needed with ``per="record"``, else found by calling it once
+        with an empty batch.
+        """
+        call = _call(function, per, batch_rows, columns, on_error)
+        return self._step(name, Map(call), function)
+
+    def flat_map(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+        on_error: OnErrorLike = "fail",
+    ) -> "Stream":
+        """Turn each row into any number of rows, in order; per record: into an iterable."""
+        call = _call(function, per, batch_rows, columns, on_error)
+        return self._step(name, FlatMap(call), function)
+
+    def filter(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+        on_error: OnErrorLike = "fail",
+    ) -> "Stream":
+        """Keep rows for which ``function`` says true: a boolean array, or a bool per record."""
+        call = _call(function, per, batch_rows, None, on_error)
+        return self._step(name, Filter(call), function)
+
+    def split(self, name: str, column: str, *, into: str = "word") -> "Stream":
+        """Split text at every single space; one trailing empty word is dropped, null gives none."""
+        return self._step(name, Split(column, into))
+
+    def sink(self, name: str, connector: object) -> None:
+        """Write the rows: ``ps.parquet(folder)``, or an object of your own."""
+        place = self.job._connect(name, connector)
+        step = Step(name, Sink(_as_connector(connector)), self.inputs, self.parallelism)
+        self._place_partitioner(name)
+        self.job._add(step, place)
+
+    # --- Inside -------------------------------------------------------------------------------
+
+    def _dealt(
+        self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None
+    ) -> "Stream":
+        inputs = tuple(
+            replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs
+        )
+        return Stream(self.job, inputs, None, self.parallelism)
+
+    def _step(
+        self, name: str, parameters: Parameters, function: UserFunction | None = None
+    ) -> "Stream":
+        place = caller_place()
+        stream = self.job._add(Step(name, parameters, self.inputs, self.parallelism), place)
+        if function is not None:
+            self.job.draft.functions[name, CALL] = function
+        self._place_partitioner(name)
+        return stream
+
+    def _place_partitioner(self, name: str) -> None:
+        if self.partitioner is not None:
+            for index in range(len(self.inputs)):
+                self.job.draft.functions[name, partition_role(index)] = self.partitioner
+
+
+class KeyedStream(Stream):
+    """Rows dealt out by key: steps behind it may keep state for each key."""
+
+    def aggregate(self, name: str, /, **compute: Aggregation) -> Stream:
+        """Give, for each row, its keys and the values so far: ``count=ps.count()``."""
+        return self._step(name, Aggregate(_computed(name, compute)))
+
+    def window(
+        self,
+        name: str,
+        size: Duration,
+        /,
+        *,
+        offset: Duration = "0s",
+        allowed_lateness: Duration = "0s",
+        **compute: Aggregation,
+    ) -> Stream:
+        """Give one row per key and tumbling window of event time, at its end + lateness.
+
+        Columns: the keys, window_start, window_end (timestamp[us]), the computed ones. Rows that
+        come later go to the output ``late``; unread, they are counted and dropped.
+        """
+        window = Window(
+            _microseconds("size", size),
+            _computed(name, compute),
+            _microseconds("offset", offset),
+            _microseconds("allowed_lateness", allowed_lateness),
+        )
+        return self._step(name, window)
+
+    def process(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        state: ColumnsLike = None,
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+        on_error: OnErrorLike = "fail",
+    ) -> Stream:
+        """Run ``function(rows, state)`` over rows of keys that this task owns.
+
+        ``state`` declares one value per key and column; it is part of every checkpoint.
+        """
+        call = _call(function, per, batch_rows, columns, on_error)
+        return self._step(name, Process(call, columns_of(state)), function)
+
+
+def columns_of(columns: ColumnsLike) -> Columns:
+    """Read columns from a mapping name -> type, pairs, or a pyarrow schema; () for None."""
+    if columns is None:
+        return ()
+    if isinstance(columns, Mapping):
+        return tuple(Column(n, normal_type(str(t))) for n, t in columns.items())
+    return tuple(_column(entry) for entry in columns)
+
+
+def _column(entry: Any) -> Column:
+    if isinstance(entry, Column):
+        return entry
+    name, kind = (entry.name, entry.type) if hasattr(entry, "type") else entry
+    return Column(name, normal_type(str(kind)))
+
+
+def _as_connector(connector: object) -> Connector:
+    if isinstance(connector, Connector):
+        return connector
+    return Connector(PYTHON_CONNECTOR, {"class": label(type(connector))})
+
+
+def _call(
+    function: UserFunction, per: str, batch_rows: int | None, columns: ColumnsLike, on_error: str
+) -> Call:
+    if not callable(function):
+        raise ConfigError(f"{caller_place()}: {function!r} is no function")
+    for value, kind in ((per, Per), (on_error, OnError)):
+        if value not in set(kind):
+            raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
+    return Call(label(function), Per(per), batch_rows, columns_of(columns), OnError(on_error))
+
+
+def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:
+    for name, value in compute.items():
+        if not isinstance(value, Aggregation):
+            raise ConfigError(
+                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; "
+                "write for example count=ps.count()"
+            )
+    if not compute:
+        raise ConfigError(
+            f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()"
+        )
+    return tuple(Compute(n, a.function, a.column) for n, a in compute.items())
+
+
+def _microseconds(what: str, text: str) -> int:
+    try:
+        return duration_us(text)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{caller_place()}: {what}: {error}") from None
+
+
+__all__ = ["MAIN", "Job", "KeyedStream", "Stream", "columns_of"]

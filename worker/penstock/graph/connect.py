@@ -1,0 +1,42 @@
+"""Sources and sinks as values of the Python API: ``ps.parquet(path)``; opened by the engine."""
+
+from os import PathLike, fspath
+
+from penstock.contract.graph import Connector, Option
+
+
+def parquet(path: "str | PathLike[str]") -> Connector:
+    """Read or write Parquet files of a folder (as a source also one file). Exactly once.
+
+    As a source: split = file, offset = row. As a sink: each file is visible once and for good.
+    """
+    return Connector("parquet", {"path": fspath(path)})
+
+
+def generator(
+    *,
+    rows: int | None = None,
+    rate: int | None = None,
+    splits: int = 1,
+    seed: int = 0,
+    **more: Option,
+) -> Connector:
+    """Make rows on the spot: ``rows`` per split (without end when None), ``rate`` per second."""
+    options: dict[str, Option] = {
+        "rows": rows,
+        "rate": rate,
+        "splits": splits,
+        "seed": seed,
+        **more,
+    }
+    return Connector("generator", {k: v for k, v in options.items() if v is not None})
+
+
+def ingest(partitions: int) -> Connector:
+    """Take rows pushed over Arrow Flight by so many senders, ``penstock replay`` for example."""
+    return Connector("ingest", {"partitions": partitions})
+
+
+def discard() -> Connector:
+    """Count rows and keep nothing, for measurements."""
+    return Connector("discard")

@@ -1,0 +1,85 @@
+"""``job.graph`` to a draft: each entry reads the one above unless it says otherwise."""
+
+from dataclasses import replace
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.contract.declared import DeclaredGraph, DeclaredStep, Strategy
+from penstock.contract.graph import MAIN, Filter, FlatMap, Input, Map, Process, Source, Step
+from penstock.contract.plan import Partitioning
+from penstock.contract.reader import Origin
+from penstock.graph.draft import CALL, Draft, partition_role
+from penstock.graph.references import resolve
+
+STEPS_PATH = "spec.job.graph.steps"
+_PARTITIONING = {
+    Strategy.FORWARD: Partitioning.FORWARD,
+    Strategy.BROADCAST: Partitioning.BROADCAST,
+    Strategy.ROUND_ROBIN: Partitioning.ROUND_ROBIN,
+    Strategy.CUSTOM: Partitioning.CUSTOM,
+}
+
+
+def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -> Draft:
+    """Build the draft of a declarative graph; user functions are imported unless told not to.
+
+    Raises ConfigError naming the place of a reference to a step or output that is not there.
+    """
+    draft = Draft()
+    above: DeclaredStep | None = None
+    names = [s.name for s in graph.steps]
+    for index, entry in enumerate(graph.steps):
+        place = origin.at(f"{STEPS_PATH}[{index}]")
+        draft.places[entry.name] = place
+        draft.steps.append(
+            Step(
+                entry.name, entry.parameters, _inputs(entry, above, names, place), entry.parallelism
+            )
+        )
+        if with_functions:
+            _import_functions(draft, entry, place)
+        above = entry
+    return draft
+
+
+def _inputs(
+    entry: DeclaredStep, above: DeclaredStep | None, names: list[str], place: str
+) -> tuple[Input, ...]:
+    if isinstance(entry.parameters, Source):
+        if entry.inputs or entry.key_by or entry.partition:
+            raise ConfigError(f"{place}: step {entry.name!r} is a source and reads no other step")
+        return ()
+    references = entry.inputs or ((above.name,) if above is not None else ())
+    if not references:
+        raise ConfigError(
+            f"{place}: step {entry.name!r} reads nothing: the first step must be a source"
+        )
+    partitioning = Partitioning.KEY if entry.key_by else None
+    if entry.partition is not None:
+        partitioning = _PARTITIONING[entry.partition]
+    return tuple(
+        replace(
+            _reference(r, entry.name, names, place),
+            partitioning=partitioning,
+            keys=entry.key_by,
+            function=entry.partition_function,
+        )
+        for r in references
+    )
+
+
+def _reference(reference: str, reader: str, names: list[str], place: str) -> Input:
+    step, _, output = reference.partition(".")
+    if step not in names:
+        raise ConfigError(f"{place}: step {reader!r}: {unknown('step', step, names)}")
+    return Input(step, output or MAIN)
+
+
+def _import_functions(draft: Draft, entry: DeclaredStep, place: str) -> None:
+    match entry.parameters:
+        case Map(call) | FlatMap(call) | Filter(call) | Process(call):
+            draft.functions[entry.name, CALL] = resolve(call.function, place)
+    if entry.partition_function is not None:
+        function = resolve(entry.partition_function, place)
+        for index in range(max(1, len(entry.inputs))):
+            draft.functions[entry.name, partition_role(index)] = function

@@ -1,0 +1,72 @@
+"""The job file: read, overridden, kept. The same reader serves YAML, JSON and a kept copy.
+
+A kept copy is what engines compile: the object after ``--set`` as JSON, and beside it the places
+where every value was written, so that errors still name lines of the user's file.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.base.errors import ConfigError
+from penstock.contract.fields import Plain
+from penstock.contract.override import override
+from penstock.contract.reader import Origin
+from penstock.contract.streamjob import StreamJob
+from penstock.contract.streamjob_read import read_stream_job
+from penstock.graph.draft import short_path
+from penstock.graph.yaml_file import read_yaml_file
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A StreamJob with where it was written; ``folders`` are searched for user modules."""
+
+    job: StreamJob
+    plain: Plain
+    origin: Origin = field(default_factory=Origin)
+    folders: tuple[Path, ...] = ()
+
+
+def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
+    """Read a file and apply ``--set`` texts in order. Raises ConfigError naming file and line."""
+    plain, origin = read_yaml_file(path)
+    origin = Origin(short_path(str(path)), origin.places)
+    folder = path.absolute().parent
+    kept = _read_places(_places_path(path))
+    if kept is not None:
+        origin, folder = kept
+    places = dict(origin.places)
+    for setting in settings:
+        plain, where = override(plain, setting)
+        places[where] = f"--set {setting}"
+    origin = Origin(origin.file, places)
+    folders = tuple(dict.fromkeys((folder, Path.cwd())))
+    return JobFile(read_stream_job(plain, origin), plain, origin, folders)
+
+
+def keep_job_file(file: JobFile, path: Path) -> None:
+    """Write the object as JSON to ``path`` and its places beside it, for engines to compile."""
+    places = {
+        "file": file.origin.file,
+        "folder": str(file.folders[0]) if file.folders else "",
+        "places": dict(file.origin.places),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _places_path(path).write_text(json.dumps(places, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(file.plain, indent=1), encoding="utf-8")
+
+
+def _places_path(path: Path) -> Path:
+    return path.with_name(path.stem + ".places.json")
+
+
+def _read_places(path: Path) -> tuple[Origin, Path] | None:
+    if not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return Origin(kept["file"], kept["places"]), Path(kept["folder"] or ".")
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,214 @@
+"""From a job file to a compiled job: run or read what the user wrote, check it, cut it, wire it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.contract.columns import Columns
+from penstock.contract.connectors import Bounded, Role, connector_kinds
+from penstock.contract.graph import (
+    MAIN,
+    PYTHON_CONNECTOR,
+    Connector,
+    LogicalGraph,
+    Source,
+    Step,
+)
+from penstock.graph import references
+from penstock.graph.builder import Job, columns_of
+from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Link, Node
+from penstock.graph.declare import declare
+from penstock.graph.draft import CALL, CONNECTOR, Draft, partition_role
+from penstock.graph.flow import Flows, input_flow, trace
+from penstock.graph.job_file import JobFile, read_job_file
+from penstock.graph.parameters import Parameters
+from penstock.graph.plan import Edge, Layout, lay_out, to_plan
+from penstock.graph.problems import Problems
+from penstock.graph.validate import check_shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ENTRYPOINT_PATH = "spec.job.entrypoint"
+SCRIPT_PATH = "spec.job.script"
+
+
+class Inspector(Protocol):
+    """Looks at inputs. Blocking; raises PenstockError."""
+
+    def source_schema(self, connector: Connector, columns: Columns) -> "pa.Schema":
+        """Return the schema of an input; ``columns`` are those declared, none for all."""
+        ...
+
+
+def load_job(
+    file: Path | str | JobFile, inspector: Inspector, settings: Sequence[str] = ()
+) -> CompiledJob:
+    """Compile a job file (YAML, JSON, or a kept copy). Imports and runs user code.
+
+    Raises ConfigError: what is wrong with the file, the code, the graph or its columns, each
+    with its place.
+    """
+    source = file if isinstance(file, JobFile) else read_job_file(Path(file), settings)
+    return compile_draft(source, draft_of(source), inspector)
+
+
+def draft_of(file: JobFile, with_functions: bool = True) -> Draft:
+    """Build the draft: the declared steps, or what the user's function returns."""
+    references.add_folders(file.folders)
+    job = file.job.spec.job
+    if job.graph is not None:
+        return declare(job.graph, file.origin, with_functions)
+    if job.entrypoint is not None:
+        place = file.origin.at(ENTRYPOINT_PATH)
+        function = references.resolve(job.entrypoint, place)
+    else:
+        assert job.script is not None, "the reader saw to exactly one of three"
+        place = file.origin.at(SCRIPT_PATH)
+        function = references.run_script(job.script, place)
+    return _run(function, Parameters(job.parameters, job.args), place)
+
+
+def _run(function: Callable[..., object], parameters: Parameters, place: str) -> Draft:
+    try:
+        job = function(parameters)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{place}: building the job failed: {references.user_line(error)}"
+        ) from error
+    if not isinstance(job, Job):
+        raise ConfigError(
+            f"{place}: the function returned {type(job).__name__}; it must return the ps.Job it built"
+        )
+    return job.draft
+
+
+def compile_draft(file: JobFile, draft: Draft, inspector: Inspector | None) -> CompiledJob:
+    """Check a draft and make the plan and everything that stages are built from."""
+    graph = check_shape(draft, file.job.name)
+    problems = Problems(draft)
+    flows = trace(graph, _Columnist(draft, inspector, problems), problems)
+    layout = lay_out(graph, problems)
+    problems.done()
+    bounded = {
+        s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)
+    }
+    plan = to_plan(graph, layout, flows, bounded, file.job.spec.max_key_groups)
+    wiring = _Wiring(graph, layout, flows, draft)
+    return CompiledJob(
+        name=file.job.name,
+        namespace=file.job.namespace,
+        spec=file.job.spec,
+        graph=graph,
+        plan=plan,
+        stages=tuple(
+            CompiledStage(p, wiring.nodes(s.steps))
+            for p, s in zip(plan.stages, layout.stages, strict=True)
+        ),
+        edges=tuple(wiring.edge(e) for e in layout.edges),
+        places=dict(draft.places),
+    )
+
+
+def _is_bounded(step: Step, draft: Draft) -> bool:
+    assert isinstance(step.parameters, Source)
+    connector = step.parameters.connector
+    if connector.kind == PYTHON_CONNECTOR:
+        return bool(getattr(draft.functions[step.name, CONNECTOR], "bounded", False))
+    rule = connector_kinds(Role.SOURCE)[connector.kind].bounded
+    return rule is Bounded.ALWAYS or (rule is Bounded.WITH_ROWS and "rows" in connector.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columnist:
+    """Asks the inspector with the live objects of the draft; its errors become problems."""
+
+    draft: Draft
+    inspector: Inspector | None
+    problems: Problems
+
+    def source_columns(self, step: Step) -> Columns | None:
+        if self.inspector is None:
+            return None
+        assert isinstance(step.parameters, Source)
+        own = self.draft.functions.get((step.name, CONNECTOR))
+        try:
+            schema = (
+                getattr(own, "schema", None)
+                if own is not None
+                else self.inspector.source_schema(step.parameters.connector, ())
+            )
+        except PenstockError as error:
+            self.problems.at(step, str(error))
+            return None
+        return None if schema is None else columns_of(schema)
+
+    def call_columns(self, step: Step, columns: Columns) -> Columns | None:
+        function = self.draft.functions.get((step.name, CALL))
+        if self.inspector is None or not callable(function):
+            return None
+        from penstock.graph.inspect_arrow import empty_call_columns  # noqa: PLC0415  stays light
+
+        try:
+            return empty_call_columns(function, columns)
+        except PenstockError as error:
+            self.problems.at(step, str(error))
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wiring:
+    """Turns steps and edges of a layout into nodes and compiled edges."""
+
+    graph: LogicalGraph
+    layout: Layout
+    flows: Flows
+    draft: Draft
+
+    def nodes(self, steps: list[Step]) -> tuple[Node, ...]:
+        number = {s.name: i for i, s in enumerate(steps)}
+        return tuple(self._node(s, number) for s in steps)
+
+    def _node(self, step: Step, number: dict[str, int]) -> Node:
+        inside = tuple(Link(number[i.step], i.output) for i in step.inputs if i.step in number)
+        flow = self.flows[step.name, MAIN] if not step.inputs else input_flow(step, self.flows)
+        function = self.draft.functions.get((step.name, CALL))
+        return Node(
+            name=step.name,
+            parameters=step.parameters,
+            inputs=inside or (() if not step.inputs else (Link(-1, MAIN),)),
+            edges=tuple(
+                (e.input.output, e.plan.index)
+                for e in self.layout.edges
+                if e.input.step == step.name
+            ),
+            columns=flow.columns or (),
+            outputs={o: self.flows[step.name, o].columns or () for o in step.outputs},
+            time=flow.time,
+            keys=step.keys,
+            function=function if callable(function) else None,
+            connector=self.draft.functions.get((step.name, CONNECTOR)),
+        )
+
+    def edge(self, edge: Edge) -> CompiledEdge:
+        flow = self.flows[edge.input.step, edge.input.output]
+        function = self.draft.functions.get((edge.receiver.name, partition_role(edge.port)))
+        return CompiledEdge(
+            edge.plan,
+            edge.input.output,
+            flow.columns or (),
+            edge.input.keys,
+            self._is_timed(edge.input.step),
+            function if callable(function) else None,
+        )
+
+    def _is_timed(self, name: str) -> bool:
+        """Say whether rows of a step descend from a source with event time."""
+        step = self.graph.step(name)
+        if isinstance(step.parameters, Source):
+            return step.parameters.event_time is not None
+        return any(self._is_timed(i.step) for i in step.inputs)

@@ -1,0 +1,78 @@
+"""``job.parameters`` as a job function sees them: texts by name, read with a type on demand."""
+
+from collections.abc import Iterator, Mapping
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.base.units import duration_s
+from penstock.graph.draft import caller_place
+
+
+class Parameters(Mapping[str, str]):
+    """The parameters of a job. A name that is not there is a ConfigError naming the nearest."""
+
+    def __init__(self, values: Mapping[str, str], args: tuple[str, ...] = ()) -> None:
+        self._values = dict(values)
+        self.args = args
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._values:
+            raise ConfigError(
+                f"{caller_place()}: {unknown('parameter', name, self._values)}; "
+                f"set it in the file or with --set job.parameters.{name}=..."
+            )
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Return a parameter, or ``default`` when it is not there."""
+        return self._values.get(name, default)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return a parameter as a whole number."""
+        if name not in self and default is not None:
+            return default
+        try:
+            return int(self[name])
+        except ValueError:
+            raise self._bad(name, "a whole number") from None
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return a parameter as a number."""
+        if name not in self and default is not None:
+            return default
+        try:
+            return float(self[name])
+        except ValueError:
+            raise self._bad(name, "a number") from None
+
+    def boolean(self, name: str, default: bool | None = None) -> bool:
+        """Return a parameter as a truth value: ``true`` or ``false``."""
+        if name not in self and default is not None:
+            return default
+        value = {"true": True, "false": False}.get(self[name].lower())
+        if value is None:
+            raise self._bad(name, "true or false")
+        return value
+
+    def seconds(self, name: str, default: float | None = None) -> float:
+        """Return a parameter such as ``10s`` in seconds."""
+        if name not in self and default is not None:
+            return default
+        try:
+            return duration_s(self[name])
+        except ValueError:
+            raise self._bad(name, "a duration like 10s") from None
+
+    def _bad(self, name: str, wanted: str) -> ConfigError:
+        return ConfigError(
+            f"{caller_place()}: parameter {name!r}: expected {wanted}, got {self[name]!r}"
+        )

@@ -1,0 +1,184 @@
+"""Logical graph to physical plan: chains become stages, shuffles become edges.
+
+A step joins the stage of its inputs when all of them are there, nothing deals the rows out anew
+and the parallelism is the same; so steps that are not keyed never shuffle. Everything else
+begins a stage, entered only at its first step.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from penstock.contract import codec
+from penstock.contract.columns import find
+from penstock.contract.graph import (
+    MAIN,
+    Aggregate,
+    Input,
+    LogicalGraph,
+    Process,
+    Sink,
+    Source,
+    Step,
+    Window,
+)
+from penstock.contract.ids import StageIndex
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.graph.flow import Flows, input_flow
+from penstock.graph.problems import Problems
+
+FINGERPRINT_CHARS = 16
+
+
+@dataclass(slots=True)
+class Stage:
+    """A stage while it is put together. ``steps[0]`` is the only one that edges lead to."""
+
+    index: StageIndex
+    parallelism: int | None
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def keyed(self) -> bool:
+        """Say whether key groups are owned here."""
+        return any(i.partitioning is Partitioning.KEY for i in self.steps[0].inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows of ``input`` to the first step of a stage; ``port`` counts that step's inputs."""
+
+    plan: EdgePlan
+    input: Input
+    receiver: Step
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The graph cut into stages and edges; ``stage_of`` finds a step's stage by its name."""
+
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+    stage_of: dict[str, StageIndex]
+
+
+def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
+    """Cut the graph into stages and edges, in topological order."""
+    stages: list[Stage] = []
+    edges: list[Edge] = []
+    stage_of: dict[str, StageIndex] = {}
+    for step in graph.steps:
+        before = [stages[stage_of[i.step]] for i in step.inputs]
+        home = _home(step, before)
+        if home is None:
+            home = Stage(StageIndex(len(stages)), _own_parallelism(step, before))
+            stages.append(home)
+            for port, (entry, sender) in enumerate(zip(step.inputs, before, strict=True)):
+                how = _partitioning(step, entry, sender, home, problems)
+                plan = EdgePlan(len(edges), sender.index, home.index, how)
+                edges.append(Edge(plan, entry, step, port))
+        home.steps.append(step)
+        stage_of[step.name] = home.index
+    return Layout(tuple(stages), tuple(edges), stage_of)
+
+
+def _home(step: Step, before: list[Stage]) -> Stage | None:
+    """Return the stage that a step is chained into, or None when it begins one."""
+    same = {stage.index for stage in before}
+    free = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
+    if len(same) != 1 or not free:
+        return None
+    return before[0] if step.parallelism in (None, before[0].parallelism) else None
+
+
+def _own_parallelism(step: Step, before: list[Stage]) -> int | None:
+    """Take the step's own; a union of equally parallel stages that says nothing keeps theirs."""
+    given = {stage.parallelism for stage in before}
+    unsaid = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
+    if step.parallelism is None and unsaid and len(given) == 1:
+        return given.pop()
+    return step.parallelism
+
+
+def _partitioning(
+    step: Step, entry: Input, sender: Stage, receiver: Stage, problems: Problems
+) -> Partitioning:
+    equal = sender.parallelism == receiver.parallelism
+    if entry.partitioning is None:
+        return Partitioning.FORWARD if equal else Partitioning.ROUND_ROBIN
+    if entry.partitioning is Partitioning.FORWARD and not equal:
+        problems.at(
+            step,
+            f"forward from {entry.step!r} needs equal parallelism; it is "
+            f"{_spell(sender.parallelism)} there and {_spell(receiver.parallelism)} here",
+        )
+    return entry.partitioning
+
+
+def _spell(parallelism: int | None) -> str:
+    return "one per worker" if parallelism is None else str(parallelism)
+
+
+def to_plan(
+    graph: LogicalGraph, layout: Layout, flows: Flows, bounded: dict[str, bool], key_groups: int
+) -> PhysicalPlan:
+    """Return the plan as keepers know it. ``bounded`` says of each source whether it ends."""
+    return PhysicalPlan(
+        graph.job,
+        key_groups,
+        tuple(_stage_plan(stage, bounded) for stage in layout.stages),
+        tuple(edge.plan for edge in layout.edges),
+        fingerprint(layout, flows),
+    )
+
+
+def _stage_plan(stage: Stage, bounded: dict[str, bool]) -> StagePlan:
+    source = next((s.name for s in stage.steps if isinstance(s.parameters, Source)), None)
+    return StagePlan(
+        stage.index,
+        stage.steps[0].name,
+        tuple(s.name for s in stage.steps),
+        stage.parallelism,
+        source,
+        bounded.get(source, False) if source is not None else False,
+        stage.keyed,
+        tuple(s.name for s in stage.steps if isinstance(s.parameters, Sink)),
+    )
+
+
+def fingerprint(layout: Layout, flows: Flows) -> str:
+    """Hash what stored state depends on: stages, names, keys with types, state columns.
+
+    Functions, paths, parallelism and lateness may change; the same state still fits.
+    """
+    plain = [
+        [stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages
+    ]
+    return codec.digest(json.dumps(plain, sort_keys=True).encode())[:FINGERPRINT_CHARS]
+
+
+def _state_of(step: Step, flows: Flows) -> list[object]:
+    match step.parameters:
+        case Source(connector):
+            return [step.kind, step.name, connector.kind]
+        case Sink(connector):
+            return [step.kind, step.name, connector.kind]
+        case Aggregate(compute):
+            return [*_keyed(step, flows), codec.to_plain(compute), _given(step, flows)]
+        case Window(size_us, compute, offset_us):
+            times = [size_us, offset_us]
+            return [*_keyed(step, flows), codec.to_plain(compute), _given(step, flows), times]
+        case Process(state=state):
+            return [*_keyed(step, flows), codec.to_plain(state)]
+        case _:
+            return []
+
+
+def _keyed(step: Step, flows: Flows) -> list[object]:
+    columns = input_flow(step, flows).columns or ()
+    keys = [[k, c.type if (c := find(columns, k)) is not None else "?"] for k in step.keys]
+    return [step.kind, step.name, keys]
+
+
+def _given(step: Step, flows: Flows) -> list[str]:
+    return [c.type for c in flows[step.name, MAIN].columns or ()]

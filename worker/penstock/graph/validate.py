@@ -1,0 +1,147 @@
+"""Checks of a graph's shape, before any column is looked at: references, order, connections."""
+
+from dataclasses import replace
+
+from penstock.base import limits
+from penstock.base.suggest import unknown
+from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
+from penstock.contract.graph import (
+    DEAD_LETTER,
+    MAIN,
+    PYTHON_CONNECTOR,
+    STATEFUL,
+    Connector,
+    LogicalGraph,
+    Sink,
+    Source,
+    Step,
+)
+from penstock.contract.plan import Partitioning
+from penstock.contract.reader import Origin, Reader
+from penstock.graph.draft import Draft
+from penstock.graph.problems import Problems
+
+
+def check_shape(draft: Draft, job: str) -> LogicalGraph:
+    """Return the graph with inputs before their readers. Raises ConfigError with all problems."""
+    problems = Problems(draft)
+    if not draft.steps:
+        problems.everywhere("the job has no steps")
+    if len(draft.steps) > limits.STEPS_MAX:
+        problems.everywhere(
+            f"the job has {len(draft.steps)} steps; at most {limits.STEPS_MAX} are allowed"
+        )
+    problems.done()
+    steps = {s.name: s for s in draft.steps}
+    for step in draft.steps:
+        _check_inputs(step, steps, problems)
+        _check_keys(step, problems)
+        _check_connector(step, problems)
+    problems.done()
+    graph = LogicalGraph(job, _sorted(draft.steps, problems))
+    for step in graph.steps:
+        _check_read(step, graph, problems)
+    problems.done()
+    return graph
+
+
+def _check_inputs(step: Step, steps: dict[str, Step], problems: Problems) -> None:
+    if isinstance(step.parameters, Source) == bool(step.inputs):
+        problems.at(step, "a source reads no step" if step.inputs else "reads nothing")
+    for entry in step.inputs:
+        if entry.step not in steps:
+            problems.at(step, unknown("step", entry.step, steps))
+            continue
+        outputs = steps[entry.step].outputs
+        if entry.output not in outputs:
+            problems.at(step, _no_output(entry.step, entry.output, outputs))
+        if entry.partitioning is Partitioning.CUSTOM and entry.function is None:
+            problems.at(step, "a custom partitioning needs a function")
+
+
+def _no_output(step: str, output: str, outputs: tuple[str, ...]) -> str:
+    if not outputs:
+        return f"step {step!r} is a sink: nothing can be read from it"
+    if output == DEAD_LETTER:
+        return (
+            f"step {step!r} has no output 'dead-letter': it is not told to (onError: dead-letter)"
+        )
+    return f"{unknown('output', output, outputs)} (of step {step!r})"
+
+
+def _check_keys(step: Step, problems: Problems) -> None:
+    keyed = [i.partitioning is Partitioning.KEY for i in step.inputs]
+    if any(keyed) and not all(keyed):
+        problems.at(step, "some inputs are keyed and some are not")
+    if isinstance(step.parameters, STATEFUL) and not any(keyed):
+        problems.at(step, "keeps state by key: its input must be keyed (key_by, keyBy)")
+    if len({len(i.keys) for i in step.inputs}) > 1:
+        problems.at(step, "its inputs are keyed by different numbers of columns")
+    for entry in step.inputs:
+        if len(set(entry.keys)) != len(entry.keys):
+            problems.at(step, f"a key column is named twice: {', '.join(entry.keys)}")
+
+
+def _check_connector(step: Step, problems: Problems) -> None:
+    match step.parameters:
+        case Source(connector):
+            role = Role.SOURCE
+        case Sink(connector):
+            role = Role.SINK
+        case _:
+            return
+    if connector.kind == PYTHON_CONNECTOR:
+        return
+    kinds = connector_kinds(role)
+    if connector.kind not in kinds:
+        problems.at(step, unknown(str(role), connector.kind, kinds))
+        return
+    for text in _option_problems(connector, kinds[connector.kind]):
+        problems.at(step, text)
+
+
+def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
+    """Read the options by the kind's rows, as the file's are; return the complaints."""
+    given = {n: v for n, v in connector.options.items() if v is not None}
+    row = option_row(kind)
+    reader = Reader(Origin(kind.name))
+    reader.read(
+        replace(row, fields=tuple(replace(f, name=f.target) for f in row.fields)), given, ""
+    )
+    return reader.problems
+
+
+def _sorted(steps: list[Step], problems: Problems) -> tuple[Step, ...]:
+    """Order the steps so that inputs come first, keeping the given order where it may stay."""
+    done: dict[str, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        ready = next((s for s in waiting if all(i.step in done for i in s.inputs)), None)
+        if ready is None:
+            _complain_of_cycle(waiting, problems)
+            problems.done()
+            raise AssertionError("a cycle was complained about")
+        done[ready.name] = ready
+        waiting.remove(ready)
+    return tuple(done.values())
+
+
+def _complain_of_cycle(waiting: list[Step], problems: Problems) -> None:
+    """Walk back along waiting inputs until a step repeats: that is a cycle."""
+    by_name = {s.name: s for s in waiting}
+    path = [waiting[0].name]
+    while path.count(path[-1]) == 1:
+        step = by_name[path[-1]]
+        path.append(next(i.step for i in step.inputs if i.step in by_name))
+    cycle = path[path.index(path[-1]) :]
+    problems.at(by_name[cycle[0]], f"reads its own output: {' <- '.join(cycle)}")
+
+
+def _check_read(step: Step, graph: LogicalGraph, problems: Problems) -> None:
+    """Refuse rows that would vanish: an output nobody reads, save ``late``, which is counted."""
+    for output in step.outputs:
+        if output in (MAIN, DEAD_LETTER) and not graph.readers_of(step.name, output):
+            what = (
+                "nothing reads it" if output == MAIN else "nothing reads its output 'dead-letter'"
+            )
+            problems.at(step, f"{what}; end every branch with a sink")

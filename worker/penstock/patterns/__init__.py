@@ -1,0 +1,1 @@
+"""Parallel patterns as graphs: pipeline and farm. They build steps and nothing else."""

@@ -98,10 +98,15 @@ class SendChannel(Generic[P]):
 
     def offer(self, data: Data[P], now: float) -> bool:
         """Take a batch into the open fill; False, and nothing changed, when the channel is full."""
-        assert not self._ended, "data after the end of the stream"
-        assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
         if self.full:
             return False
+        self.offer_rest(data, now)
+        return True
+
+    def offer_rest(self, data: Data[P], now: float) -> None:
+        """Take a further piece of a batch that was cut in pieces; the first was accepted."""
+        assert not self._ended, "data after the end of the stream"
+        assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
         if self._open_bytes + data.charge > self._buffer_bytes:
             self.flush()
         if not self._open:
@@ -111,7 +116,6 @@ class SendChannel(Generic[P]):
         self.waiting_bytes += data.charge
         if self._open_bytes >= self._buffer_bytes or self._flush_interval_s <= 0:
             self.flush()
-        return True
 
     def offer_marker(self, marker: LatencyMarker) -> bool:
         """Take a latency marker behind the rows before it; False when the channel is full."""
@@ -205,6 +209,11 @@ class SendChannel(Generic[P]):
             return True
         # One element larger than the window would never leave; with nothing outstanding it may.
         return self._taken >= self._last_data
+
+    @property
+    def closed(self) -> bool:
+        """True when an element waits that no deadline holds back: only credit may be missing."""
+        return bool(self._queue)
 
     def wakes_at(self) -> float | None:
         """Return when the open fill is due; None when no deadline runs."""

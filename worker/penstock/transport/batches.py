@@ -1,0 +1,73 @@
+"""Sizes of Arrow batches, and putting small ones together."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.model.elements import Data
+
+_PINNED_TO_COMPACT = 2  # a slice may keep this many times its own size alive
+_CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it holds
+
+
+def measure(batch: pa.RecordBatch) -> int:
+    """Return the charge of a batch in bytes: its body as it will be decoded, and a fixed cost."""
+    pinned: int = batch.get_total_buffer_size()
+    if pinned <= _CHEAP_BYTES:
+        return pinned + ELEMENT_FIXED_CHARGE_BYTES
+    size: int = batch.nbytes
+    return size + ELEMENT_FIXED_CHARGE_BYTES
+
+
+def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
+    """Copy a slice that keeps more than twice its size alive; return anything else as it is."""
+    if data.payload.get_total_buffer_size() <= _PINNED_TO_COMPACT * data.charge:
+        return data
+    batch = pa.concat_batches([data.payload])
+    return Data(batch, data.rows, data.charge, data.min_ts, data.max_ts)
+
+
+def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
+    """Return the rows of all parts, in order, as one batch; a single part is not copied."""
+    if len(parts) == 1:
+        return parts[0].payload
+    return pa.concat_batches([part.payload for part in parts])
+
+
+def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | None]:
+    """Return the event-time bounds of all parts; unknown when those of any part are."""
+    if len(parts) == 1:
+        return parts[0].min_ts, parts[0].max_ts
+    low = [p.min_ts for p in parts if p.min_ts is not None]
+    high = [p.max_ts for p in parts if p.max_ts is not None]
+    if len(low) < len(parts) or len(high) < len(parts):
+        return None, None
+    return min(low), max(high)
+
+
+def pieces(data: Data[pa.RecordBatch]) -> Iterator[Data[pa.RecordBatch]]:
+    """Cut a batch beyond the largest element into pieces that fit, in order.
+
+    Raises ConfigError when a single row is larger than an element may be.
+    """
+    if data.charge - ELEMENT_FIXED_CHARGE_BYTES <= ELEMENT_BYTES_MAX:
+        yield data
+        return
+    if data.rows == 1:
+        raise ConfigError(
+            f"a row of {data.charge} bytes is larger than an element may be "
+            f"({ELEMENT_BYTES_MAX} bytes): split it in the job"
+        )
+    half = data.rows // 2
+    for batch in (data.payload.slice(0, half), data.payload.slice(half)):
+        piece = Data(batch, batch.num_rows, measure(batch), data.min_ts, data.max_ts)
+        yield from pieces(piece)
+
+
+def fingerprint(schema: pa.Schema) -> bytes:
+    """Return the SHA-256 of a schema without its metadata: equal types have equal prints."""
+    bare = schema.remove_metadata()
+    return hashlib.sha256(bare.serialize().to_pybytes()).digest()

@@ -1,0 +1,294 @@
+"""The transport of one worker: all channels of an attempt, opened, grown and reset together.
+
+    exchange = Exchange(identity, settings, on_event, host, port)
+    exchange.reset(attempt)                 # discard everything; hold streams of the attempt
+    exchange.open_attempt(attempt, wiring)  # accept and dial; elements begin to flow
+    exchange.extend(wiring)                 # a rescale adds channels and members
+    exchange.retire(channels)               # a rescale ends channels; closing them is no break
+    exchange.close()
+
+Calls come from one control thread. Tasks use :meth:`Exchange.input` and :meth:`Exchange.output`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.limits import (
+    LINK_BYTES_PER_S_ASSUMED,
+    ORPHAN_HANDLERS_MAX,
+    SENDER_THREADS,
+    WRITE_CANCEL_DEADLINE_S,
+)
+from penstock.base.settings import ShuffleSettings
+from penstock.contract.ids import (
+    Attempt,
+    ChannelId,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    TaskId,
+    Version,
+)
+from penstock.model.elements import EndOfStream
+from penstock.model.handshake import ChannelHello, LinkHello
+from penstock.protocol.channel import ReceiveChannel, SendChannel
+from penstock.transport.batches import fingerprint
+from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
+from penstock.transport.input import InputChannel, TaskInput
+from penstock.transport.link import LocalTeller, PeerLink
+from penstock.transport.output import LocalOutput, Output, RemoteOutput
+from penstock.transport.sender import SenderThread
+from penstock.transport.server import FlightServer, Receiver
+from penstock.transport.stats import ExchangeStats
+from penstock.transport.stream import LinkRate, OutStream, describe
+from penstock.transport.wakeup import Wakeup
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is, to its peers."""
+
+    job_uid: JobUid
+    ordinal: Ordinal
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A member of the attempt: its life, and where its Flight server listens."""
+
+    incarnation: Incarnation
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Channels to open. Those that neither begin nor end on this worker are ignored.
+
+    ``schemas`` are by edge; ``wakeups`` name the tasks of this worker, with or without channels;
+    ``version`` is the assignment that this worker and, at first, its peers have loaded.
+    """
+
+    members: Mapping[Ordinal, Peer]
+    channels: tuple[ChannelId, ...]
+    schemas: Mapping[int, pa.Schema]
+    wakeups: Mapping[TaskId, Wakeup]
+    version: Version
+
+
+@dataclass(slots=True)
+class _Current:
+    """All that lives and dies with one attempt."""
+
+    attempt: Attempt
+    inputs: dict[TaskId, TaskInput] = field(default_factory=dict)
+    outputs: dict[ChannelId, Output] = field(default_factory=dict)
+    links: dict[Ordinal, PeerLink] = field(default_factory=dict)
+    schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    wakeups: dict[TaskId, Wakeup] = field(default_factory=dict)
+    members: dict[Ordinal, Peer] = field(default_factory=dict)
+
+
+class Exchange:
+    """See the module. Raises ConfigError when the address cannot be listened on."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: ShuffleSettings,
+        on_event: OnEvent,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._on_event = on_event
+        self._receiver = Receiver(identity.job_uid, identity.ordinal, on_event)
+        self._server = FlightServer(host, port, self._receiver.handle)
+        self._senders = [
+            SenderThread(f"sender-{n}", self._on_broken) for n in range(SENDER_THREADS)
+        ]
+        self._rates: dict[Ordinal, LinkRate] = {}
+        self._current = _Current(Attempt(0))
+
+    @property
+    def location(self) -> str:
+        """Where peers find this worker."""
+        location: str = self._server.location
+        return location
+
+    # --- Life of an attempt -------------------------------------------------------------------
+
+    def reset(self, attempt: Attempt) -> None:
+        """Discard all queues, buffers and streams; refuse lower attempts, hold this one.
+
+        Blocked writes are cancelled. Blocked handlers are detached: they end with their callers.
+        """
+        current, self._current = self._current, _Current(attempt)
+        self._receiver.reset(attempt)
+        for link in current.links.values():
+            link.close()
+        for output in current.outputs.values():
+            output.close()
+        for task in current.inputs.values():
+            task.detach_all()
+        for wakeup in current.wakeups.values():
+            wakeup.set()
+        self._check_orphans()
+
+    def open_attempt(self, attempt: Attempt, wiring: Wiring) -> None:
+        """Open all channels of an attempt that :meth:`reset` has named."""
+        assert attempt == self._current.attempt, f"reset to attempt {attempt} first"
+        self._check_orphans()
+        self.extend(wiring)
+
+    def extend(self, wiring: Wiring) -> None:
+        """Open further channels of the attempt that is open."""
+        current = self._current
+        current.schemas.update(wiring.schemas)
+        current.members.update(wiring.members)
+        current.wakeups.update(wiring.wakeups)
+        for task, wakeup in wiring.wakeups.items():
+            current.inputs.setdefault(task, TaskInput(task, wakeup))
+        self._let_in(wiring)
+        self._wire_locally(wiring)
+        self._dial(wiring)
+
+    def retire(self, channels: Iterable[ChannelId]) -> None:
+        """End channels that no version needs any more; unknown ones are ignored."""
+        for channel in channels:
+            task = self._current.inputs.get(channel.receiver)
+            if task is not None:
+                task.detach(channel)
+            output = self._current.outputs.get(channel)
+            if output is not None and not output.ended:
+                output.put(EndOfStream())
+
+    def close(self, timeout_s: float = WRITE_CANCEL_DEADLINE_S) -> bool:
+        """Drop everything and stop listening; False when threads are left that cannot be ended.
+
+        A process with such threads must leave through ``os._exit``: the interpreter's own end
+        would wait for them.
+        """
+        self.reset(self._current.attempt)
+        self._receiver.close()
+        stopped = [sender.stop(timeout_s) for sender in self._senders]
+        return self._server.close(timeout_s) and all(stopped)
+
+    # --- For tasks ----------------------------------------------------------------------------
+
+    def input(self, task: TaskId) -> TaskInput:
+        """Return the inputs of a task of this worker; of a source, an input without channels."""
+        return self._current.inputs[task]
+
+    def output(self, channel: ChannelId) -> Output:
+        """Return the sender's end of a channel that begins on this worker."""
+        return self._current.outputs[channel]
+
+    def stats(self) -> ExchangeStats:
+        """Return the counters of all channels and of the server's handlers."""
+        current = self._current
+        handlers, orphans = self._receiver.count()
+        return ExchangeStats(
+            tuple(output.stats() for output in list(current.outputs.values())),
+            tuple(s for task in list(current.inputs.values()) for s in task.stats()),
+            handlers,
+            orphans,
+        )
+
+    # --- Wiring -------------------------------------------------------------------------------
+
+    def _let_in(self, wiring: Wiring) -> None:
+        me = self._identity.ordinal
+        inbound: dict[ChannelId, InputChannel] = {
+            channel: self._current.inputs[channel.receiver].add(
+                self._receive_state(channel, wiring.version), None
+            )
+            for channel in wiring.channels
+            if channel.receiver.worker == me != channel.sender.worker
+        }
+        members = {ordinal: peer.incarnation for ordinal, peer in wiring.members.items()}
+        schemas = {channel: self._current.schemas[channel.edge] for channel in inbound}
+        self._receiver.let_in(members, inbound, schemas)
+
+    def _wire_locally(self, wiring: Wiring) -> None:
+        me = self._identity.ordinal
+        for channel in wiring.channels:
+            if channel.sender.worker == me == channel.receiver.worker:
+                task = self._current.inputs[channel.receiver]
+                receiver = task.add(self._receive_state(channel, wiring.version), None)
+                state = SendChannel[pa.RecordBatch](
+                    self._settings.buffer_bytes, 0.0, wiring.version
+                )
+                output = LocalOutput(state, self._current.wakeups[channel.sender], receiver)
+                self._current.outputs[channel] = output
+                receiver.tell(LocalTeller(output))
+
+    def _dial(self, wiring: Wiring) -> None:
+        me = self._identity.ordinal
+        by_peer: dict[Ordinal, list[RemoteOutput]] = {}
+        for channel in wiring.channels:
+            if channel.sender.worker == me != channel.receiver.worker:
+                output = self._remote(channel, wiring.version)
+                self._current.outputs[channel] = output
+                by_peer.setdefault(channel.receiver.worker, []).append(output)
+        for peer, outputs in by_peer.items():
+            self._link(peer).add(outputs)
+
+    def _remote(self, channel: ChannelId, version: Version) -> RemoteOutput:
+        settings = self._settings
+        state = SendChannel[pa.RecordBatch](
+            settings.buffer_bytes, settings.flush_interval_s, version
+        )
+        # All channels to a peer share a thread: one that hangs holds up no other peer's.
+        sender = self._senders[channel.receiver.worker % len(self._senders)]
+        wakeup = self._current.wakeups[channel.sender]
+        return RemoteOutput(channel, state, wakeup, sender.schedule)
+
+    def _link(self, peer: Ordinal) -> PeerLink:
+        link = self._current.links.get(peer)
+        if link is None:
+            me, attempt = self._identity, self._current.attempt
+            hello = LinkHello(me.job_uid, attempt, me.incarnation, me.ordinal, peer)
+            make_stream = self._stream_maker(peer, attempt)
+            address = self._current.members[peer].address
+            link = PeerLink(hello, address, make_stream, self._on_event)
+            self._current.links[peer] = link
+            link.start()
+        return link
+
+    def _stream_maker(
+        self, peer: Ordinal, attempt: Attempt
+    ) -> Callable[[Any, ChannelId], OutStream]:
+        me, compression = self._identity, self._settings.compression
+        rate = self._rates.setdefault(peer, LinkRate(LINK_BYTES_PER_S_ASSUMED))
+        schemas = self._current.schemas
+
+        def make(client: Any, channel: ChannelId) -> OutStream:
+            schema = schemas[channel.edge]
+            hello = ChannelHello(me.job_uid, attempt, me.incarnation, channel, fingerprint(schema))
+            return OutStream(client, hello, schema, compression, rate)
+
+        return make
+
+    def _receive_state(self, channel: ChannelId, version: Version) -> ReceiveChannel:
+        settings = self._settings
+        return ReceiveChannel(
+            channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version
+        )
+
+    # --- Trouble ------------------------------------------------------------------------------
+
+    def _on_broken(self, output: RemoteOutput, error: BaseException) -> None:
+        current = self._current
+        if current.outputs.get(output.channel) is output and not output.ended:
+            peer = output.channel.receiver.worker
+            self._on_event(StreamBroken(current.attempt, peer, output.channel, describe(error)))
+
+    def _check_orphans(self) -> None:
+        _, orphans = self._receiver.count()
+        if orphans > ORPHAN_HANDLERS_MAX:
+            self._on_event(OrphansExceeded(orphans))

@@ -1,0 +1,173 @@
+"""The receiver's end of all channels of a task: queues bounded by credit, one place to take from.
+
+stream handlers, local senders --push--> one queue per channel --poll--> task thread
+                                                                    |
+                                credit to the sender of the channel <+
+"""
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.contract.ids import ChannelId, TaskId, Version
+from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
+from penstock.protocol.channel import Owed, ReceiveChannel
+from penstock.transport.stats import InputStats
+from penstock.transport.wakeup import Wakeup
+
+Batch = Data[pa.RecordBatch]
+
+
+class Teller(Protocol):
+    """Carries credit to the sender of a channel."""
+
+    def owe(self, channel: "InputChannel", urgent: bool) -> None:
+        """Fetch ``channel.credit()`` and bring it: at once, or soon, with that of others."""
+        ...
+
+
+class InputChannel:
+    """One input channel: its queue and what is owed to its sender. Made by :class:`TaskInput`."""
+
+    __slots__ = ("_owing", "_task", "_teller", "live", "queue", "ready", "state", "stats")
+
+    def __init__(self, state: ReceiveChannel, task: "TaskInput", teller: Teller | None) -> None:
+        self.state = state
+        self.queue: deque[Batch | Control] = deque()
+        self.ready = False
+        self.live = True
+        self.stats = InputStats(state.channel)
+        self._task = task
+        self._teller = teller
+        self._owing = Owed.NOTHING
+
+    @property
+    def channel(self) -> ChannelId:
+        """The name of the channel."""
+        return self.state.channel
+
+    def push(self, sequence: int, element: Batch | Control) -> bool:
+        """Queue the next element and wake the task; False when the channel is detached.
+
+        Never blocks. Raises PeerError on a gap and on data beyond the credit.
+        """
+        return self._task.push(self, sequence, element)
+
+    def tell(self, teller: Teller) -> None:
+        """Begin to give credit, through ``teller``: the stream has been accepted."""
+        self._teller = teller
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the sender hear what it is owed, if it is owed more than it was called for."""
+        owed = self.state.owed()
+        if owed > self._owing and self._teller is not None and self.live:
+            self._owing = owed
+            self._teller.owe(self, owed is Owed.NOW)
+
+    def credit(self) -> Credit:
+        """Return the credit as it stands, for sending now."""
+        with self._task.lock:
+            self._owing = Owed.NOTHING
+            return self.state.credit()
+
+
+class TaskInput:
+    """All input channels of one task. ``poll`` is for the task's thread, the rest for any."""
+
+    def __init__(self, task: TaskId, wakeup: Wakeup) -> None:
+        self.task = task
+        self.lock = Lock()
+        self._wakeup = wakeup
+        self._channels: dict[ChannelId, InputChannel] = {}
+        self._ready: deque[InputChannel] = deque()
+
+    def add(self, state: ReceiveChannel, teller: Teller | None) -> InputChannel:
+        """Add a channel; without a teller it gives no credit until :meth:`InputChannel.tell`."""
+        channel = InputChannel(state, self, teller)
+        with self.lock:
+            assert state.channel not in self._channels, f"{state.channel} is there already"
+            self._channels[state.channel] = channel
+        return channel
+
+    def poll(
+        self, reads: Callable[[ChannelId], bool]
+    ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
+        """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
+
+        Channels take turns. What is not read stays queued and its credit stays spent: a channel
+        behind its barrier is held by not reading it.
+        """
+        with self.lock:
+            for _ in range(len(self._ready)):
+                channel = self._ready.popleft()
+                if not channel.live:
+                    continue
+                if reads(channel.state.channel):
+                    element = self._take(channel)
+                    break
+                self._ready.append(channel)
+            else:
+                return None
+        channel.settle()
+        return channel.state.channel, element
+
+    def announce(self, version: Version) -> None:
+        """Tell all senders that this task has loaded ``version``: they release what they hold."""
+        with self.lock:
+            channels = list(self._channels.values())
+            for channel in channels:
+                channel.state.version = max(channel.state.version, version)
+        for channel in channels:
+            channel.settle()
+
+    def detach(self, name: ChannelId) -> None:
+        """Drop a channel and what it has queued; nothing more is taken from its stream."""
+        with self.lock:
+            channel = self._channels.pop(name, None)
+            if channel is not None:
+                channel.live = False
+                channel.queue.clear()
+
+    def detach_all(self) -> None:
+        """Drop all channels: the attempt is over."""
+        for name in list(self._channels):
+            self.detach(name)
+
+    def push(self, channel: InputChannel, sequence: int, element: Batch | Control) -> bool:
+        """See :meth:`InputChannel.push`."""
+        with self.lock:
+            if not channel.live:
+                return False
+            if isinstance(element, Data):
+                channel.state.on_element(sequence, element.charge)
+                channel.stats.rows += element.rows
+                channel.stats.bytes += element.charge
+            else:
+                channel.state.on_element(sequence, end=isinstance(element, EndOfStream))
+            channel.stats.elements += 1
+            channel.queue.append(element)
+            if not channel.ready:
+                channel.ready = True
+                self._ready.append(channel)
+        self._wakeup.set()
+        return True
+
+    def stats(self) -> list[InputStats]:
+        """Return the counters of all channels as they stand."""
+        with self.lock:
+            for channel in self._channels.values():
+                channel.stats.queued_bytes = channel.state.queued_bytes
+            return [channel.stats.copy() for channel in self._channels.values()]
+
+    def _take(self, channel: InputChannel) -> Batch | Control:
+        element = channel.queue.popleft()
+        if channel.queue:
+            self._ready.append(channel)
+        else:
+            channel.ready = False
+        channel.state.on_take(element.charge if isinstance(element, Data) else 0)
+        return element

@@ -1,0 +1,219 @@
+"""Replies and credits of all channels between two workers: one stream per direction.
+
+The sender of the channels dials; the receiver answers on the same stream. So the end that only
+reads is a client's, and a client's read can be cancelled.
+
+    PeerLink (sender's worker, one thread)  <--replies, credits--  CreditLine (receiver's handler)
+"""
+
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any
+
+import pyarrow.flight as fl
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import (
+    CREDIT_DELAY_S,
+    CREDITS_PER_MESSAGE_MAX,
+    STREAM_CHECK_INTERVAL_S,
+)
+from penstock.contract.ids import ChannelId
+from penstock.model.elements import Credit
+from penstock.model.handshake import (
+    REPLY,
+    LinkHello,
+    Reply,
+    Verdict,
+    decode_reply,
+    encode_hello,
+    encode_reply,
+)
+from penstock.model.wire import decode_credits, encode_credits
+from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
+from penstock.transport.input import InputChannel
+from penstock.transport.output import LocalOutput, RemoteOutput
+from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
+
+# A connection of its own for every attempt: one that hangs cannot hold up the next.
+CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+
+MakeStream = Callable[[Any, ChannelId], OutStream]
+
+
+class PeerLink:
+    """The link to one peer: dials it, opens the streams of the outputs, hears their credit."""
+
+    def __init__(
+        self, hello: LinkHello, address: str, make_stream: MakeStream, on_event: OnEvent
+    ) -> None:
+        self._hello = hello
+        self._address = address
+        self._make_stream = make_stream
+        self._on_event = on_event
+        self._lock = Lock()
+        self._outputs: dict[ChannelId, RemoteOutput] = {}
+        self._client: Any = None
+        self._reader: Any = None
+        self._up = False
+        self._closed = False
+        self._thread = Thread(target=self._run, name=f"link-{hello.receiver}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._thread.start()
+
+    def add(self, outputs: Iterable[RemoteOutput]) -> None:
+        """Take over the streams of these channels."""
+        with self._lock:
+            new = list(outputs)
+            self._outputs.update((output.channel, output) for output in new)
+            if self._up:
+                self._connect(new)
+
+    def close(self) -> None:
+        """End the link from any thread; what breaks from now on is not reported."""
+        with self._lock:
+            self._closed = True
+            reader = self._reader
+        if reader is not None:
+            reader.cancel()
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except StopIteration:
+            self._broke("the peer has closed the link")
+        except PeerError as error:
+            self._broke(str(error))
+        except STREAM_ERRORS as error:
+            self._broke(describe(error))
+
+    def _listen(self) -> None:
+        client = fl.FlightClient(self._address, generic_options=CLIENT_OPTIONS)
+        descriptor = fl.FlightDescriptor.for_command(encode_hello(self._hello))
+        writer, reader = client.do_exchange(descriptor)
+        try:
+            with self._lock:
+                self._client, self._reader = client, reader
+                if self._closed:
+                    return
+            while True:
+                self._hear(reader.read_chunk().app_metadata)
+        finally:
+            reader.cancel()
+            self._hang_up(writer)
+
+    def _hang_up(self, writer: Any) -> None:
+        try:
+            writer.close()
+        except STREAM_ERRORS:
+            return  # a cancelled call repeats its error when it is closed
+
+    def _hear(self, metadata: Any) -> None:
+        if metadata is None:
+            raise PeerError("a message without metadata on the link")
+        message = metadata.to_pybytes()
+        if message[0] == REPLY:
+            self._on_reply(decode_reply(message))
+            return
+        for credit in decode_credits(message):
+            self._output(credit.channel).on_credit(credit)
+
+    def _on_reply(self, reply: Reply) -> None:
+        if reply.verdict is Verdict.REFUSED:
+            self.close()
+            peer, attempt = self._hello.receiver, self._hello.attempt
+            self._on_event(StreamRefused(attempt, peer, reply.channel, reply.reason))
+        elif reply.channel is not None:
+            self._output(reply.channel).accept()
+        else:
+            with self._lock:
+                self._up = True
+                self._connect(self._outputs.values())
+
+    def _output(self, channel: ChannelId) -> RemoteOutput:
+        output = self._outputs.get(channel)
+        if output is None:
+            raise PeerError(f"the peer speaks of channel {channel}, which does not lead to it")
+        return output
+
+    def _connect(self, outputs: Iterable[RemoteOutput]) -> None:
+        for output in outputs:
+            output.connect(self._make_stream(self._client, output.channel))
+
+    def _broke(self, reason: str) -> None:
+        with self._lock:
+            over = self._closed or (
+                bool(self._outputs) and all(o.ended for o in self._outputs.values())
+            )
+            self._closed = True
+        if not over:
+            hello = self._hello
+            self._on_event(StreamBroken(hello.attempt, hello.receiver, None, reason))
+
+
+class CreditLine:
+    """The receiver's end of a link: collects what the channels owe and writes it."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Reply | tuple[InputChannel, bool] | None] = SimpleQueue()
+
+    def owe(self, channel: InputChannel, urgent: bool) -> None:
+        """Bring the credit of a channel; what is not urgent waits CREDIT_DELAY_S for others."""
+        self._calls.put((channel, urgent))
+
+    def reply(self, reply: Reply) -> None:
+        """Bring the answer to a handshake."""
+        self._calls.put(reply)
+
+    def stop(self) -> None:
+        """End :meth:`run`."""
+        self._calls.put(None)
+
+    def run(self, write: Callable[[bytes], None], is_cancelled: Callable[[], bool]) -> None:
+        """Write until stopped or the caller is gone. Raises FlightError when writing fails."""
+        owing: dict[ChannelId, InputChannel] = {}
+        due: float | None = None
+        while True:
+            wait = STREAM_CHECK_INTERVAL_S if due is None else max(due - monotonic(), 0.0)
+            try:
+                call = self._calls.get(timeout=wait)
+            except Empty:
+                if owing:
+                    _write_credits(write, owing)
+                    due = None
+                elif is_cancelled():
+                    return
+                continue
+            if call is None:
+                return
+            if isinstance(call, Reply):
+                write(encode_reply(call))
+                continue
+            channel, urgent = call
+            owing[channel.channel] = channel
+            if urgent:
+                due = 0.0  # with whatever else waits in the queue by now
+            elif due is None:
+                due = monotonic() + CREDIT_DELAY_S
+
+
+class LocalTeller:
+    """Brings credit to a sender on the same worker: a call, at once."""
+
+    def __init__(self, output: LocalOutput) -> None:
+        self._output = output
+
+    def owe(self, channel: InputChannel, urgent: bool) -> None:
+        """Bring the credit now, urgent or not: it costs no message."""
+        self._output.on_credit(channel.credit())
+
+
+def _write_credits(write: Callable[[bytes], None], owing: dict[ChannelId, InputChannel]) -> None:
+    credits_now: list[Credit] = [channel.credit() for channel in owing.values()]
+    owing.clear()
+    for start in range(0, len(credits_now), CREDITS_PER_MESSAGE_MAX):
+        write(encode_credits(credits_now[start : start + CREDITS_PER_MESSAGE_MAX]))

@@ -1,0 +1,288 @@
+"""The sender's end of a channel as a task sees it; on one worker, and over a stream.
+
+task thread --try_send, put--> SendChannel --pump--> LocalOutput: the receiver's queue
+                                                     RemoteOutput: a sender thread, a stream
+"""
+
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+
+import pyarrow as pa
+
+from penstock.base.limits import SENDS_PER_TURN_MAX
+from penstock.contract.ids import ChannelId, Version
+from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
+from penstock.model.wire import DataHead, encode_control, encode_data
+from penstock.protocol.channel import CHARGE_MAX, Fill, Outgoing, SendChannel
+from penstock.transport.batches import bounds, compact, join, pieces
+from penstock.transport.input import InputChannel
+from penstock.transport.stats import OutputStats
+from penstock.transport.stream import OutStream
+from penstock.transport.wakeup import Wakeup
+
+Batch = Data[pa.RecordBatch]
+
+
+class Output:
+    """One output channel of a task. No call blocks; ``wakeup`` is set when there is news.
+
+    News: room after a refusal, or another ``receiver_version``.
+    """
+
+    def __init__(
+        self, channel: ChannelId, state: SendChannel[pa.RecordBatch], wakeup: Wakeup
+    ) -> None:
+        self.channel = channel
+        self._state = state
+        self._wakeup = wakeup
+        self._lock = Lock()
+        self._refused = False
+        self._refused_at = 0.0
+        self._closed = False
+        self._stats = OutputStats(channel)
+
+    def try_send(self, element: Batch | LatencyMarker) -> bool:
+        """Queue rows or a latency marker; False, and nothing changed, when the channel is full.
+
+        A batch beyond the largest element is cut in pieces. Raises ConfigError when one row is.
+        """
+        now = monotonic()
+        with self._lock:
+            if isinstance(element, LatencyMarker):
+                taken = self._state.offer_marker(element)
+            else:
+                taken = self._offer(element, now)
+            self._count_wait(taken, now)
+            if taken:
+                self._ready(now)
+        return taken
+
+    def put(self, control: Control) -> None:
+        """Queue a control element behind everything before it. Never refused."""
+        with self._lock:
+            self._state.put(control)
+            self._ready(monotonic())
+
+    def flush(self) -> None:
+        """Let the rows that wait for more rows leave now."""
+        with self._lock:
+            self._state.flush()
+            self._ready(monotonic())
+
+    @property
+    def full(self) -> bool:
+        """True when rows would be refused now."""
+        return self._state.full
+
+    @property
+    def receiver_version(self) -> Version:
+        """The newest assignment the receiver said it has loaded."""
+        return self._state.receiver_version
+
+    @property
+    def ended(self) -> bool:
+        """True when the end of stream was put: a close after it is no break."""
+        return self._state.ended
+
+    def on_credit(self, credit: Credit) -> None:
+        """Hear of credit or a new version. Raises PeerError when it cannot be true."""
+        with self._lock:
+            if self._closed:
+                return
+            before = self._state.receiver_version
+            self._state.on_credit(credit)
+            if self._state.receiver_version != before:
+                self._wakeup.set()
+            self._on_room()
+
+    def close(self) -> None:
+        """Drop everything and send nothing any more: the attempt is over."""
+        raise NotImplementedError
+
+    def stats(self) -> OutputStats:
+        """Return counters as they stand; the object belongs to the caller."""
+        with self._lock:
+            self._stats.waiting_bytes = self._state.waiting_bytes
+            self._stats.credit_bytes = self._state.credit
+            return self._stats.copy()
+
+    def _ready(self, now: float) -> None:
+        """React to something new in the queue; the lock is held."""
+        raise NotImplementedError
+
+    def _on_room(self) -> None:
+        """React to new credit; the lock is held."""
+        raise NotImplementedError
+
+    def _offer(self, data: Batch, now: float) -> bool:
+        if data.charge <= CHARGE_MAX:
+            return not self._state.full and self._state.offer(compact(data), now)
+        if self._state.full:
+            return False
+        for piece in pieces(data):
+            self._state.offer_rest(piece, now)
+        return True
+
+    def _count_wait(self, taken: bool, now: float) -> None:
+        if not taken and not self._refused:
+            self._refused, self._refused_at = True, now
+            self._stats.refusals += 1
+        elif taken and self._refused:
+            self._refused = False
+            self._stats.waited_s += now - self._refused_at
+
+    def _left(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
+        """Count what has left, and wake the task if it waits for the room; the lock is held."""
+        self._stats.elements += 1
+        if isinstance(outgoing.element, Fill):
+            self._stats.bytes += outgoing.element.charge
+            self._stats.rows += sum(part.rows for part in outgoing.element.parts)
+        if self._refused and not self._state.full:
+            self._wakeup.set()
+
+
+class LocalOutput(Output):
+    """A channel inside one worker: batches pass by reference, under the same credit rules.
+
+    Nothing is buffered while there is credit. The thread that makes progress possible, sender
+    or receiver, moves the elements.
+    """
+
+    def __init__(
+        self, state: SendChannel[pa.RecordBatch], wakeup: Wakeup, receiver: InputChannel
+    ) -> None:
+        super().__init__(receiver.channel, state, wakeup)
+        self._receiver = receiver
+        state.accept()
+
+    def close(self) -> None:
+        """Drop everything and move nothing any more: the attempt is over."""
+        with self._lock:
+            self._closed = True
+
+    def _ready(self, now: float) -> None:
+        while not self._closed and (outgoing := self._state.take(now)) is not None:
+            self._left(outgoing)
+            element = outgoing.element
+            if isinstance(element, Fill):
+                for part in element.parts:  # one: a local channel opens no fill
+                    self._receiver.push(outgoing.sequence, part)
+            else:
+                self._receiver.push(outgoing.sequence, element)
+
+    def _on_room(self) -> None:
+        self._ready(monotonic())
+
+
+class RemoteOutput(Output):
+    """A channel to another worker. One sender thread pumps it; only that thread writes."""
+
+    def __init__(
+        self,
+        channel: ChannelId,
+        state: SendChannel[pa.RecordBatch],
+        wakeup: Wakeup,
+        schedule: Callable[["RemoteOutput"], None],
+    ) -> None:
+        super().__init__(channel, state, wakeup)
+        self._schedule = schedule
+        self._stream: OutStream | None = None
+        self._opened = False
+        self._scheduled = False
+        self._armed = False
+        self._starved = False
+        self.timer = 0.0  # the deadline that the sender thread has in its book
+
+    # --- From other threads -------------------------------------------------------------------
+
+    def connect(self, stream: OutStream) -> None:
+        """Take the stream, for the sender thread to open: the link to the peer is up."""
+        with self._lock:
+            if not self._closed:
+                self._stream = stream
+                self._call_sender()
+
+    def accept(self) -> None:
+        """Hear that the receiver accepted the stream."""
+        with self._lock:
+            self._state.accept()
+            self._on_room()
+
+    def close(self) -> None:
+        """Drop everything and cancel a write that blocks; the sender thread closes the stream."""
+        with self._lock:
+            self._closed = True
+            stream = self._stream
+            self._call_sender()
+        if stream is not None:
+            stream.cancel()
+
+    def _ready(self, now: float) -> None:
+        if self._closed or self._scheduled:
+            return
+        to_send = self._state.closed and not self._starved
+        if to_send or (not self._armed and self._state.wakes_at() is not None):
+            self._call_sender()
+
+    def _on_room(self) -> None:
+        self._starved = False
+        if self._state.closed and not self._scheduled:
+            self._call_sender()
+
+    def _call_sender(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self)
+
+    # --- On the sender thread -----------------------------------------------------------------
+
+    def pump(self) -> float | None:
+        """Send what may leave, up to a turn's share; return when to come back, if it is known.
+
+        Blocks while the peer's socket is full. Raises FlightError when the stream is broken.
+        """
+        stream = self._stream
+        if stream is not None and not self._opened and not self._closed:
+            self._opened = True
+            stream.open()
+        for _ in range(SENDS_PER_TURN_MAX):
+            with self._lock:
+                self._scheduled = False
+                outgoing = None if self._closed else self._state.take(monotonic())
+                if outgoing is None:
+                    due = self._rest()
+                    break
+                self._left(outgoing)
+            self._write(outgoing)
+        else:
+            due = None
+            with self._lock:
+                self._call_sender()
+        if self._closed:
+            self._close_stream()
+        return due
+
+    def _rest(self) -> float | None:
+        """Note why nothing leaves: no credit, or rows that wait for more rows."""
+        self._starved = self._state.closed
+        due = self._state.wakes_at()
+        self._armed = due is not None
+        return due
+
+    def _write(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
+        stream, element = self._stream, outgoing.element
+        assert stream is not None, "accepted without a stream"
+        if isinstance(element, Fill):
+            batch = join(element.parts)
+            head = DataHead(batch.num_rows, element.charge, *bounds(element.parts))
+            stream.send_batch(encode_data(outgoing.sequence, head), batch)
+            return
+        stream.send_control(encode_control(outgoing.sequence, element))
+        if isinstance(element, EndOfStream):
+            self._closed = True
+
+    def _close_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None and self._opened:
+            stream.close()

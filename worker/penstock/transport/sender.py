@@ -1,0 +1,59 @@
+"""The few threads that write all channels of a worker to their streams."""
+
+import heapq
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
+
+from penstock.transport.output import RemoteOutput
+
+OnBroken = Callable[[RemoteOutput, BaseException], None]
+
+
+class SenderThread:
+    """Pumps the outputs that call for it, and those whose deadline has come."""
+
+    def __init__(self, name: str, on_broken: OnBroken) -> None:
+        self._calls: SimpleQueue[RemoteOutput | None] = SimpleQueue()
+        self._due: list[tuple[float, int, RemoteOutput]] = []
+        self._count = 0
+        self._on_broken = on_broken
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def schedule(self, output: RemoteOutput) -> None:
+        """Let the thread pump ``output`` soon. Never blocks."""
+        self._calls.put(output)
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread; False when it still writes after the timeout."""
+        self._calls.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (output := self._next()) is not None:
+            try:
+                due = output.pump()
+            except Exception as error:  # whatever it is, it ends the attempt and is reported
+                output.close()
+                self._on_broken(output, error)
+                continue
+            if due is not None and due != output.timer:
+                output.timer = due
+                self._count += 1
+                heapq.heappush(self._due, (due, self._count, output))
+
+    def _next(self) -> RemoteOutput | None:
+        """Return the next output to pump; None to stop."""
+        while True:
+            wait = None
+            if self._due:
+                wait = self._due[0][0] - monotonic()
+                if wait <= 0:
+                    return heapq.heappop(self._due)[2]
+            try:
+                return self._calls.get(timeout=wait)
+            except Empty:
+                continue

@@ -1,0 +1,271 @@
+"""The Flight server of a worker: lets streams in and moves their elements to the queues.
+
+A handler never waits for a queue: credit bounds it. It waits in two places, its caller's next
+message and, while it is held, the decision on its handshake.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from threading import Condition, Lock, Thread
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from penstock.base.errors import ConfigError, PeerError
+from penstock.base.limits import HELD_STREAMS_MAX, STREAM_CHECK_INTERVAL_S
+from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
+from penstock.model.elements import Control, Data
+from penstock.model.handshake import (
+    ChannelHello,
+    Hello,
+    Reply,
+    Verdict,
+    decode_hello,
+    encode_reply,
+)
+from penstock.model.wire import DataHead, decode
+from penstock.protocol.admission import Admission, Decision
+from penstock.transport.batches import fingerprint
+from penstock.transport.events import OnEvent, StreamBroken
+from penstock.transport.input import InputChannel
+from penstock.transport.link import CreditLine
+from penstock.transport.stream import STREAM_ERRORS, describe
+
+
+class Inbound:
+    """What one attempt receives: its channels from other workers, a credit line per sender."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.channels: dict[ChannelId, InputChannel] = {}
+        self.schemas: dict[ChannelId, pa.Schema] = {}
+        self._lines: dict[Ordinal, CreditLine] = {}
+        self._lock = Lock()
+
+    def line(self, sender: Ordinal) -> CreditLine:
+        """Return the line to a worker; made by the first of its streams to come."""
+        with self._lock:
+            return self._lines.setdefault(sender, CreditLine())
+
+    def stop(self) -> None:
+        """End the links' handlers; those of channels end with their callers."""
+        with self._lock:
+            for line in self._lines.values():
+                line.stop()
+
+
+class Receiver:
+    """Everything a handler does; :class:`FlightServer` only calls it."""
+
+    def __init__(self, job_uid: JobUid, ordinal: Ordinal, on_event: OnEvent) -> None:
+        self._admission = Admission(job_uid, ordinal)
+        self._on_event = on_event
+        self._changed = Condition()
+        self._inbound = Inbound(Attempt(0))
+        self._held = 0
+        self._closing = False
+        self._handlers: dict[int, Attempt] = {}
+
+    # --- From the exchange --------------------------------------------------------------------
+
+    def reset(self, attempt: Attempt) -> None:
+        """End the attempt before: detach its handlers, hold those of ``attempt``."""
+        with self._changed:
+            self._admission.reset(attempt)
+            self._inbound.stop()
+            self._inbound = Inbound(attempt)
+            self._changed.notify_all()
+
+    def let_in(
+        self,
+        members: Mapping[Ordinal, Incarnation],
+        channels: Mapping[ChannelId, InputChannel],
+        schemas: Mapping[ChannelId, pa.Schema],
+    ) -> None:
+        """Let in the streams of these channels, in the attempt of the last reset."""
+        prints = {channel: fingerprint(schemas[channel]) for channel in channels}
+        with self._changed:
+            self._inbound.channels.update(channels)
+            self._inbound.schemas.update(schemas)
+            if self._admission.is_open:
+                self._admission.extend(members, prints)
+            else:
+                self._admission.open(members, prints)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Refuse what is held and end what can be ended."""
+        with self._changed:
+            self._closing = True
+            self._inbound.stop()
+            self._changed.notify_all()
+
+    def count(self) -> tuple[int, int]:
+        """Return (handlers at work, orphans of attempts that are over)."""
+        with self._changed:
+            orphans = sum(a < self._admission.attempt for a in self._handlers.values())
+            return len(self._handlers) - orphans, orphans
+
+    # --- On the threads of the server ---------------------------------------------------------
+
+    def handle(self, context: Any, command: bytes, reader: Any, writer: Any) -> None:
+        """Serve one stream to its end. Raises FlightError to refuse it."""
+        try:
+            hello = decode_hello(command)
+        except PeerError as error:
+            raise fl.FlightUnauthorizedError(f"refused: {error}") from error
+        decision, inbound = self._decide(hello, context)
+        if isinstance(hello, ChannelHello):
+            self._answer(hello, decision, inbound)
+        if decision.verdict is not Verdict.ACCEPTED:
+            if not isinstance(hello, ChannelHello):
+                _refuse_link(decision, writer)
+            raise fl.FlightUnauthorizedError(f"refused: {decision.reason}")
+        me = id(reader)
+        with self._changed:
+            self._handlers[me] = inbound.attempt
+        try:
+            self._serve(hello, inbound, (context, reader, writer))
+        finally:
+            with self._changed:
+                del self._handlers[me]
+
+    def _decide(self, hello: Hello, context: Any) -> tuple[Decision, Inbound]:
+        """Wait while the stream is held; return the decision and what it was made for."""
+        with self._changed:
+            while not self._closing:
+                decision = self._admission.admit(hello)
+                if decision.verdict is not Verdict.HELD:
+                    return decision, self._inbound
+                if self._held >= HELD_STREAMS_MAX:
+                    break
+                self._held += 1
+                self._changed.wait(STREAM_CHECK_INTERVAL_S)
+                self._held -= 1
+                if context.is_cancelled():
+                    return Decision(Verdict.REFUSED, "the caller is gone"), self._inbound
+            reason = "this worker is closing" if self._closing else "too many streams are held"
+            return Decision(Verdict.REFUSED, reason), self._inbound
+
+    def _answer(self, hello: ChannelHello, decision: Decision, inbound: Inbound) -> None:
+        line = inbound.line(hello.sender)
+        if inbound.attempt == hello.attempt:  # else the line is not one to this caller
+            line.reply(Reply(decision.verdict, hello.channel, decision.reason))
+        if decision.verdict is Verdict.ACCEPTED:
+            inbound.channels[hello.channel].tell(line)
+
+    def _serve(self, hello: Hello, inbound: Inbound, stream: tuple[Any, Any, Any]) -> None:
+        context, reader, writer = stream
+        if not isinstance(hello, ChannelHello):
+            line = inbound.line(hello.sender)
+            line.reply(Reply(Verdict.ACCEPTED))
+            line.run(writer.write_metadata, context.is_cancelled)
+            return
+        channel = inbound.channels[hello.channel]
+        try:
+            receive(reader, channel, inbound.schemas[hello.channel])
+        except (PeerError, *STREAM_ERRORS) as error:
+            self._broke(
+                hello, channel, str(error) if isinstance(error, PeerError) else describe(error)
+            )
+        except StopIteration:
+            self._broke(hello, channel, "the sender closed the stream before its end")
+
+    def _broke(self, hello: ChannelHello, channel: InputChannel, reason: str) -> None:
+        if channel.live and not channel.state.ended:
+            self._on_event(StreamBroken(hello.attempt, hello.sender, hello.channel, reason))
+
+
+def receive(reader: Any, channel: InputChannel, schema: pa.Schema) -> None:
+    """Queue every element of a stream until its end, or until the channel is detached.
+
+    Raises PeerError on a broken rule, StopIteration and FlightError when the stream breaks.
+    """
+    checked = False
+    while not channel.state.ended:
+        chunk = reader.read_chunk()
+        if not channel.live or chunk.app_metadata is None:
+            if channel.live:
+                raise PeerError(f"channel {channel.channel}: a message without metadata")
+            return
+        sequence, head = decode(chunk.app_metadata.to_pybytes())
+        if chunk.data is not None and not checked:
+            checked = True
+            _check_schema(reader.schema, schema, channel.channel)
+        if not channel.push(sequence, _element(head, chunk.data, channel.channel)):
+            return
+
+
+def _element(
+    head: DataHead | Control, batch: pa.RecordBatch | None, channel: ChannelId
+) -> Data[pa.RecordBatch] | Control:
+    if not isinstance(head, DataHead):
+        if batch is not None:
+            raise PeerError(f"channel {channel}: a control element with a body")
+        return head
+    if batch is None or batch.num_rows != head.rows:
+        raise PeerError(f"channel {channel}: {head.rows} rows are announced, others came")
+    if batch.get_total_buffer_size() > 2 * head.charge:
+        raise PeerError(
+            f"channel {channel}: a batch of {batch.get_total_buffer_size()} bytes "
+            f"is charged as {head.charge}"
+        )
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        raise PeerError(f"channel {channel}: invalid batch: {error}") from error
+    return Data(batch, head.rows, head.charge, head.min_ts, head.max_ts)
+
+
+def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> None:
+    if not got.equals(expected, check_metadata=False):
+        raise PeerError(f"channel {channel}: batches are [{got}], announced was [{expected}]")
+
+
+def _refuse_link(decision: Decision, writer: Any) -> None:
+    """Say why on the link itself: there the caller listens."""
+    try:
+        writer.write_metadata(encode_reply(Reply(Verdict.REFUSED, None, decision.reason)))
+    except STREAM_ERRORS:
+        return  # the caller is gone
+
+
+Handle = Callable[[Any, bytes, Any, Any], None]
+
+
+class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
+    """Listens as soon as it is made; only DoExchange is served."""
+
+    def __init__(self, host: str, port: int, handle: Handle) -> None:
+        try:
+            super().__init__(f"grpc://{host}:{port}")
+        except pa.ArrowException as error:
+            raise ConfigError(_why_not(host, port)) from error
+        self._handle = handle
+        self.location = f"grpc://{host}:{self.port}"
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Hand one stream over."""
+        self._handle(context, descriptor.command or b"", reader, writer)
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop listening; False when handlers still wait for their callers after the timeout."""
+        closer = Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
+        closer.start()
+        closer.join(timeout_s)
+        return not closer.is_alive()
+
+
+def _why_not(host: str, port: int) -> str:
+    """Find out why the server could not listen, for people."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return (
+                f"cannot listen on {host}:{port}: {error.strerror}. "
+                "Choose another port, or end the process that has it"
+            )
+    return f"cannot listen on {host}:{port}"

@@ -1,0 +1,51 @@
+"""Counters of channels, read now and then; counted per element, never per row."""
+
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import ChannelId
+
+
+@dataclass(slots=True)
+class OutputStats:
+    """The sender's end. ``waited_s`` is how long rows were refused because nothing could leave."""
+
+    channel: ChannelId
+    elements: int = 0
+    rows: int = 0
+    bytes: int = 0
+    refusals: int = 0
+    waited_s: float = 0.0
+    waiting_bytes: int = 0
+    credit_bytes: int = 0
+
+    def copy(self) -> "OutputStats":
+        """Return a value that does not change any more."""
+        return replace(self)
+
+
+@dataclass(slots=True)
+class InputStats:
+    """The receiver's end. ``queued_bytes`` is what the task has yet to take."""
+
+    channel: ChannelId
+    elements: int = 0
+    rows: int = 0
+    bytes: int = 0
+    queued_bytes: int = 0
+
+    def copy(self) -> "InputStats":
+        """Return a value that does not change any more."""
+        return replace(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeStats:
+    """All channels of a worker, and the handlers of its server: those at work, and the orphans.
+
+    An orphan is a handler of an attempt that is over, which only its caller can end.
+    """
+
+    outputs: tuple[OutputStats, ...]
+    inputs: tuple[InputStats, ...]
+    handlers: int
+    orphans: int

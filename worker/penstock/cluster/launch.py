@@ -1,0 +1,39 @@
+"""What a keeper is started with, and the names of the objects it shares."""
+
+from dataclasses import dataclass
+
+from penstock.contract.ids import JobUid, Ordinal
+from penstock.protocol.settings import ControlSettings
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperLaunch:
+    """One worker's keeper. Written by the supervisor to a file that only its user can read.
+
+    - ``supervisor``, ``token``: where metadata and Lease are served, and the secret of this run.
+    - ``job_file``: the resolved job; the engine reads it, the keeper does not.
+    - ``storage``, ``savepoints``: directories that all workers share.
+    - ``scratch``: a local directory of this worker.
+    """
+
+    job_uid: JobUid
+    job: str
+    namespace: str
+    ordinal: Ordinal
+    supervisor: str
+    token: str
+    job_file: str
+    storage: str
+    savepoints: str
+    scratch: str
+    control: ControlSettings
+
+
+def latest_name(job: str) -> str:
+    """Name the one object that is the truth."""
+    return f"{job}-ckpt-latest"
+
+
+def desired_name(job: str) -> str:
+    """Name the object that says what is wanted."""
+    return f"{job}-desired"

@@ -1,0 +1,42 @@
+"""How long checkpoints take and how large they are, observed from the actions of a leader."""
+
+from penstock.contract.control import Inject
+from penstock.contract.ids import Epoch, SwapId
+from penstock.contract.manifest import RootManifest
+from penstock.contract.progress import CheckpointDone
+from penstock.protocol import actions, events
+
+
+class CheckpointWatch:
+    """Looks on; nothing depends on it. ``newest`` is the last one committed by this keeper."""
+
+    def __init__(self) -> None:
+        self.newest: CheckpointDone | None = None
+        self._epoch = Epoch(0)
+        self._began = 0.0
+        self._bytes = 0
+        self._swaps: dict[SwapId, Epoch] = {}
+
+    def saw_action(self, action: actions.Action, now: float) -> None:
+        """Note the barrier, the manifest and the swap of an epoch."""
+        match action:
+            case actions.SendCommand(envelope=envelope) if isinstance(envelope.body, Inject):
+                if envelope.body.epoch != self._epoch:
+                    self._epoch, self._began, self._bytes = envelope.body.epoch, now, 0
+            case actions.WriteBlob(value=RootManifest() as root) if root.epoch == self._epoch:
+                self._bytes = _new_bytes(root)
+            case actions.SwapLatest(latest=latest) if latest.epoch == self._epoch:
+                self._swaps = {latest.swap_id: latest.epoch}
+
+    def saw_event(self, event: object, now: float) -> None:
+        """Note that a swap was done."""
+        if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
+            return
+        epoch = self._swaps.pop(event.swap_id)
+        if self.newest is None or self.newest.epoch != epoch:
+            self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))
+
+
+def _new_bytes(root: RootManifest) -> int:
+    files = {f.blob.name: f.blob.size for t in root.tasks for f in t.files if f.epoch == root.epoch}
+    return sum(files.values())

@@ -1,0 +1,75 @@
+"""Messages to other keepers: one thread and one short queue per address.
+
+Everything said between keepers is repeated until it has its effect, so a courier that is behind
+drops messages instead of blocking anybody: a stopped peer must not delay the others.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+
+from penstock.base.errors import PenstockError
+from penstock.base.limits import COURIER_QUEUE_MAX
+from penstock.cluster.control import DELIVER
+from penstock.cluster.rpc import Client, Unreachable, refuses
+from penstock.contract.control import Envelope
+from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.protocol.events import PeerRefused
+
+
+class Couriers:
+    """Sends envelopes to addresses; says when an address refuses, and nothing else."""
+
+    def __init__(self, inbox: Inbox, token: str, complain: Callable[[str], None]) -> None:
+        """``complain`` gets one text for every message that a peer refused with a reason."""
+        self._inbox = inbox
+        self._token = token
+        self._complain = complain
+        self._couriers: dict[str, _Courier] = {}
+
+    def send(self, address: str, envelope: Envelope) -> None:
+        """Queue a message; never blocks. Called by one thread."""
+        courier = self._couriers.get(address)
+        if courier is None:
+            courier = _Courier(address, self._token, self._inbox, self._complain)
+            self._couriers[address] = courier
+        courier.offer(envelope)
+
+    def keep(self, addresses: frozenset[str]) -> None:
+        """End the couriers of all other addresses: those workers have another life now."""
+        for address in [a for a in self._couriers if a not in addresses]:
+            self._couriers.pop(address).end()
+
+
+class _Courier:
+    def __init__(
+        self, address: str, token: str, inbox: Inbox, complain: Callable[[str], None]
+    ) -> None:
+        self._address = address
+        self._client = Client(address, token)
+        self._inbox = inbox
+        self._complain = complain
+        self._queue: queue.Queue[Envelope | None] = queue.Queue(COURIER_QUEUE_MAX)
+        threading.Thread(target=self._run, name=f"courier-{address}", daemon=True).start()
+
+    def offer(self, envelope: Envelope | None) -> None:
+        try:
+            self._queue.put_nowait(envelope)
+        except queue.Full:
+            return  # repeated by its sender, when this peer listens again
+
+    def end(self) -> None:
+        self._client.close()
+        self.offer(None)
+
+    def _run(self) -> None:
+        while (envelope := self._queue.get()) is not None:
+            try:
+                self._client.call(DELIVER, envelope)
+            except Unreachable:
+                if refuses(self._address):
+                    self._inbox.put(Item(Core.COORDINATOR, PeerRefused(self._address)))
+            except PenstockError as error:
+                self._complain(f"{self._address} refused a message: {error}")
+            except ValueError:
+                return  # the client was closed: this address is not needed any more

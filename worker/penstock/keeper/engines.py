@@ -1,0 +1,103 @@
+"""The engine of this worker: at most one life at a time, each with a name of its own."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.cluster.launch import KeeperLaunch
+from penstock.contract.control import Command, EngineReport
+from penstock.contract.ids import Incarnation, JobUid, Term
+from penstock.contract.launch import EngineLaunch
+from penstock.contract.progress import EngineProgress
+from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.keeper.process import EngineProcess
+from penstock.protocol.events import EngineGone, EngineSaid
+
+
+@dataclass(slots=True)
+class EngineView:
+    """What others are told about the engine: its life, its process, its latest counters."""
+
+    incarnation: Incarnation = Incarnation("")
+    pid: int | None = None
+    starts: int = 0
+    progress: EngineProgress | None = None
+
+
+class Engines:
+    """Starts and ends engines. All methods are for the loop; ``view`` may be read by any thread."""
+
+    def __init__(self, launch: KeeperLaunch, inbox: Inbox, changed: Callable[[], None]) -> None:
+        """``changed`` is called, by any thread, when there is news to announce."""
+        self._launch = launch
+        self._inbox = inbox
+        self._changed = changed
+        self._process: EngineProcess | None = None
+        self.view = EngineView()
+
+    def start(self) -> None:
+        """Start a new life; an old one is killed first, though cores never ask for two."""
+        if self._process is not None:
+            self._process.kill()
+        incarnation = Incarnation(str(uuid.uuid4()))
+        # Files of an engine are of its life alone; restores copy what they need.
+        view = EngineView(incarnation, starts=self.view.starts + 1)
+        self.view = view
+        self._process = EngineProcess(
+            self._engine_launch(incarnation), self._said, self._progressed, self._gone
+        )
+        view.pid = self._process.pid
+        self._changed()
+
+    def send(self, incarnation: Incarnation, term: Term, command: Command) -> None:
+        """Pass a command to this life; lost when another one is running."""
+        if self._process is not None and self._process.incarnation == incarnation:
+            self._process.send(term, command)
+
+    def end(self, incarnation: Incarnation) -> None:
+        """End this life, by force after a moment; EngineGone follows."""
+        if self._process is not None and self._process.incarnation == incarnation:
+            self._process.end()
+
+    def kill(self) -> None:
+        """End whatever runs, at once, and wait for it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+    def forget(self, incarnation: Incarnation) -> None:
+        """Hear that a life has ended."""
+        if self._process is not None and self._process.incarnation == incarnation:
+            self._process = None
+            self.view.pid = None
+            self._changed()
+
+    @property
+    def running(self) -> bool:
+        """Whether a life has begun whose end was not heard yet."""
+        return self._process is not None
+
+    def _engine_launch(self, incarnation: Incarnation) -> EngineLaunch:
+        launch = self._launch
+        return EngineLaunch(
+            job_uid=JobUid(launch.job_uid),
+            job=launch.job,
+            namespace=launch.namespace,
+            ordinal=launch.ordinal,
+            incarnation=incarnation,
+            socket="",
+            job_file=launch.job_file,
+            storage=launch.storage,
+            scratch=str(Path(launch.scratch) / incarnation),
+            heartbeat_interval_s=launch.control.heartbeat_interval_s,
+        )
+
+    def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
+        self._inbox.put(Item(Core.MEMBER, EngineSaid(incarnation, report)))
+
+    def _progressed(self, progress: EngineProgress) -> None:
+        self.view.progress = progress
+
+    def _gone(self, incarnation: Incarnation, reason: str, fatal: bool) -> None:
+        self._inbox.put(Item(Core.MEMBER, EngineGone(incarnation, reason, fatal)))

@@ -1,0 +1,134 @@
+"""Performs the cores' actions: each on the lane where it may block, none in the loop."""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.cluster.launch import KeeperLaunch, latest_name
+from penstock.contract.control import Envelope
+from penstock.keeper import savepoints, stores
+from penstock.keeper.couriers import Couriers
+from penstock.keeper.engines import Engines
+from penstock.keeper.inbox import Core, Inbox, Item, Job, Lane
+from penstock.metrics.logs import Log
+from penstock.ports import LeaseStore, MetaStore
+from penstock.protocol import actions, events
+from penstock.storage.blobs import DirectoryBlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where the job's truth and files are."""
+
+    metadata: MetaStore
+    lease: LeaseStore
+    blobs: DirectoryBlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the actions act upon: this worker's engine and the other keepers."""
+
+    engines: Engines
+    couriers: Couriers
+    address: str
+
+
+class Performer:
+    """Used by the loop only. ``loopback`` holds messages to oneself, for the loop to take first.
+
+    The Lease has a lane of its own: nothing slower may delay a renewal.
+    """
+
+    def __init__(
+        self, launch: KeeperLaunch, stores_: Stores, outside: Outside, inbox: Inbox, log: Log
+    ) -> None:
+        """Start the lanes."""
+        self._launch = launch
+        self._latest = latest_name(launch.job)
+        self._stores = stores_
+        self._outside = outside
+        self._log = log
+        self.loopback: deque[Item] = deque()
+        self._lease, self._metadata, self._files, self._copies = (
+            Lane(name, inbox) for name in ("lease", "metadata", "files", "copies")
+        )
+
+    def perform(self, core: Core, action: actions.Action) -> None:
+        """Begin one action; its answer comes to ``core`` through the inbox."""
+        match action:
+            case actions.SendCommand(address=address, envelope=envelope):
+                self._send(address, envelope, Core.MEMBER, events.CommandArrived(envelope))
+            case actions.SendReport(address, envelope):
+                self._send(address, envelope, Core.COORDINATOR, events.ReportArrived(envelope))
+            case actions.ToEngine(incarnation, term, command):
+                self._outside.engines.send(incarnation, term, command)
+            case actions.StartEngine():
+                self._outside.engines.start()
+            case actions.EndEngine(incarnation, reason):
+                self._log.say("ending the engine", incarnation=incarnation, reason=reason)
+                self._outside.engines.end(incarnation)
+            case actions.Note(text):
+                self._log.say(text, core=core.value)
+            case actions.ReadLease() | actions.WriteLease():
+                self._lease.do(self._lease_job(action))
+            case actions.ReadLatest() | actions.SwapLatest():
+                self._metadata.do(self._metadata_job(core, action))
+            case actions.CopySavepoint() | actions.ReadSnapshot() | actions.ImportSnapshot():
+                self._copies.do(self._copy_job(action))
+            case _:
+                self._files.do(self._file_job(action))
+
+    def _send(
+        self,
+        address: str,
+        envelope: Envelope,
+        core: Core,
+        arrived: events.CommandArrived | events.ReportArrived,
+    ) -> None:
+        if address == self._outside.address:
+            self.loopback.append(Item(core, arrived))
+        else:
+            self._outside.couriers.send(address, envelope)
+
+    def _lease_job(self, action: actions.ReadLease | actions.WriteLease) -> Job:
+        lease = self._stores.lease
+        if isinstance(action, actions.ReadLease):
+            return lambda: Item(Core.COORDINATOR, stores.read_lease(lease, action))
+        return lambda: Item(Core.COORDINATOR, stores.write_lease(lease, action))
+
+    def _metadata_job(self, core: Core, action: actions.ReadLatest | actions.SwapLatest) -> Job:
+        store, name = self._stores.metadata, self._latest
+        if isinstance(action, actions.ReadLatest):
+            return lambda: Item(core, stores.read_latest(store, name, action))
+        return lambda: Item(core, stores.swap_latest(store, name, action))
+
+    def _copy_job(
+        self, action: actions.CopySavepoint | actions.ReadSnapshot | actions.ImportSnapshot
+    ) -> Job:
+        blobs, launch = self._stores.blobs, self._launch
+
+        def copy() -> Item:
+            match action:
+                case actions.CopySavepoint():
+                    folder = Path(launch.savepoints)
+                    event = savepoints.copy_savepoint(blobs, folder, launch.job, action)
+                case actions.ReadSnapshot():
+                    event = savepoints.read_snapshot(action)
+                case actions.ImportSnapshot():
+                    event = savepoints.import_snapshot(blobs, launch.job_uid, action)
+            return Item(Core.COORDINATOR, event)
+
+        return copy
+
+    def _file_job(self, action: stores.FileAction) -> Job:
+        blobs = self._stores.blobs
+
+        def act() -> Item | None:
+            event = stores.file_action(blobs, action)
+            if isinstance(event, str):
+                self._log.say("could not delete", reason=event)
+                return None
+            return None if event is None else Item(Core.COORDINATOR, event)
+
+        return act

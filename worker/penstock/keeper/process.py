@@ -1,0 +1,160 @@
+"""One life of an engine as a child process: started, listened to, ended, and mourned once.
+
+The threads of a life end with it: they wait for the process, read and write its socket. The last
+event of a life is EngineGone, after everything that the engine said.
+"""
+
+import collections
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import (
+    COURIER_QUEUE_MAX,
+    ENGINE_EXIT_GRACE_S,
+    ENGINE_LAST_WORDS_LINES,
+)
+from penstock.cluster.link import KeeperLink, LinkClosed
+from penstock.contract.codec import encode
+from penstock.contract.control import Command, EngineReport
+from penstock.contract.ids import Incarnation, Term
+from penstock.contract.launch import EngineLaunch
+from penstock.contract.progress import EngineProgress
+
+EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
+
+
+class EngineProcess:
+    """Starts at construction. The callbacks are called from threads of this object."""
+
+    def __init__(
+        self,
+        launch: EngineLaunch,
+        on_report: Callable[[Incarnation, EngineReport], None],
+        on_progress: Callable[[EngineProgress], None],
+        on_gone: Callable[[Incarnation, str, bool], None],
+    ) -> None:
+        """Start ``python -m penstock.engine`` with ``launch`` (its ``socket`` is filled in)."""
+        self.incarnation = launch.incarnation
+        self._on_report = on_report
+        self._on_progress = on_progress
+        self._on_gone = on_gone
+        self._last_words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(COURIER_QUEUE_MAX)
+        ours, theirs = socket.socketpair()
+        self._link = KeeperLink(ours)
+        with theirs:
+            self._process = _spawn(replace(launch, socket=f"fd:{theirs.fileno()}"), theirs)
+        self._ears = threading.Thread(target=self._listen_to_errors, daemon=True)
+        self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
+        self._ears.start()
+        self._reader.start()
+        threading.Thread(target=self._write, name="engine-writer", daemon=True).start()
+        threading.Thread(target=self._wait, name="engine-waiter", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The process id, also of a process that has ended."""
+        return self._process.pid
+
+    def send(self, term: Term, command: Command) -> None:
+        """Queue a command; never blocks. Lost when the engine is gone or does not listen.
+
+        Commands are repeated until they have their effect, so nothing is lost for good.
+        """
+        with suppress(queue.Full):
+            self._outbox.put_nowait((term, command))
+
+    def end(self) -> None:
+        """Close the socket, which ends a sound engine, and kill what is left after the grace."""
+        self._link.close()
+        threading.Thread(target=self._kill_later, name="engine-killer", daemon=True).start()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        self._process.wait()
+
+    def _write(self) -> None:
+        while (message := self._outbox.get()) is not None:
+            try:
+                self._link.send(*message)
+            except LinkClosed:
+                return
+
+    def _kill_later(self) -> None:
+        try:
+            self._process.wait(ENGINE_EXIT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _listen_to_errors(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None, "started with a pipe"
+        for line in _lines(stream):
+            self._last_words.append(line.rstrip())
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                message = self._link.receive()
+            except LinkClosed:
+                break
+            except PeerError as error:
+                self._last_words.append(f"the engine spoke nonsense: {error}")
+                break
+            if isinstance(message, EngineProgress):
+                self._on_progress(message)
+            else:
+                self._on_report(self.incarnation, message)
+        # A process whose socket is closed is never attached again, whatever it still does.
+        self.end()
+
+    def _wait(self) -> None:
+        status = self._process.wait()
+        # A child of the engine may hold the other end open: its death is what counts.
+        self._link.close()
+        with suppress(queue.Full):  # a full one finds the closed link by itself
+            self._outbox.put_nowait(None)
+        self._reader.join()
+        self._ears.join(ENGINE_EXIT_GRACE_S)
+        self._on_gone(self.incarnation, self._reason(status), status == EXIT_CANNOT_START)
+
+    def _reason(self, status: int) -> str:
+        how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+        if status == EXIT_CANNOT_START and self._last_words:
+            return "\n".join(self._last_words)
+        return f"the engine ended ({how})" + (
+            f": {self._last_words[-1]}" if status > 0 and self._last_words else ""
+        )
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    for line in stream:
+        yield line.decode(errors="replace")
+
+
+def _spawn(launch: EngineLaunch, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    scratch = Path(launch.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    file = scratch / "launch.json"
+    file.write_bytes(encode(launch))
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.engine", str(file)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=[theirs.fileno()],
+    )

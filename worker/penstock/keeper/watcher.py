@@ -1,0 +1,32 @@
+"""Feeds what is wanted to the coordinator: at the start, and whenever it changes."""
+
+import threading
+
+from penstock.base.errors import PenstockError
+from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.keeper.stores import read_desired
+from penstock.ports import MetaStore
+from penstock.protocol.events import DesiredRead
+
+
+def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: Inbox) -> None:
+    """Start a thread that reads the object at an interval and says so when it is another.
+
+    A store that does not answer is asked again: what is wanted has not changed meanwhile.
+    """
+
+    def watch() -> None:
+        last: DesiredRead | None = None
+        pause = threading.Event()
+        while True:
+            now: DesiredRead | None
+            try:
+                now = DesiredRead(read_desired(store, name))
+            except PenstockError:
+                now = None
+            if now is not None and now != last:
+                inbox.put(Item(Core.COORDINATOR, now))
+                last = now
+            pause.wait(interval_s)
+
+    threading.Thread(target=watch, name="desired", daemon=True).start()

@@ -1,0 +1,49 @@
+"""One line per change of state, as key=value; quiet at rest.
+
+::
+
+    2026-11-21T11:12:34.567Z keeper job=words worker=0 event="engine lost" reason="exit status 1"
+
+The ids of a process come first in each of its lines: ``grep worker=0`` tells one's story.
+"""
+
+import json
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import TextIO
+
+VALUE_CHARS_MAX = 2000
+
+Value = str | int | float | bool | None
+
+
+class Log:
+    """Writes lines with the same ids to one stream; used by any thread."""
+
+    def __init__(self, component: str, ids: dict[str, Value], stream: TextIO | None = None) -> None:
+        """Write to standard error unless another stream is given."""
+        self._head = " ".join([component, *(f"{key}={_text(ids[key])}" for key in ids)])
+        self._stream = sys.stderr if stream is None else stream
+        self._lock = threading.Lock()
+
+    def say(self, event: str, **fields: Value) -> None:
+        """Write one line. A reader that went away loses lines, nothing else."""
+        now = datetime.now(UTC)  # noqa: TID251 - a line carries the time that people's clocks show
+        time = now.isoformat(timespec="milliseconds")
+        parts = [f"{key}={_text(value)}" for key, value in fields.items()]
+        head = f"{time.replace('+00:00', 'Z')} {self._head} event={_text(event)}"
+        try:
+            with self._lock:
+                self._stream.write(" ".join([head, *parts]) + "\n")
+                self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    short = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "…"
+    plain = short.isascii() and short.isprintable() and short and not set(short) & set(' "=')
+    return short if plain else json.dumps(short, ensure_ascii=False)

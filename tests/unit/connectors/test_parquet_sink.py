@@ -1,0 +1,199 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.parquet_sink import ParquetSink, ParquetSinkWriter
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.manifest import SinkHandle
+
+SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
+TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+HIDDEN = SCHEMA.append(pa.field("__bound", pa.int64()))
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Iterator[ParquetSink]:
+    made = ParquetSink("out", str(tmp_path / "o"), HIDDEN)
+    made.claim("job-1", fresh=True)
+    yield made
+    made.close()
+
+
+def batch(*words: str) -> pa.RecordBatch:
+    columns = [list(words), list(range(len(words))), [0] * len(words)]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, HIDDEN, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=HIDDEN)
+
+
+def prepare(writer: ParquetSinkWriter, epoch: int, *words: str) -> SinkHandle:
+    writer.write(batch(*words))
+    handle = writer.seal(Epoch(epoch), "name").finish()
+    assert handle is not None
+    return handle
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(p.name for p in (folder / "o").glob("**/*.parquet"))
+
+
+def words(folder: Path) -> list[str]:
+    tables = [pq.read_table(folder / "o" / name) for name in visible(folder)]
+    return [w for t in tables for w in t["word"].to_pylist()]
+
+
+def test_rows_are_visible_after_publication_only(sink: ParquetSink, tmp_path: Path) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 4, "a", "b")
+    assert visible(tmp_path) == []
+    assert (handle.sink, handle.task, handle.epoch, handle.rows) == ("out", TASK, 4, 2)
+    sink.publisher.publish(handle, Epoch(5))
+    assert visible(tmp_path) == ["000000000005-out-001.0000.0000-000001-0000.parquet"]
+    read = pq.read_table(tmp_path / "o" / visible(tmp_path)[0])
+    assert read.schema.remove_metadata() == SCHEMA
+    assert read["word"].to_pylist() == ["a", "b"]
+
+
+def test_publishing_again_changes_nothing_even_without_staging(
+    sink: ParquetSink, tmp_path: Path
+) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    sink.publisher.publish(handle, Epoch(1))
+    sink.publisher.publish(handle, Epoch(1))
+    sink.publisher.forget(handle)
+    sink.publisher.forget(handle)
+    other = ParquetSink("out", str(tmp_path / "o"), SCHEMA)
+    other.publisher.publish(handle, Epoch(1))
+    other.close()
+    assert words(tmp_path) == ["a"]
+    assert [p.name for p in (tmp_path / "o" / "_staging").iterdir()] == ["OWNER.json"]
+
+
+def test_carried_handles_keep_their_order_in_the_epoch_that_commits_them(
+    sink: ParquetSink, tmp_path: Path
+) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    carried = prepare(writer, 6, "first")
+    again = prepare(writer, 5, "second")  # an aborted number recurs under a higher term
+    for handle in (again, carried):
+        sink.publisher.publish(handle, Epoch(5))
+    assert words(tmp_path) == ["first", "second"]
+
+
+def test_an_epoch_without_rows_has_no_handle(sink: ParquetSink) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    writer.write(batch())
+    assert writer.seal(Epoch(1), "name").finish() is None
+
+
+def test_something_else_at_the_name_is_never_overwritten(sink: ParquetSink, tmp_path: Path) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    sink.publisher.publish(handle, Epoch(1))
+    target = tmp_path / "o" / visible(tmp_path)[0]
+    data = target.read_bytes()
+    target.unlink()
+    target.write_bytes(data[:-1] + b"?")
+    with pytest.raises(StateError, match="exists and is not the committed output"):
+        sink.publisher.publish(handle, Epoch(1))
+    assert target.read_bytes()[-1:] == b"?"
+
+
+def test_lost_staging_of_committed_output_is_an_error(sink: ParquetSink) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    sink.publisher.discard(handle)
+    with pytest.raises(StateError, match="neither it nor its staged file"):
+        sink.publisher.publish(handle, Epoch(1))
+
+
+def test_a_handle_cannot_reach_outside_its_folder(sink: ParquetSink) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    plain = json.loads(handle.data)
+    plain["parts"][0]["staged"] = "../../passwd"
+    bad = SinkHandle("out", TASK, Epoch(1), json.dumps(plain), 1, 1)
+    for use in (sink.publisher.discard, sink.publisher.forget):
+        with pytest.raises(StateError, match="damaged handle"):
+            use(bad)
+
+
+def test_a_full_disk_fails_the_epoch_and_keeps_the_rows(sink: ParquetSink, tmp_path: Path) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    staging = tmp_path / "o" / "_staging"
+    hidden = staging.rename(tmp_path / "away")  # nothing can be staged: as good as a full disk
+    writer.write(batch("a"))
+    with pytest.raises(StorageError, match="cannot stage"):
+        writer.seal(Epoch(1), "name").finish()
+    hidden.rename(staging)
+    handle = prepare(writer, 2, "b")
+    sink.publisher.publish(handle, Epoch(2))
+    assert words(tmp_path) == ["a", "b"]
+
+
+def test_a_second_cut_waits_for_the_first(sink: ParquetSink) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    writer.seal(Epoch(1), "name")
+    with pytest.raises(AssertionError, match="the cut before is unfinished"):
+        writer.seal(Epoch(2), "name")
+
+
+def test_many_rows_become_several_parts_in_order(sink: ParquetSink, tmp_path: Path) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    text = "x" * (1 << 20)
+    rows = limits.SINK_PART_BYTES // len(text) + 1
+    for number in range(2 * rows):
+        assert writer.room()
+        writer.write(batch(f"{number:04d}{text}"))
+    handle = prepare(writer, 1, "last")
+    sink.publisher.publish(handle, Epoch(1))
+    assert len(visible(tmp_path)) == 3
+    assert [w[:4] for w in words(tmp_path)] == [f"{n:04d}" for n in range(2 * rows)] + ["last"]
+
+
+def test_no_room_when_the_disk_is_behind(sink: ParquetSink, tmp_path: Path) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    staging = tmp_path / "o" / "_staging"
+    hidden = staging.rename(tmp_path / "away")
+    text = "x" * (1 << 22)
+    while writer.room():
+        writer.write(batch(text))
+    hidden.rename(staging)
+    assert writer.seal(Epoch(1), "name").finish() is not None
+    assert writer.room()
+
+
+def test_a_fresh_job_refuses_the_output_of_another(sink: ParquetSink, tmp_path: Path) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    sink.publisher.publish(handle, Epoch(1))
+    sink.claim("job-1", fresh=True)
+    with pytest.raises(ConfigError, match="already holds 1 Parquet files that this job did not"):
+        sink.claim("job-2", fresh=True)
+    sink.claim("job-2", fresh=False)  # it goes on from the other's checkpoint
+    assert words(tmp_path) == ["a"]
+
+
+def test_foreign_files_are_refused_at_a_fresh_start(tmp_path: Path) -> None:
+    (tmp_path / "mine.parquet").write_text("")
+    sink = ParquetSink("out", str(tmp_path), SCHEMA)
+    with pytest.raises(ConfigError, match=r"mine\.parquet.*name an empty folder"):
+        sink.claim("job-1", fresh=True)
+    sink.close()
+
+
+def test_an_output_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sink = ParquetSink("out", str(tmp_path / "file"), SCHEMA)
+    with pytest.raises(ConfigError, match="cannot write to"):
+        sink.claim("job-1", fresh=True)
+    sink.close()
+
+
+def test_a_sweep_removes_what_older_attempts_staged(sink: ParquetSink, tmp_path: Path) -> None:
+    prepare(sink.writer(TASK, Attempt(1)), 1, "old")
+    new = prepare(sink.writer(TASK, Attempt(2)), 1, "new")
+    sink.sweep(Attempt(2))
+    assert len(list((tmp_path / "o" / "_staging").glob("*.part"))) == 1
+    sink.publisher.publish(new, Epoch(1))
+    assert words(tmp_path) == ["new"]

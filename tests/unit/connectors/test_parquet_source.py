@@ -1,0 +1,182 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.event_time import NO_STAMP, STAMP
+from penstock.connectors.parquet_source import ParquetReader, ParquetSource, piece_rows
+from penstock.contract.columns import Column
+from penstock.contract.graph import EventTime
+from penstock.contract.manifest import SplitState
+
+LINE = (Column("line", "string"),)
+
+
+def write(folder: Path, name: str, lines: list[str | None], rows_of_group: int = 3) -> Path:
+    file = folder / name
+    table = pa.table({"line": pa.array(lines, pa.string()), "n": range(len(lines))})
+    pq.write_table(table, file, row_group_size=rows_of_group)
+    return file
+
+
+def rest(reader: ParquetReader, rows: int) -> list[tuple[int, list[str | None]]]:
+    found = []
+    while (read := reader.read(rows)) is not None:
+        found.append((read.offset, read.batch.column("line").to_pylist()))
+    return found
+
+
+def test_files_are_splits_by_name_and_rows_come_in_order(tmp_path: Path) -> None:
+    write(tmp_path, "b.parquet", ["x", None, "", "y", "z"])
+    write(tmp_path, "a.parquet", [])
+    write(tmp_path, "_hidden.parquet", ["no"])
+    source = ParquetSource(str(tmp_path), LINE)
+    empty, full = source.splits()
+    assert (empty.split, empty.finished) == ("a.parquet", True)
+    assert (full.split, full.offset, full.finished) == ("b.parquet", 0, False)
+    reader = source.open(full)
+    assert rest(reader, 2) == [(0, ["x", None]), (2, [""]), (3, ["y", "z"])]
+    assert reader.state().finished
+    assert source.schema == pa.schema([("line", pa.string())])
+
+
+@pytest.mark.parametrize("offset", range(8))
+def test_a_reader_goes_on_from_any_offset(tmp_path: Path, offset: int) -> None:
+    lines: list[str | None] = list("abcdefg")
+    write(tmp_path, "a.parquet", lines)
+    source = ParquetSource(str(tmp_path), LINE)
+    first = source.splits()[0]
+    state = SplitState(first.split, first.spec, offset)
+    reader = source.open(state)
+    assert [line for _, part in rest(reader, 2) for line in part] == lines[offset:]
+    assert reader.state().offset == 7
+
+
+def test_a_split_goes_on_where_its_state_says(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", list("abcdefg"))
+    source = ParquetSource(str(tmp_path), LINE)
+    reader = source.open(source.splits()[0])
+    reader.read(4)
+    reader.read(4)
+    again = source.open(reader.state())
+    reader.close()
+    assert rest(again, 100) == rest(source.open(reader.state()), 100)
+    assert again.state().finished
+
+
+def test_one_file_is_an_input_too(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.parquet", ["x"])
+    source = ParquetSource(str(file), LINE)
+    assert rest(source.open(source.splits()[0]), 10) == [(0, ["x"])]
+
+
+def test_undeclared_columns_are_those_of_the_first_file(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ["x"])
+    assert ParquetSource(str(tmp_path), ()).schema.names == ["line", "n"]
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_other_kinds_of_text_become_strings(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"line": pa.array(["x", "y"]).cast(kind)}), tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path), LINE)
+    read = source.open(source.splits()[0]).read(10)
+    assert read is not None
+    assert read.batch.schema == source.schema
+
+
+def test_nothing_there_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file or folder"):
+        ParquetSource(str(tmp_path / "no"), LINE)
+    with pytest.raises(ConfigError, match=r"no \*\.parquet file in folder"):
+        ParquetSource(str(tmp_path), LINE)
+
+
+def test_a_missing_column_names_file_and_columns(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ["x"])
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(ConfigError, match=r"b\.parquet has no column 'line': it has text"):
+        ParquetSource(str(tmp_path), LINE).splits()
+
+
+def test_a_changed_type_names_both_files(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ["x"])
+    pq.write_table(pa.table({"line": [1], "n": [1]}), tmp_path / "b.parquet")
+    pattern = r"schema changes between files: in .*b\.parquet column 'line' is int64, .*string"
+    with pytest.raises(ConfigError, match=pattern):
+        ParquetSource(str(tmp_path), ()).splits()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, -1])
+def test_a_truncated_file_is_named(tmp_path: Path, kept: int) -> None:
+    write(tmp_path, "a.parquet", ["x"])
+    file = write(tmp_path, "b.parquet", ["x"] * 100)
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(ConfigError, match=r"b\.parquet \(\d+ bytes\) is truncated or is not Parq"):
+        ParquetSource(str(tmp_path), LINE).splits()
+
+
+def test_a_file_that_changed_since_cannot_be_replayed(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.parquet", list("abc"))
+    source = ParquetSource(str(tmp_path), LINE)
+    state = source.splits()[0]
+    whole = file.read_bytes()
+
+    file.write_bytes(whole[:-1])
+    with pytest.raises(StateError, match=r"a\.parquet shrank from"):
+        source.open(state)
+    file.write_bytes(whole + b"x")
+    with pytest.raises(StateError, match=r"a\.parquet grew from .* put new rows into new files"):
+        source.open(state)
+    file.write_bytes(whole[:-20] + b"?" + whole[-19:])
+    with pytest.raises(StateError, match=r"a\.parquet"):
+        source.open(state)
+    file.unlink()
+    with pytest.raises(StateError, match=r"a\.parquet is gone: put it back"):
+        source.open(state)
+
+
+def test_damaged_data_names_file_and_row(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.parquet", [f"{i}" * 50 for i in range(400)], rows_of_group=100)
+    source = ParquetSource(str(tmp_path), LINE)
+    state = source.splits()[0]
+    meta = pq.read_metadata(file).row_group(2).column(0)
+    data = bytearray(file.read_bytes())
+    start = meta.dictionary_page_offset or meta.data_page_offset
+    data[start : start + 40] = bytes(40)
+    file.write_bytes(data)
+    reader = source.open(state)
+    with pytest.raises(StateError, match=r"a\.parquet cannot be read at row 200"):
+        rest(reader, 1000)
+
+
+def test_rows_are_stamped_by_what_came_before_in_their_split(tmp_path: Path) -> None:
+    times = pa.array([50, 40, None, 70, 60], pa.timestamp("us"))
+    pq.write_table(pa.table({"ts": times}), tmp_path / "a.parquet")
+    columns = (Column("ts", "timestamp[us]"),)
+    source = ParquetSource(str(tmp_path), columns, EventTime("ts", out_of_orderness_us=5))
+    expected = [NO_STAMP, 45, 45, 45, 65]
+    assert source.schema.names == ["ts", STAMP]
+    for cut in range(1, 5):
+        reader = source.open(source.splits()[0])
+        first = reader.read(cut)
+        again = source.open(reader.state()).read(10)
+        assert first is not None
+        assert again is not None
+        stamps = [*first.batch.column(STAMP).to_pylist(), *again.batch.column(STAMP).to_pylist()]
+        assert stamps == expected
+
+
+def test_event_time_needs_a_timestamp(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ["x"])
+    with pytest.raises(ConfigError, match="column 'line' is string, not a timestamp"):
+        ParquetSource(str(tmp_path), LINE, EventTime("line"))
+    with pytest.raises(ConfigError, match="there is no column 'ts', only line"):
+        ParquetSource(str(tmp_path), LINE, EventTime("ts"))
+
+
+def test_pieces_are_bounded_in_bytes() -> None:
+    assert piece_rows(100, 100) == 131_072
+    assert piece_rows(1_000_000_000, 100) == 64
+    assert 1000 < piece_rows(100_000_000, 100_000) < 4194

@@ -79,6 +79,8 @@ RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends 
 TASK_INBOX_MAX = 1024
 
 # --- Connectors -----------------------------------------------------------------------------
+GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
+GENERATOR_WAIT_S = 0.001  # for rows that are not due yet; a task's inbox waits no longer
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 

@@ -1,5 +1,6 @@
 """Opens sources and sinks from the data of a graph: one place that knows every kind."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Protocol
 
@@ -7,6 +8,9 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.connectors.discard_sink import DiscardSink
+from penstock.connectors.generator import SCHEMA as GENERATED
+from penstock.connectors.generator import WordSource, WordsSpec
 from penstock.connectors.parquet_sink import ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, plain_schema
 from penstock.contract.columns import Columns
@@ -50,6 +54,8 @@ def open_source(source: Source) -> SourcePort:
     match connector.kind:
         case "parquet":
             return ParquetSource(_path(connector), source.columns, source.event_time)
+        case "generator":
+            return WordSource(_words(connector, source.columns))
         case _:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
@@ -59,6 +65,9 @@ def open_sink(step: str, connector: Connector, schema: pa.Schema) -> OutputSink:
     match connector.kind:
         case "parquet":
             return ParquetSink(step, _path(connector), schema)
+        case "discard":
+            report = connector.options.get("report")
+            return DiscardSink(step, schema, str(report) if report else None)
         case _:
             raise ConfigError(unknown("sink", connector.kind, connector_kinds(Role.SINK)))
 
@@ -71,6 +80,8 @@ class ConnectorInspector:
         match connector.kind:
             case "parquet":
                 return plain_schema(Path(_path(connector)), columns)
+            case "generator":
+                return WordSource(_words(connector, columns)).schema
             case _:
                 raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
@@ -84,3 +95,11 @@ class ConnectorInspector:
 
 def _path(connector: Connector) -> str:
     return str(connector.options["path"])
+
+
+def _words(connector: Connector, columns: Columns) -> WordsSpec:
+    for column in columns:
+        if column.name not in GENERATED.names:
+            raise ConfigError(f"generator: {unknown('column', column.name, GENERATED.names)}")
+    known = {f.name for f in fields(WordsSpec)}
+    return WordsSpec(**{k: v for k, v in connector.options.items() if k in known and v is not None})  # type: ignore[arg-type]

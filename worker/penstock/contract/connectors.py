@@ -7,7 +7,7 @@ against, and what the documentation and the CRD are made from.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.fields import Field, Kind, integer, text
+from penstock.contract.fields import Field, Kind, integer, number, text
 
 
 class Role(StrEnum):
@@ -58,7 +58,7 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
     ConnectorKind(
         "generator",
         Role.SOURCE,
-        "rows made on the spot, the same for the same seed",
+        "words made on the spot, the same for the same seed; column word (string)",
         (
             integer("rows", "rows of each split; without it the source never ends", minimum=0),
             integer(
@@ -66,6 +66,10 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             ),
             integer("splits", "number of splits", default=1, minimum=1),
             integer("seed", "seed of the rows", default=0, minimum=0),
+            integer("payload", "letters of a word", default=32, minimum=1, maximum=1_000_000),
+            integer("keys", "number of different words", default=10_000, minimum=1),
+            text("distribution", "how words are drawn: uniform or zipf", default="uniform"),
+            number("exponent", "of the zipf distribution", default=1.05, minimum=0),
         ),
         Bounded.WITH_ROWS,
     ),
@@ -90,7 +94,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "discard",
         Role.SINK,
         "counts rows and keeps nothing, for measurements",
-        (),
+        (
+            text(
+                "report",
+                "folder for the totals of each epoch (rows, sum of each int64 column)",
+                length_max=_PATH_LENGTH_MAX,
+            ),
+        ),
         guarantee="none",
     ),
 )

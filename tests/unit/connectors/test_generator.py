@@ -1,0 +1,98 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.generator import WordBlock, WordReader, WordSource, WordsSpec
+from penstock.contract.manifest import SplitState
+
+SPEC = WordsSpec(splits=2, rows=150_000, seed=3, payload=5, keys=50)
+
+
+def words(reader: WordReader, batch_rows: int = 8192) -> list[str]:
+    found: list[str] = []
+    while (read := reader.read(batch_rows)) is not None:
+        assert read.offset == len(found)
+        found += read.batch.column("word").to_pylist()
+    return found
+
+
+def test_words_have_their_size_and_are_all_different() -> None:
+    block = WordBlock(SPEC)
+    made = block.words.to_pylist()
+    assert len(set(made)) == SPEC.keys
+    assert {len(w) for w in made} == {SPEC.payload}
+
+
+def test_a_split_is_the_same_from_any_offset() -> None:
+    source = WordSource(SPEC)
+    whole = words(source.open(source.splits()[1]))
+    assert len(whole) == SPEC.rows
+    first = source.splits()[1]
+    for offset in (1, 65_535, 149_999):
+        reader = WordSource(SPEC).open(SplitState(first.split, first.spec, offset))
+        read = reader.read(10)
+        assert read is not None
+        assert read.batch.column("word").to_pylist() == whole[offset : offset + 10]
+
+
+def test_what_a_split_sends_can_be_counted_without_it() -> None:
+    source = WordSource(SPEC)
+    block = WordBlock(SPEC)
+    for index, state in enumerate(source.splits()):
+        counted = block.counts(index, 150_000)
+        found = Counter(words(source.open(state)))
+        assert [found[w] for w in block.words.to_pylist()] == counted.tolist()
+
+
+def test_zipf_has_a_hot_word() -> None:
+    counts = WordBlock(replace(SPEC, distribution="zipf")).counts(0, 100_000)
+    assert counts[0] > 5 * counts[10] > 5 * counts[49] / 2 > 0
+
+
+def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
+    now = [100.0]
+    slept: list[float] = []
+    block = WordBlock(replace(SPEC, rate=1000, rows=None))
+    state = WordSource(SPEC).splits()[0]
+    reader = WordReader(block, 0, state, lambda: now[0], slept.append)
+    assert reader.read(8192) is None
+    assert slept == [0.001]
+    now[0] += 0.25
+    read = reader.read(8192)
+    assert read is not None
+    assert read.batch.num_rows == 250
+    now[0] += 60  # held back for a minute
+    assert sum(r.batch.num_rows for r in iter(lambda: reader.read(8192), None)) == 60_000
+    assert reader.due_ns(1000) == 101_000_000_000
+
+
+def test_it_ends_with_its_rows_only() -> None:
+    source = WordSource(SPEC)
+    reader = source.open(source.splits()[0])
+    assert source.bounded
+    words(reader)
+    assert reader.state().finished
+    assert not WordSource(replace(SPEC, rows=None)).bounded
+    assert WordSource(replace(SPEC, rows=0)).splits()[0].finished
+
+
+def test_a_checkpoint_of_other_words_is_refused() -> None:
+    state = WordSource(SPEC).splits()[0]
+    with pytest.raises(StateError, match="the checkpoint has seed=3, the job 4"):
+        WordSource(replace(SPEC, seed=4)).open(state)
+    WordSource(replace(SPEC, rate=7)).open(state)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"distribution": "normal"}, "'normal' is not uniform or zipf"),
+        ({"payload": 1, "keys": 27}, "1 letters do not make 27 words"),
+        ({"payload": 100_000}, "take fewer or shorter ones"),
+    ],
+)
+def test_a_spec_that_cannot_be_says_why(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        WordSource(replace(WordsSpec(), **change))  # type: ignore[arg-type]

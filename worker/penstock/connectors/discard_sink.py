@@ -1,0 +1,149 @@
+"""A sink that keeps nothing and counts everything: the end of a measurement.
+
+It counts rows and adds up every int64 column (modulo 2^64). For running counts of words that sum
+is known: n(n+1)/2 for a word that occurs n times; so a lost, repeated or misrouted row shows.
+With a folder ``report`` the totals of each epoch are published there, exactly once, as JSON.
+"""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import ConfigError, StorageError
+from penstock.connectors.parquet_publish import visible_name
+from penstock.contract.columns import HIDDEN_PREFIX
+from penstock.contract.ids import Attempt, Epoch, TaskId
+from penstock.contract.manifest import SinkHandle
+
+Totals = dict[str, int]
+
+
+class DiscardSink:
+    """Makes the writers of one sink step."""
+
+    guarantee = "none"
+
+    def __init__(self, step: str, schema: pa.Schema, report: str | None = None) -> None:
+        """Count rows and the int64 columns of ``schema``."""
+        self._step = step
+        self._summed = tuple(
+            f.name for f in schema if f.type == pa.int64() and not f.name.startswith(HIDDEN_PREFIX)
+        )
+        self._report = Path(report) if report else None
+        self.publisher = DiscardPublisher(step, self._report)
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        """Make the report folder. Raises ConfigError when it cannot be, or holds old reports."""
+        if self._report is None:
+            return
+        try:
+            self._report.mkdir(parents=True, exist_ok=True)
+            marker = self._report / "OWNER"
+            if marker.exists() and marker.read_text() == job_uid:
+                return
+            if fresh and any(self._report.glob("*.json")):
+                raise ConfigError(f"discard sink: {self._report} holds another run's reports")
+            marker.write_text(job_uid)
+        except OSError as error:
+            raise ConfigError(f"discard sink: cannot write to {self._report}: {error}") from error
+
+    def sweep(self, attempt: Attempt) -> None:
+        """Nothing is staged."""
+
+    def writer(self, task: TaskId, attempt: Attempt) -> "DiscardWriter":
+        """Make the writer of one task."""
+        return DiscardWriter(self._step, task, self._summed)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class DiscardWriter:
+    """Counts the rows of one task."""
+
+    guarantee = DiscardSink.guarantee
+
+    def __init__(self, step: str, task: TaskId, summed: tuple[str, ...]) -> None:
+        """Add up the columns named in ``summed``."""
+        self._step = step
+        self._task = task
+        self._summed = summed
+        self._cuts = 0
+        self._clear()
+
+    def room(self) -> bool:
+        """There is always room."""
+        return True
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Count and drop."""
+        self._totals["rows"] += batch.num_rows
+        for name in self._summed:
+            self._totals[name] += pc.sum(batch.column(name)).as_py() or 0
+
+    def seal(self, epoch: Epoch, name: str) -> "DiscardPending":
+        """Cut the totals so far."""
+        self._cuts += 1
+        data = json.dumps({"cut": self._cuts, "totals": self._totals}, sort_keys=True)
+        handle = SinkHandle(self._step, self._task, epoch, data, self._totals["rows"], 0)
+        self._clear()
+        return DiscardPending(handle)
+
+    def close(self) -> None:
+        """Drop the totals."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._totals: Totals = {"rows": 0, **dict.fromkeys(self._summed, 0)}
+
+
+class DiscardPending:
+    """Totals of one cut: they are in the handle, so nothing can fail."""
+
+    def __init__(self, handle: SinkHandle) -> None:
+        """Hold the handle."""
+        self._handle = handle
+
+    def finish(self) -> SinkHandle | None:
+        """Return the handle; None when there were no rows."""
+        return self._handle if self._handle.rows else None
+
+
+class DiscardPublisher:
+    """Writes the totals of committed epochs, when there is a folder for them."""
+
+    def __init__(self, step: str, report: Path | None) -> None:
+        """Publish into ``report``; None publishes nothing."""
+        self._step = step
+        self._report = report
+
+    def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
+        """Write the totals once; the same again is no error. Raises StorageError."""
+        if self._report is None:
+            return
+        found = json.loads(handle.data)
+        name = visible_name(self._step, handle, epoch, (found["cut"], 0))
+        target = self._report / Path(name).with_suffix(".json")
+        temporary = target.with_suffix(".new")
+        try:
+            temporary.write_text(json.dumps(found["totals"], sort_keys=True))
+            temporary.replace(target)  # whoever is first or last writes the same
+        except OSError as error:
+            raise StorageError(f"discard sink: cannot write {target}: {error}") from error
+
+    def discard(self, handle: SinkHandle) -> None:
+        """Nothing is staged."""
+
+    def forget(self, handle: SinkHandle) -> None:
+        """Nothing is staged."""
+
+
+def read_reports(folder: Path) -> Totals:
+    """Add up all published totals of a folder."""
+    totals: Totals = {}
+    for file in sorted(folder.glob("*.json")):
+        for name, value in json.loads(file.read_text()).items():
+            totals[name] = totals.get(name, 0) + int(value)
+    return totals

@@ -1,0 +1,216 @@
+"""Words made on the spot: deterministic, seekable, as fast as a slice, or at a fixed rate.
+
+A block of words is drawn once per process; a row is ``block[(start of its split + offset) % rows]``
+so any offset is reached at once, and what a split has sent can be counted without running it.
+With a rate the loop is open: rows fall due by the clock, and a source that was held back owes
+them all the same (``due_ns`` is when a row should have been sent, for latency without omission).
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError, StateError
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.ports import Read
+
+SCHEMA = pa.schema([pa.field("word", pa.string(), nullable=False)])
+LETTERS = 26
+DRAWS_PER_KEY = 16
+DRAWS_MIN = 65_536
+DISTRIBUTIONS = ("uniform", "zipf")
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class WordsSpec:
+    """``keys`` words of exactly ``payload`` letters, drawn by ``distribution``.
+
+    ``rows`` and ``rate`` (rows/s) are of each split; None: without end, as fast as possible.
+    """
+
+    splits: int = 1
+    rows: int | None = None
+    rate: int | None = None
+    seed: int = 0
+    payload: int = 32
+    keys: int = 10_000
+    distribution: str = "uniform"
+    exponent: float = 1.05
+
+
+class WordSource:
+    """A source of generated words."""
+
+    schema = SCHEMA
+
+    def __init__(self, spec: WordsSpec) -> None:
+        """Check the spec. Raises ConfigError saying which option does not fit."""
+        _check(spec)
+        self.spec = spec
+        self.bounded = spec.rows is not None
+        self._block: WordBlock | None = None
+
+    def splits(self) -> list[SplitState]:
+        """List the splits; the spec is part of the state."""
+        return [self._first_state(index) for index in range(self.spec.splits)]
+
+    def _first_state(self, index: int) -> SplitState:
+        text = json.dumps({"index": index, **asdict(self.spec)}, sort_keys=True)
+        return SplitState(SplitId(f"words-{index:05d}"), text, 0, finished=self.spec.rows == 0)
+
+    def open(self, state: SplitState) -> "WordReader":
+        """Open a split. Raises StateError when the checkpoint is of other words.
+
+        Rows and rate may differ: they change how far and how fast, not which words.
+        """
+        stored = json.loads(state.spec)
+        for name in ("seed", "payload", "keys", "distribution", "exponent"):
+            now = getattr(self.spec, name)
+            if stored.get(name) != now:
+                raise StateError(
+                    f"generator: the checkpoint has {name}={stored.get(name)}, the job {now}:"
+                    " offsets would mean other words"
+                )
+        if self._block is None:
+            self._block = WordBlock(self.spec)
+        return WordReader(self._block, stored["index"], state)
+
+
+class WordBlock:
+    """The drawn words: ``indices[row]`` is a place in ``words``, ``batch`` the rows themselves."""
+
+    def __init__(self, spec: WordsSpec) -> None:
+        """Draw the block; takes a moment for millions of keys."""
+        self.spec = spec
+        self.words = dictionary(spec)
+        self.indices = draw(spec)
+        column = self.words.take(pa.array(self.indices))
+        self.batch = pa.RecordBatch.from_arrays([column], schema=SCHEMA)
+
+    def start_of(self, split: int) -> int:
+        """Return where in the block a split begins: splits are spread over it."""
+        return split * len(self.indices) // self.spec.splits
+
+    def counts(self, split: int, rows: int) -> Integers:
+        """Count each word (by its place in ``words``) in the first ``rows`` rows of a split."""
+        turned = np.roll(self.indices, -self.start_of(split))
+        turns, rest = divmod(rows, len(turned))
+        whole = np.bincount(turned, minlength=self.spec.keys)
+        return whole * turns + np.bincount(turned[:rest], minlength=self.spec.keys)
+
+
+class WordReader:
+    """Reads one split: slices of the block, when they are due."""
+
+    def __init__(
+        self,
+        block: WordBlock,
+        index: int,
+        state: SplitState,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Go on at ``state.offset``; with a rate its next row is due now."""
+        self._block = block
+        self._start = block.start_of(index)
+        self._state = state
+        self._offset = self._first = state.offset
+        self._end = block.spec.rows
+        self._rate = block.spec.rate
+        self._clock = clock
+        self._sleep = sleep
+        self._opened = clock()
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the rows that are due, at most ``max_rows``; waits a millisecond for the next."""
+        rows = min(max_rows, self._due())
+        if rows <= 0:
+            return None
+        total = self._block.batch.num_rows
+        start = (self._start + self._offset) % total
+        batch = self._block.batch.slice(start, min(rows, total - start))
+        offset = self._offset
+        self._offset += batch.num_rows
+        return Read(batch, offset)
+
+    def state(self) -> SplitState:
+        """Return where the next read begins."""
+        ended = self._end is not None and self._offset >= self._end
+        return SplitState(self._state.split, self._state.spec, self._offset, finished=ended)
+
+    def due_ns(self, offset: int) -> int | None:
+        """Return the monotonic time at which a row was to be sent; None without a rate."""
+        if self._rate is None:
+            return None
+        return round((self._opened + (offset - self._first) / self._rate) * 1e9)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Nothing to acknowledge: the words can be made again."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _due(self) -> int:
+        left = limits.SOURCE_BATCH_ROWS_MAX if self._end is None else self._end - self._offset
+        if self._rate is None or left <= 0:
+            return left
+        due = self._owed(self._rate)
+        if due <= 0:
+            self._sleep(limits.GENERATOR_WAIT_S)
+            due = self._owed(self._rate)
+        return min(left, due)
+
+    def _owed(self, rate: int) -> int:
+        return int((self._clock() - self._opened) * rate) - (self._offset - self._first)
+
+
+def _check(spec: WordsSpec) -> None:
+    if spec.distribution not in DISTRIBUTIONS:
+        choices = " or ".join(DISTRIBUTIONS)
+        raise ConfigError(f"generator: distribution {spec.distribution!r} is not {choices}")
+    if LETTERS**spec.payload < spec.keys:
+        raise ConfigError(f"generator: {spec.payload} letters do not make {spec.keys} words")
+    size = _draws(spec) * spec.payload
+    if size > limits.GENERATOR_BLOCK_BYTES_MAX:
+        raise ConfigError(
+            f"generator: {spec.keys} keys of {spec.payload} bytes need a block of {size} bytes, and"
+            f" at most {limits.GENERATOR_BLOCK_BYTES_MAX} are made: take fewer or shorter ones"
+        )
+
+
+def _draws(spec: WordsSpec) -> int:
+    return max(DRAWS_MIN, DRAWS_PER_KEY * spec.keys)
+
+
+def dictionary(spec: WordsSpec) -> pa.Array:
+    """Make the words: first the digits of their number in letters, then letters by the seed."""
+    random = np.random.Generator(np.random.PCG64([spec.seed, 0]))
+    letters = random.integers(0, LETTERS, (spec.keys, spec.payload), dtype=np.uint8)
+    number = np.arange(spec.keys)
+    place = 0
+    while place < spec.payload and LETTERS**place < spec.keys:
+        letters[:, place] = number // LETTERS**place % LETTERS
+        place += 1
+    letters += ord("a")
+    offsets = np.arange(spec.keys + 1, dtype=np.int64) * spec.payload
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
+    large = pa.Array.from_buffers(pa.large_string(), spec.keys, buffers)
+    return large.cast(pa.string())
+
+
+def draw(spec: WordsSpec) -> Integers:
+    """Draw the places of the words of a block."""
+    random = np.random.Generator(np.random.PCG64([spec.seed, 1]))
+    if spec.distribution == "uniform":
+        return random.integers(0, spec.keys, _draws(spec))
+    weights = 1.0 / np.arange(1, spec.keys + 1) ** spec.exponent
+    steps = np.cumsum(weights) / weights.sum()
+    return np.minimum(np.searchsorted(steps, random.random(_draws(spec))), spec.keys - 1)

@@ -51,6 +51,11 @@ class Holding:
         """Return the charge of all held rows."""
         return self._bytes
 
+    @property
+    def awaited(self) -> tuple[ChannelId, ...]:
+        """List the outputs whose receiver has not announced the next version."""
+        return tuple(self._closed)
+
     def open(self, channel: ChannelId) -> bool:
         """Say whether marks may be put on an output: never before the rows held for it."""
         return channel not in self._closed

@@ -12,120 +12,22 @@ A rescale at one task, from the table that holds (version v) to the proposed one
     settle   all have resumed: end the streams that v + 1 does not have
 """
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
-from penstock.contract.assignment import Assignment, channels_of
-from penstock.contract.ids import NO_EPOCH, ChannelId, Epoch, SplitId, TaskId, Term
-from penstock.contract.keygroups import Share, groups_of, subtract
-from penstock.contract.manifest import RootManifest, SplitState
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import ChannelId, Epoch, Term
+from penstock.contract.keygroups import groups_of
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol import task_events as ev
-from penstock.protocol.align import Aligner
-from penstock.protocol.entries import entries_of, splits_of, watermark_of
-from penstock.protocol.holding import Holding, Phase
-from penstock.protocol.ledger import Ledger
-from penstock.protocol.sinks import SinkLedger
-from penstock.protocol.source import Splits
-from penstock.protocol.watermark import Marks, WatermarkMerge
+from penstock.protocol.entries import entries_of, watermark_of
+from penstock.protocol.frame import Frame, Life
+from penstock.protocol.holding import Phase
 
 
-class Life(Enum):
-    """Where a task is in its life."""
+class Switch(Frame):
+    """Every transition of a task's protocol that is not about one element."""
 
-    BUILDING = 0
-    READY = 1
-    RUNNING = 2
-    FROZEN = 3
-    JOINING = 4
-    LEAVING = 5
-    ENDED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSetup:
-    """What a task is made of. ``first_splits`` are those of a job without a checkpoint.
-
-    ``joining``: the assignment is a proposed one, and the task takes part from its resumption on.
-    """
-
-    plan: PhysicalPlan
-    task: TaskId
-    assignment: Assignment
-    held_bytes_max: int
-    idle_after_s: float | None = None
-    out_of_orderness_us: int | None = None
-    first_splits: tuple[SplitState, ...] = ()
-    joining: bool = False
-
-
-class Switch:
-    """State of a task's protocol, and every transition that is not about one element."""
-
-    __slots__ = (
-        "aligner",
-        "assignment",
-        "dropped",
-        "epoch_frozen",
-        "holding",
-        "ledger",
-        "life",
-        "loading",
-        "low_us",
-        "marks",
-        "moving",
-        "outputs",
-        "previous",
-        "proposed",
-        "retired",
-        "root",
-        "setup",
-        "sinks",
-        "splits",
-        "task",
-        "time",
-        "waiting",
-    )
-
-    def __init__(self, setup: TaskSetup, root: RootManifest | None) -> None:
-        """Build every machine as the checkpoint left it."""
-        self.setup = setup
-        self.task = setup.task
-        self.root = root
-        self.assignment = setup.assignment
-        self.previous: Assignment | None = None
-        self.proposed: Assignment | None = None
-        self.loading: ev.Load | None = None
-        self.life = Life.JOINING if setup.joining else Life.BUILDING
-        epoch = root.epoch if root else NO_EPOCH
-        self.ledger = Ledger(epoch)
-        self.sinks = SinkLedger(epoch)
-        self.holding = Holding(setup.held_bytes_max)
-        self.marks = Marks()
-        self.low_us: int | None = None
-        self.waiting: Barrier | None = None
-        self.epoch_frozen = (Term(0), NO_EPOCH)
-        self.moving: dict[int, None] = {}
-        self.retired: dict[ChannelId, None] = {}
-        self.dropped: tuple[ChannelId, ...] = ()
-        inputs, self.outputs = self._channels(self.assignment)
-        self.aligner = Aligner(inputs)
-        watermark = watermark_of(root, self.task) if root else None
-        self.splits = self._make_splits(watermark)
-        self.time: WatermarkMerge[Any] = (
-            self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
-        )
-
-    @property
-    def routing(self) -> tuple[Assignment, Assignment | None]:
-        """Return the tables that rows are routed by: the one that holds, and the next or None."""
-        if self.life is Life.FROZEN:
-            return self.assignment, self.proposed
-        if self.previous is not None and self.holding.phase is not Phase.NONE:
-            return self.previous, self.assignment
-        return self.assignment, None
+    __slots__ = ()
 
     # --- Build and end ------------------------------------------------------------------------
 
@@ -136,7 +38,7 @@ class Switch:
         if self.life is Life.JOINING:
             return [ev.Preload(self.assignment.version, files)]
         assert self.life is Life.BUILDING, "a task is built once"
-        splits = self._stored_splits(self.root, self.assignment.splits_of(self.task))
+        splits = self.stored_splits(self.root, self.assignment.splits_of(self.task))
         self.loading = ev.Load(self.assignment.version, files, splits, self.time.task_us)
         return [self.loading]
 
@@ -242,7 +144,7 @@ class Switch:
             return []
         self.proposed = event.assignment
         root, stage = event.root, self.task.stage
-        files = entries_of(root, stage, self._gained()) if root is not None else ()
+        files = entries_of(root, stage, self.gained()) if root is not None else ()
         return [ev.Preload(event.assignment.version, files)]
 
     def preloaded(self, event: ev.Preloaded, _: float) -> list[ev.Action]:
@@ -268,11 +170,11 @@ class Switch:
         assert self.proposed is not None, "a rescale barrier needs a proposed table"
         self.life = Life.FROZEN
         self.epoch_frozen = (barrier.term, barrier.epoch)
-        self.holding.begin(barrier.version, self._channels(self.proposed)[1])
+        self.holding.begin(barrier.version, self.channels(self.proposed)[1])
         self.marks.restart()
-        self.moving = dict.fromkeys(groups_of(self._lost()))
+        self.moving = dict.fromkeys(groups_of(self.lost()))
         if self.splits is not None:
-            self.splits.stop(self._lost_splits())
+            self.splits.stop(self.lost_splits())
         else:
             self.low_us = None
             self.time.restart()
@@ -291,10 +193,10 @@ class Switch:
         assert table is not None, "checked above"
         if self.task not in table.tasks():
             return actions + self._leave(table)
-        share = table.share_of(self.task) if joins else self._gained()
+        share = table.share_of(self.task) if joins else self.gained()
         names = table.splits_of(self.task)
         held = () if joins else self.assignment.splits_of(self.task)
-        gained = self._stored_splits(event.root, tuple(s for s in names if s not in held))
+        gained = self.stored_splits(event.root, tuple(s for s in names if s not in held))
         files = entries_of(event.root, self.task.stage, share)
         self.loading = ev.Load(event.version, files, gained, watermark_of(event.root, self.task))
         return [*actions, self.loading]
@@ -354,10 +256,10 @@ class Switch:
 
     def _switch(self, load: ev.Load) -> list[ev.Action]:
         assert self.proposed is not None, "only a proposed table is adopted"
-        lost, lost_splits = self._lost(), self._lost_splits()
-        before, _ = self._channels(self.assignment)
+        lost, lost_splits = self.lost(), self.lost_splits()
+        before, _ = self.channels(self.assignment)
         self.previous, self.assignment, self.proposed = self.assignment, self.proposed, None
-        inputs, outputs = self._channels(self.assignment)
+        inputs, outputs = self.channels(self.assignment)
         self.aligner.replace(inputs)
         self.retired = {c: None for c in before if c not in inputs}
         self.dropped = tuple(c for c in self.outputs if c not in outputs)
@@ -378,7 +280,7 @@ class Switch:
 
     def _leave(self, table: Assignment) -> list[ev.Action]:
         share, splits = self.assignment.share_of(self.task), self.assignment.splits_of(self.task)
-        inputs, _ = self._channels(self.assignment)
+        inputs, _ = self.channels(self.assignment)
         self.retired = dict.fromkeys(inputs)
         self.assignment, self.proposed = table, None
         self.life = Life.LEAVING
@@ -386,46 +288,3 @@ class Switch:
         if share:
             actions.append(ev.DropGroups(share))
         return [*actions, ev.Resumed(table.version)]
-
-    # --- What moves ---------------------------------------------------------------------------
-
-    def _gained(self) -> Share:
-        assert self.proposed is not None, "asked only while a table is proposed"
-        mine = self.assignment.share_of(self.task)
-        return subtract(self.proposed.share_of(self.task), mine)
-
-    def _lost(self) -> Share:
-        assert self.proposed is not None, "asked only while a table is proposed"
-        mine = self.assignment.share_of(self.task)
-        return subtract(mine, self.proposed.share_of(self.task))
-
-    def _lost_splits(self) -> tuple[SplitId, ...]:
-        assert self.proposed is not None, "asked only while a table is proposed"
-        kept = self.proposed.splits_of(self.task)
-        return tuple(s for s in self.assignment.splits_of(self.task) if s not in kept)
-
-    def _channels(
-        self, assignment: Assignment
-    ) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
-        channels = channels_of(self.setup.plan, assignment)
-        inputs = tuple(c for c in channels if c.receiver == self.task)
-        return inputs, tuple(c for c in channels if c.sender == self.task)
-
-    def _stored_splits(
-        self, root: RootManifest | None, names: tuple[SplitId, ...]
-    ) -> tuple[SplitState, ...]:
-        if root is not None:
-            return splits_of(root, names)
-        first = {s.split: s for s in self.setup.first_splits}
-        return tuple(first[name] for name in names)
-
-    def _make_splits(self, watermark_us: int | None) -> Splits | None:
-        stage = self.setup.plan.stages[self.task.stage]
-        if stage.source is None:
-            return None
-        return Splits(
-            bounded=stage.bounded,
-            idle_after_s=self.setup.idle_after_s,
-            out_of_orderness_us=self.setup.out_of_orderness_us,
-            watermark_us=watermark_us,
-        )

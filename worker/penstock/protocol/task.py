@@ -30,8 +30,9 @@ from penstock.model.elements import (
 )
 from penstock.model.elements import BarrierKind as Kind
 from penstock.protocol import task_events as ev
+from penstock.protocol.frame import Life, TaskSetup
 from penstock.protocol.ledger import Cut
-from penstock.protocol.switch import Life, Switch, TaskSetup
+from penstock.protocol.switch import Switch
 
 __all__ = ["Life", "TaskCore", "TaskSetup"]
 
@@ -203,7 +204,7 @@ class TaskCore(Switch):
         actions: list[ev.Action] = []
         if cut is not None:
             manifest = self._manifest(cut, event.parts)
-            actions.append(ev.Ack(event.epoch, manifest))
+            actions.append(ev.Ack(event.term, event.epoch, manifest))
         return actions + self._cut_waiting()
 
     def _manifest(self, cut: Cut, parts: ev.Parts) -> TaskManifest:
@@ -220,7 +221,9 @@ class TaskCore(Switch):
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:
         self.sinks.prepare(event.handles)
         cut = self.ledger.close(event.term, event.epoch)
-        failed: list[ev.Action] = [ev.Failed(event.epoch, event.reason)] if cut else []
+        failed: list[ev.Action] = []
+        if cut is not None:
+            failed.append(ev.Failed(event.term, event.epoch, event.reason))
         return failed + self._cut_waiting()
 
     def _cut_waiting(self) -> list[ev.Action]:

@@ -360,6 +360,7 @@ class Snapshot:
 class Ack:
     """Report the snapshot; repeated by the member until it is decided."""
 
+    term: Term
     epoch: Epoch
     manifest: TaskManifest
 
@@ -368,6 +369,7 @@ class Ack:
 class Failed:
     """Report that this epoch cannot be completed here; the job goes on."""
 
+    term: Term
     epoch: Epoch
     reason: str
 

@@ -1,0 +1,11 @@
+"""The engine process of a worker: tasks, state, rows. No lease, no commits, no signals.
+
+What belongs here: threads, queues and the order of calls around the pure :class:`TaskCore`.
+What does not: any rule of the protocols (``penstock.protocol``), any format (``model``).
+
+    main thread       reads commands of the keeper, builds attempts        main.py, attempt.py
+    one per task      inbox -> core -> steps -> router -> outputs          task_thread.py
+    storers           write snapshots and prepare output, beside           storer.py
+    publisher         makes committed output visible, retries              publisher.py
+    status            repeats where the engine stands                      status.py
+"""

@@ -1,0 +1,184 @@
+"""From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.settings import ShuffleSettings
+from penstock.connectors.event_time import STAMP_FIELD
+from penstock.connectors.registry import OutputSink, open_sink, open_source
+from penstock.contract.control import StageSplits
+from penstock.contract.graph import Sink, Source
+from penstock.contract.ids import Attempt, StageIndex, TaskId
+from penstock.contract.plan import PhysicalPlan
+from penstock.engine.source_task import SourceTask
+from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
+from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
+from penstock.ports import SinkPublisher, SinkWriter
+from penstock.ports import Source as SourcePort
+from penstock.protocol.task import TaskCore
+from penstock.transport.exchange import Identity
+
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A source step of a stage: its node's parameters and the opened connector."""
+
+    name: str
+    parameters: Source
+    source: SourcePort
+
+
+class JobParts:
+    """Makes the parts of any task of a job; sources and sinks are opened once per engine."""
+
+    def __init__(self, job: CompiledJob, identity: Identity, scratch: Path) -> None:
+        """Open the job's connectors. Raises ConfigError when one is not there."""
+        self.identity = identity
+        self._job = job
+        self._scratch = scratch
+        self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
+        self._sinks = _open_sinks(job)
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """Return the physical plan."""
+        return self._job.plan
+
+    @property
+    def shuffle(self) -> ShuffleSettings:
+        """Return the settings of channels."""
+        return self._job.spec.shuffle
+
+    @property
+    def schemas(self) -> dict[int, pa.Schema]:
+        """Return the schema of each edge's rows, hidden columns included."""
+        return {e.plan.index: _edge_schema(e) for e in self._job.edges}
+
+    @property
+    def publishers(self) -> dict[str, SinkPublisher]:
+        """Return what publishes the output of each sink step."""
+        return {name: sink.publisher for name, sink in self._sinks.items()}
+
+    @property
+    def guarantees(self) -> dict[str, str]:
+        """Return the guarantee of each sink step."""
+        return {name: sink.guarantee for name, sink in self._sinks.items()}
+
+    def claim(self, *, fresh: bool) -> None:
+        """Take the outputs for this job. Raises ConfigError when they hold another's files."""
+        for sink in self._sinks.values():
+            sink.claim(self.identity.job_uid, fresh)
+
+    def sweep(self, attempt: Attempt) -> None:
+        """Remove what older attempts have staged; only once this one has started."""
+        for sink in self._sinks.values():
+            sink.sweep(attempt)
+
+    def close(self) -> None:
+        """End the threads of sinks."""
+        for sink in self._sinks.values():
+            sink.close()
+
+    def event_time(self, stage: StageIndex) -> tuple[float | None, int | None]:
+        """Return when a silent split is idle (s) and how far rows are out of order (us)."""
+        found = self._inputs[stage]
+        time = found.parameters.event_time if found is not None else None
+        if time is None:
+            return None, None
+        idle = None if time.idle_after_us is None else time.idle_after_us / _US
+        return idle, time.out_of_orderness_us
+
+    def first_splits(self) -> tuple[StageSplits, ...]:
+        """List the splits of every source stage at offset 0."""
+        return tuple(
+            StageSplits(stage, tuple(found.source.splits()))
+            for stage, found in self._inputs.items()
+            if found is not None
+        )
+
+    def parts(self, core: TaskCore, attempt: Attempt) -> TaskParts:
+        """Make everything that one task owns."""
+        stage = self._job.stages[core.task.stage]
+        edges = tuple(
+            OutEdge(e.plan, e.keys, e.function, [])
+            for e in self._job.edges
+            if e.plan.sender == stage.plan.index
+        )
+        sinks = {n.name: self._slot(n.name, core.task, attempt) for n in _sink_nodes(stage)}
+        state = self._state(core, stage)
+        chain = self._chain(stage, state, edges, sinks)
+        found = self._inputs[stage.plan.index]
+        source = None
+        if found is not None:
+            source = SourceTask(found.name, found.source, found.parameters.batch_rows)
+        return TaskParts(core, chain, edges, sinks, state, source)
+
+    def _slot(self, name: str, task: TaskId, attempt: Attempt) -> SinkSlot:
+        sink = self._sinks[name]
+
+        def make() -> SinkWriter:
+            return sink.writer(task, attempt)
+
+        return SinkSlot(make)
+
+    def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
+        if not stage.plan.keyed:
+            return None
+        from penstock.state.task import TaskState  # noqa: PLC0415 - loads numba and RocksDB
+
+        share = core.assignment.share_of(core.task)
+        return TaskState(self._job.spec.state.settings, share, self.plan.max_key_groups)
+
+    def _chain(
+        self,
+        stage: CompiledStage,
+        state: Any,
+        edges: tuple[OutEdge, ...],
+        sinks: dict[str, SinkSlot],
+    ) -> Any:
+        from penstock.graph.assemble import assemble  # noqa: PLC0415 - loads numba
+
+        emits: dict[tuple[str, int | str], Callable[[pa.RecordBatch], None]] = {}
+        for edge in edges:
+            emits["edge", edge.plan.index] = edge.rows.append
+        for name, slot in sinks.items():
+            emits["sink", name] = slot.write
+        return assemble(stage, state, emits)
+
+
+def _open_source(stage: CompiledStage) -> _Input | None:
+    for node in stage.nodes:
+        if isinstance(node.parameters, Source):
+            own: Any = node.connector
+            source = own if own is not None else open_source(node.parameters)
+            return _Input(node.name, node.parameters, source)
+    return None
+
+
+def _sink_nodes(stage: CompiledStage) -> tuple[Node, ...]:
+    return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
+
+
+def _open_sinks(job: CompiledJob) -> dict[str, OutputSink]:
+    sinks: dict[str, OutputSink] = {}
+    for stage in job.stages:
+        for node in _sink_nodes(stage):
+            assert isinstance(node.parameters, Sink)
+            own: Any = node.connector
+            sinks[node.name] = (
+                own
+                if own is not None
+                else open_sink(node.name, node.parameters.connector, node.input_schema())
+            )
+    return sinks
+
+
+def _edge_schema(edge: CompiledEdge) -> pa.Schema:
+    schema = edge.schema()
+    return schema.append(STAMP_FIELD) if edge.timed else schema

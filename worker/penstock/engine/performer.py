@@ -1,0 +1,272 @@
+"""Performs the actions of a task's core: steps, channels, snapshots, state, reports.
+
+Everything here runs on the task's thread. Only sending may wait, and while it waits it hears
+of a reset and of events that change no order.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.base.errors import UserCodeError, Where
+from penstock.contract.ids import ChannelId
+from penstock.engine.inbox import Inbox
+from penstock.engine.router import EdgeRouter
+from penstock.engine.storer import Captured
+from penstock.engine.task_parts import Host, Input, Output, Standing, TaskParts, Wakeup
+from penstock.model.elements import Data, LatencyMarker
+from penstock.protocol import task_events as ev
+from penstock.protocol.routes import routes
+
+REST_S = 1.0  # of a wait that everything interrupts
+
+
+class TaskStopped(Exception):
+    """The attempt is over; the thread leaves whatever it was waiting for."""
+
+
+class Performer:
+    """The hands of one task. ``over`` is set when the attempt has ended."""
+
+    def __init__(self, parts: TaskParts, host: Host, wakeup: Wakeup) -> None:
+        """Own ``parts``; sleep on ``wakeup``."""
+        self.core = parts.core
+        self.task = parts.core.task
+        self.inbox = Inbox(wakeup)
+        self.standing = Standing()
+        self.over = False
+        self.input: Input | None = None
+        self._parts = parts
+        self._host = host
+        self._wakeup = wakeup
+        self._outputs: dict[ChannelId, Output] = {}
+        self._routers: list[EdgeRouter] = []
+        self._routed_by: tuple[Any, Any] = (None, None)
+        self._marker_turn = 0
+        self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
+
+    def step(self, event: ev.Event) -> None:
+        """Let the core take an event, and perform what it wants, in order."""
+        perform = self._perform_one
+        for action in self.core.step(event, time.monotonic()):
+            perform[type(action)](action)
+
+    def tell(self) -> None:
+        """Let the worker know where the task stands now."""
+        self.standing.exhausted = self.core.exhausted
+        self.standing.published = self.core.sinks.published
+        self._host.changed()
+
+    def open_up(self) -> None:
+        """Take hold of the streams and outputs of the attempt: rows may flow now."""
+        if self._parts.source is None and self.input is None:
+            self.input = self._host.input(self.task)
+        for sink in self._parts.sinks.values():
+            sink.open()
+
+    def output(self, channel: ChannelId) -> Output | None:
+        """Return an output channel; None while it is not open."""
+        try:
+            output = self._outputs[channel] = self._host.output(channel)
+        except KeyError:
+            return None
+        return output
+
+    # --- Steps and their rows -----------------------------------------------------------------
+
+    def _process(self, action: ev.Process) -> None:
+        self.standing.rows_in += action.data.rows
+        try:
+            self._parts.chain.on_batch(action.data.payload)
+        except UserCodeError as error:
+            raise self._placed(error) from error.__cause__
+        self._flush()
+
+    def _placed(self, error: UserCodeError) -> UserCodeError:
+        """Add source, partition and offset to a user's error, where they are known here."""
+        source = self._parts.source
+        if source is None or source.reading is None or error.where.source is not None:
+            return error
+        split, offset = source.reading
+        inside = error.where.offset or 0  # the row within the batch
+        where = Where(error.where.step, source.name, split, offset + inside)
+        assert error.__cause__ is not None, "a user's error has a cause"
+        return UserCodeError(where, error.__cause__)
+
+    def _advance(self, action: ev.Advance) -> None:
+        self._parts.chain.on_watermark(action.time_us)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Route what the steps have emitted since the last time."""
+        for index, edge in enumerate(self._parts.edges):
+            if not edge.rows:
+                continue
+            batches, edge.rows[:] = tuple(edge.rows), ()
+            for batch in batches:
+                if batch.num_rows:
+                    self.standing.rows_out += batch.num_rows
+                    pieces = self._router(index).pieces(batch)
+                    self.step(ev.Produced(tuple(pieces)))
+
+    def _router(self, index: int) -> EdgeRouter:
+        old, new = self.core.routing
+        if old is not self._routed_by[0] or new is not self._routed_by[1]:
+            self._routed_by = (old, new)
+            plan = self.core.setup.plan
+            self._routers = [
+                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom)
+                for e in self._parts.edges
+            ]
+        return self._routers[index]
+
+    def _send(self, action: ev.Send) -> None:
+        output = self._outputs.get(action.channel) or self.output(action.channel)
+        assert output is not None, f"no stream for {action.channel}"
+        element = action.element
+        if not isinstance(element, Data | LatencyMarker):
+            output.put(element)
+            return
+        if output.try_send(element):
+            return
+        while not output.try_send(element):
+            self._wakeup.wait(REST_S)
+            self._while_waiting()
+        self.core.step(ev.Waited(), 0.0)
+
+    def _while_waiting(self) -> None:
+        """Hear of a reset and of what changes no order; all else waits its turn."""
+        if self.inbox.reset is not None:
+            raise TaskStopped
+        while self.core.waiting is None:
+            event = self.inbox.take_harmless()
+            if event is None:
+                return
+            self.step(event)
+            self.tell()
+
+    def _mark(self, action: ev.Mark) -> None:
+        if self.core.outputs:
+            self._marker_turn += 1
+            channel = self.core.outputs[self._marker_turn % len(self.core.outputs)]
+            self._send(ev.Send(channel, action.marker))
+
+    # --- Checkpoints --------------------------------------------------------------------------
+
+    def _snapshot(self, action: ev.Snapshot) -> None:
+        barrier, parts, storer = action.barrier, self._parts, self._host.storer
+        term, epoch = barrier.term, barrier.epoch
+        captured = Captured(
+            term,
+            epoch,
+            parts.state.flip(epoch) if parts.state is not None else None,
+            tuple(
+                sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
+                for sink in parts.sinks.values()
+            ),
+            parts.source.states(epoch) if parts.source is not None else (),
+        )
+        storer.store(captured, self._stored)
+
+    def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
+        """Hear from a storer's thread. After the end nobody can commit what was prepared."""
+        if self.over:
+            handles = (
+                outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
+            )
+            self._host.clear(handles, discard=True)
+            return
+        self.inbox.put(outcome)
+
+    def _confirm(self, action: ev.Confirm) -> None:
+        if self._parts.state is not None:
+            self._parts.state.committed(action.epoch)
+        if self._parts.source is not None:
+            self._parts.source.committed(action.epoch)
+
+    def _publish(self, action: ev.Publish) -> None:
+        epoch = action.epoch
+        self._host.publish(epoch, action.handles, lambda: self.inbox.put(ev.Published(epoch)))
+
+    # --- Load and rescale ---------------------------------------------------------------------
+
+    def _load(self, action: ev.Load) -> None:
+        parts = self._parts
+        if parts.state is not None and action.files:
+            parts.state.load(action.files, self._host.blobs)
+        if parts.source is not None:
+            parts.source.open(action.splits)
+        if parts.state is not None:
+            share = tuple(r for f in action.files for r in f.groups)
+            parts.chain.on_groups_gained(share, action.watermark_us)
+        self.step(ev.Loaded(action.version))
+
+    def _preload(self, action: ev.Preload) -> None:
+        version = action.version
+        self._host.preload(action.files, lambda: self.inbox.put(ev.Preloaded(version)))
+
+    def _announce(self, action: ev.AnnounceVersion) -> None:
+        self.open_up()
+        if self.input is not None:
+            self.input.announce(action.version)
+
+    def _close_splits(self, action: ev.CloseSplits) -> None:
+        assert self._parts.source is not None, "only a source task has splits"
+        self._parts.source.close(action.splits)
+
+    def _drop(self, action: ev.DropGroups) -> None:
+        if self._parts.state is not None:
+            self._parts.state.drop_groups(action.share)
+
+    # --- Reports ------------------------------------------------------------------------------
+
+    def _ready(self, _: ev.Ready) -> None:
+        self.standing.ready = True
+        self.standing.resumed = self.core.assignment.version
+        self.tell()
+
+    def _prepared(self, action: ev.Prepared) -> None:
+        self.standing.prepared = action.version
+        self.tell()
+
+    def _resumed(self, action: ev.Resumed) -> None:
+        self.standing.resumed = action.version
+        self.tell()
+
+    def _finished(self, _: ev.Finished) -> None:
+        self.standing.finished = True
+        self.tell()
+
+    def _ack(self, action: ev.Ack) -> None:
+        self._host.ack(action.term, action.epoch, action.manifest)
+
+    def _failed(self, action: ev.Failed) -> None:
+        self._host.epoch_failed(self.task, action.term, action.epoch, action.reason)
+
+    def _fire(self, _: ev.Fire) -> None:
+        """No step of this version has timers of processing time."""
+
+    def _performers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            ev.Process: self._process,
+            ev.Send: self._send,
+            ev.Advance: self._advance,
+            ev.Mark: self._mark,
+            ev.Fire: self._fire,
+            ev.Snapshot: self._snapshot,
+            ev.Ack: self._ack,
+            ev.Failed: self._failed,
+            ev.Confirm: self._confirm,
+            ev.Publish: self._publish,
+            ev.Forget: lambda a: self._host.clear(a.handles, discard=False),
+            ev.Discard: lambda a: self._host.clear(a.handles, discard=True),
+            ev.Load: self._load,
+            ev.Preload: self._preload,
+            ev.Ready: self._ready,
+            ev.Prepared: self._prepared,
+            ev.CloseSplits: self._close_splits,
+            ev.DropGroups: self._drop,
+            ev.AnnounceVersion: self._announce,
+            ev.Resumed: self._resumed,
+            ev.Finished: self._finished,
+        }

@@ -1,0 +1,106 @@
+"""Makes committed output visible, one handle after the other, and tries again until it is."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import StorageError
+from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
+from penstock.contract.ids import Epoch
+from penstock.contract.manifest import SinkHandle
+
+if TYPE_CHECKING:
+    from penstock.ports import SinkPublisher
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Handles of one committed epoch, and who hears that all of them are visible."""
+
+    epoch: Epoch
+    handles: tuple[SinkHandle, ...]
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Handles whose staged files go: published for good (keep False) or never committed."""
+
+    handles: tuple[SinkHandle, ...]
+    discard: bool
+
+
+class Publisher:
+    """One thread for all sinks of an engine. ``failed`` hears (epoch, reason, fatal)."""
+
+    def __init__(
+        self,
+        sinks: "Mapping[str, SinkPublisher]",
+        failed: Callable[[Epoch, str, bool], None],
+    ) -> None:
+        """Publish with the publisher of each handle's sink."""
+        self._sinks = sinks
+        self._failed = failed
+        self._queue: queue.SimpleQueue[Job | Staging | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+        self._thread.start()
+
+    def publish(self, job: Job) -> None:
+        """Publish in the background, in the order of the calls."""
+        self._queue.put(job)
+
+    def clear(self, staging: Staging) -> None:
+        """Remove staged files in the background."""
+        self._queue.put(staging)
+
+    def close(self) -> None:
+        """End the thread; what it did not publish is published after the next start."""
+        self._stop.set()
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None and not self._stop.is_set():
+            if isinstance(work, Job):
+                self._publish(work)
+            else:
+                self._clear(work)
+
+    def _publish(self, job: Job) -> None:
+        for handle in job.handles:
+            if not self._publish_one(handle, job.epoch):
+                return
+        job.done()
+
+    def _publish_one(self, handle: SinkHandle, epoch: Epoch) -> bool:
+        pause = RESTART_BACKOFF_FIRST_S
+        while not self._stop.is_set():
+            try:
+                self._sinks[handle.sink].publish(handle, epoch)
+            except StorageError as error:
+                self._failed(epoch, f"sink {handle.sink!r}: {error}", False)
+                self._stop.wait(pause)
+                pause = min(2 * pause, RESTART_BACKOFF_MAX_S)
+            except Exception as error:  # retrying cannot help: the job fails and says why
+                log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, epoch)
+                self._failed(epoch, f"sink {handle.sink!r}: {error}", True)
+                return False
+            else:
+                return True
+        return False
+
+    def _clear(self, staging: Staging) -> None:
+        for handle in staging.handles:
+            sink = self._sinks[handle.sink]
+            try:
+                if staging.discard:
+                    sink.discard(handle)
+                else:
+                    sink.forget(handle)
+            except StorageError as error:
+                log.warning("event=staging_left sink=%s reason=%s", handle.sink, error)

@@ -1,0 +1,73 @@
+"""Reading checkpoints: root manifests, and files brought near before they are needed."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import PeerError, PenstockError, StateError
+from penstock.contract.codec import decode
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile
+from penstock.contract.plan import PhysicalPlan
+
+if TYPE_CHECKING:
+    from penstock.ports import BlobStore
+
+log = logging.getLogger(__name__)
+
+
+def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> RootManifest | None:
+    """Read and check a root manifest; None for a job without a checkpoint.
+
+    Raises StateError when it is missing, altered, or of a job that stores other state.
+    """
+    if ref is None:
+        return None
+    try:
+        root = decode(RootManifest, blobs.get(ref))
+    except PeerError as error:
+        raise StateError(f"root manifest {ref.name}: {error}") from error
+    if root.max_key_groups != plan.max_key_groups:
+        raise StateError(
+            f"checkpoint {root.epoch} was taken with maxKeyGroups {root.max_key_groups}, the job "
+            f"has {plan.max_key_groups}: the number is fixed for the life of a job"
+        )
+    if root.fingerprint != plan.fingerprint:
+        raise StateError(
+            f"checkpoint {root.epoch} holds state of another shape (fingerprint "
+            f"{root.fingerprint[:12]}, the job has {plan.fingerprint[:12]}): keys, computed "
+            "columns or stages have changed since"
+        )
+    return root
+
+
+class Preloader:
+    """Reads files once in the background, so that the adoption finds them near.
+
+    On one machine, or with a file system that caches, reading is enough: the second read comes
+    from memory. A failure does no harm here; the adoption reads again and says what is wrong.
+    """
+
+    def __init__(self, blobs: "BlobStore") -> None:
+        """Read from ``blobs``, one file at a time."""
+        self._blobs = blobs
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="preload")
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Read ``files`` and say when that is done."""
+        if files:
+            self._pool.submit(self._read, files, done)
+        else:
+            done()
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        for file in files:
+            try:
+                self._blobs.get(file.blob)
+            except PenstockError as error:
+                log.warning("event=preload_failed file=%s reason=%s", file.blob.name, error)
+        done()

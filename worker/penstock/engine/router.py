@@ -1,0 +1,111 @@
+"""From the rows of a batch to the channels of an edge: hash, look up, split. Per batch.
+
+A table of the protocol (``protocol.routes``) says for each key group, or place among the
+receivers, who receives it now and who after a rescale. Distinct pairs of the two are numbered
+once per table; a batch is then split by that number.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.ids import ChannelId
+from penstock.contract.plan import Partitioning
+from penstock.model.elements import Data
+from penstock.protocol.routes import Routes
+from penstock.protocol.task_events import Piece
+from penstock.transport.batches import measure
+
+Pair = tuple[ChannelId | None, ChannelId | None]
+Custom = Callable[[pa.RecordBatch, int], Any]
+
+
+class EdgeRouter:
+    """Splits the batches of one edge. ``keys`` are its key columns, ``custom`` the user's."""
+
+    def __init__(self, routes: Routes, keys: Sequence[str], custom: Custom | None) -> None:
+        """Number the pairs of receivers that occur."""
+        self._routes = routes
+        self._keys = keys
+        self._custom = custom
+        self._turn = 0
+        pairs = list(zip(routes.old, routes.new, strict=True)) if self._paired else []
+        self._pairs: list[Pair] = list(dict.fromkeys(pairs))
+        numbers = {pair: i for i, pair in enumerate(self._pairs)}
+        self._table = np.array([numbers[p] for p in pairs], dtype=np.int32)
+        self._route = self._choose()
+
+    def pieces(self, batch: pa.RecordBatch) -> list[Piece]:
+        """Cut a batch into the rows of each receiver; rows of one receiver keep their order."""
+        return self._route(batch)
+
+    @property
+    def _paired(self) -> bool:
+        return self._routes.edge.partitioning is not Partitioning.CUSTOM
+
+    def _choose(self) -> Callable[[pa.RecordBatch], list[Piece]]:
+        match self._routes.edge.partitioning:
+            case Partitioning.KEY:
+                return self._one if len(self._pairs) == 1 else self._by_key
+            case Partitioning.BROADCAST:
+                return self._broadcast
+            case Partitioning.CUSTOM:
+                return self._by_function
+            case _:
+                return self._in_turn
+
+    def _one(self, batch: pa.RecordBatch) -> list[Piece]:
+        old, new = self._pairs[0]
+        return [Piece(old, new, _data(batch))]
+
+    def _by_key(self, batch: pa.RecordBatch) -> list[Piece]:
+        from penstock.model.keyhash import hash_columns, key_groups  # noqa: PLC0415 - loads numba
+
+        hashes = hash_columns([batch.column(name) for name in self._keys])
+        groups = key_groups(hashes, len(self._table))
+        return self._split(batch, self._table[groups], self._pairs)
+
+    def _broadcast(self, batch: pa.RecordBatch) -> list[Piece]:
+        data = _data(batch)
+        return [Piece(old, new, data) for old, new in self._pairs]
+
+    def _in_turn(self, batch: pa.RecordBatch) -> list[Piece]:
+        """Whole batches, to those that stay if there are any: they need not be held."""
+        stay = [p for p in self._pairs if p[0] == p[1]] or self._pairs
+        self._turn += 1
+        old, new = stay[self._turn % len(stay)]
+        return [Piece(old, new, _data(batch))]
+
+    def _by_function(self, batch: pa.RecordBatch) -> list[Piece]:
+        assert self._custom is not None, "a custom edge has a function"
+        old, new = self._routes.old, self._routes.new
+        before = _places(self._custom(batch, len(old)), len(old), batch.num_rows)
+        after = (
+            before
+            if old is new
+            else _places(self._custom(batch, len(new)), len(new), batch.num_rows)
+        )
+        pairs: list[Pair] = [(o, n) for o in old for n in new]
+        return self._split(batch, before * np.int32(len(new)) + after, pairs)
+
+    def _split(
+        self, batch: pa.RecordBatch, numbers: "np.ndarray[Any, Any]", pairs: list[Pair]
+    ) -> list[Piece]:
+        from penstock.model.keyhash import split_by  # noqa: PLC0415 - loads numba
+
+        parts = split_by(batch, numbers, len(pairs))
+        return [Piece(*pairs[number], _data(rows)) for number, rows in parts]
+
+
+def _data(batch: pa.RecordBatch) -> Data[pa.RecordBatch]:
+    return Data(batch, batch.num_rows, measure(batch))
+
+
+def _places(answer: Any, receivers: int, rows: int) -> "np.ndarray[Any, Any]":
+    """Check what a user's partitioner returned: one place for each row, all in range."""
+    places = np.asarray(answer, dtype=np.int32)
+    if places.shape != (rows,) or (rows and not 0 <= places.min() <= places.max() < receivers):
+        raise ValueError(f"a partitioner returns {rows} places in 0..{receivers - 1}")
+    return places

@@ -1,0 +1,218 @@
+"""What a task's thread works with: the Protocols of its surroundings, and what it owns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
+from penstock.contract.keygroups import Share
+from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
+from penstock.contract.plan import EdgePlan
+from penstock.engine.router import Custom
+from penstock.engine.source_task import SourceTask
+from penstock.engine.storer import Storer
+from penstock.model.elements import Control
+from penstock.protocol.task import TaskCore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.ports import BlobStore, SinkWriter
+
+
+class Chain(Protocol):
+    """The steps of a stage, composed. What they emit goes where they were bound to."""
+
+    def on_batch(self, batch: "pa.RecordBatch") -> None:
+        """Take rows."""
+        ...
+
+    def on_watermark(self, time_us: int) -> None:
+        """Let event time pass."""
+        ...
+
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+        """Find timers and the like of key groups whose state was just loaded."""
+        ...
+
+
+class State(Protocol):
+    """The keyed state of a task."""
+
+    def flip(self, epoch: Epoch) -> Any:
+        """Cut: capture the values of all changes that are not known committed."""
+        ...
+
+    def committed(self, epoch: Epoch) -> None:
+        """Forget that what was cut up to ``epoch`` is dirty."""
+        ...
+
+    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
+        """Take over entries, each as narrow as it is listed."""
+        ...
+
+    def drop_groups(self, share: Share) -> None:
+        """Forget key groups that have moved away."""
+        ...
+
+    def close(self) -> None:
+        """Release memory and files."""
+        ...
+
+
+class Input(Protocol):
+    """All input channels of a task."""
+
+    def poll(self, reads: Callable[[ChannelId], bool]) -> Any:
+        """Return (channel, element) of a channel that may be read, or None."""
+        ...
+
+    def announce(self, version: Version) -> None:
+        """Carry ``version`` in the credit of every channel."""
+        ...
+
+
+class Output(Protocol):
+    """One output channel."""
+
+    @property
+    def receiver_version(self) -> Version:
+        """Return what the receiver has announced."""
+        ...
+
+    def try_send(self, element: Any) -> bool:
+        """Queue rows; False when there is no room, and the wakeup is set when there is."""
+        ...
+
+    def put(self, control: Control) -> None:
+        """Queue a control element behind everything else."""
+        ...
+
+
+class Wakeup(Protocol):
+    """Where the thread sleeps."""
+
+    def set(self) -> None:
+        """Wake it."""
+        ...
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleep until set or the time is over."""
+        ...
+
+
+class Host(Protocol):
+    """The worker around its tasks. Called on task threads; must not block."""
+
+    blobs: "BlobStore"
+    storer: Storer
+
+    def input(self, task: TaskId) -> Input:
+        """Return the input of a task, once the attempt's streams are open."""
+        ...
+
+    def output(self, channel: ChannelId) -> Output:
+        """Return an output channel."""
+        ...
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Bring files near in the background."""
+        ...
+
+    def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
+        """Report a snapshot."""
+        ...
+
+    def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
+        """Report that an epoch cannot be completed."""
+        ...
+
+    def publish(
+        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
+    ) -> None:
+        """Make output visible in the background."""
+        ...
+
+    def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
+        """Remove staged files in the background."""
+        ...
+
+    def changed(self) -> None:
+        """Hear that a task stands elsewhere now."""
+        ...
+
+    def broken(self, task: TaskId, error: BaseException) -> None:
+        """Hear that a task cannot go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutEdge:
+    """An edge out of the task's stage, and how its rows find their receivers."""
+
+    plan: EdgePlan
+    keys: tuple[str, ...]
+    custom: Custom | None
+    rows: "list[pa.RecordBatch]"
+
+
+class SinkSlot:
+    """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
+
+    __slots__ = ("_make", "_writer")
+
+    def __init__(self, make: "Callable[[], SinkWriter]") -> None:
+        """Remember how the writer is made."""
+        self._make = make
+        self._writer: SinkWriter | None = None
+
+    def open(self) -> None:
+        """Make the writer, once."""
+        if self._writer is None:
+            self._writer = self._make()
+
+    @property
+    def writer(self) -> "SinkWriter":
+        """Return the open writer."""
+        assert self._writer is not None, "rows before the start"
+        return self._writer
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        """Take rows."""
+        self.writer.write(batch)
+
+    def room(self) -> bool:
+        """Say whether rows may be written now."""
+        return self._writer is None or self._writer.room()
+
+    def close(self) -> None:
+        """Drop what was not prepared."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass(slots=True)
+class TaskParts:
+    """What a task is made of; the thread owns all of it. ``edges[i].rows`` is what steps emit."""
+
+    core: TaskCore
+    chain: Chain
+    edges: tuple[OutEdge, ...]
+    sinks: "dict[str, SinkSlot]"
+    state: State | None = None
+    source: SourceTask | None = None
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a task stands, for the worker's status. Written by the task's thread only."""
+
+    ready: bool = False
+    prepared: Version = Version(0)
+    resumed: Version = Version(0)
+    exhausted: bool = False
+    published: Epoch = Epoch(0)
+    settled: Version = Version(0)
+    finished: bool = False
+    rows_in: int = 0
+    rows_out: int = 0

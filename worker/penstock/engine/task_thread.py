@@ -1,0 +1,152 @@
+"""One thread per task: takes input where the core allows it and performs the core's actions.
+
+    inbox, input or split --event--> core.step --actions--> steps, outputs, storer, publisher
+
+Every wait sleeps on the task's one wakeup, which the inbox, arriving elements and credit set.
+"""
+
+import threading
+import time
+
+from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
+from penstock.contract.ids import Version
+from penstock.engine.performer import REST_S, Performer, TaskStopped
+from penstock.engine.task_parts import Host, TaskParts, Wakeup
+from penstock.protocol import task_events as ev
+from penstock.protocol.frame import Life
+from penstock.protocol.holding import Phase
+from penstock.protocol.task import TaskCore
+
+POLL_S = 0.005  # of what cannot wake a task: a sink's room, a split that had nothing
+
+
+class TaskThread(threading.Thread):
+    """Drives one task from its build to the end of the attempt."""
+
+    def __init__(self, parts: TaskParts, host: Host, wakeup: Wakeup) -> None:
+        """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
+        self.core = parts.core
+        self.task = parts.core.task
+        super().__init__(name=f"task-{self.task}", daemon=True)
+        self._hands = Performer(parts, host, wakeup)
+        self.inbox = self._hands.inbox
+        self.standing = self._hands.standing
+        self._parts = parts
+        self._host = host
+        self._wakeup = wakeup
+        self._quiet_at = 0.0
+        self._said_quiet = False
+
+    # --- The thread ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until the attempt is over. An error is told to the worker, which rolls back."""
+        try:
+            self._hands.step(ev.Build())
+            while True:
+                self._turn()
+        except TaskStopped:
+            pass
+        except BaseException as error:
+            self._host.broken(self.task, error)
+            while self.inbox.reset is None:
+                self._wakeup.wait(REST_S)
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        worked = self._control()
+        if self._may_read():
+            worked = self._read() or worked
+        now = time.monotonic()
+        if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or not worked:
+            if worked or not self._said_quiet:
+                self._quiet_at = now
+                self._said_quiet = not worked
+                self._hands.step(ev.Quiet())
+                return
+        else:
+            self._said_quiet = False
+        if not worked:
+            self._sleep()
+
+    def _sleep(self) -> None:
+        polls = self._parts.source is not None and not self.core.exhausted
+        self._wakeup.wait(POLL_S if polls or not self._room() else REST_S)
+
+    def _may_read(self) -> bool:
+        if self.core.takes_input and self._room():
+            return True
+        if self._parts.source is not None:
+            self.core.step(ev.Waited(), 0.0)
+        # Streams of tasks that have left still bring their end.
+        return bool(self.core.retired) and self._parts.source is None
+
+    def _room(self) -> bool:
+        return all(sink.room() for sink in self._parts.sinks.values())
+
+    def _read(self) -> bool:
+        source = self._parts.source
+        if source is not None:
+            event = source.next(self.core.reads_split)
+            if event is None:
+                return False
+            self._hands.step(event)
+            if isinstance(event, ev.SplitEnded):
+                self._hands.tell()
+            return not isinstance(event, ev.SplitEmpty)
+        if self._hands.input is None:
+            return False
+        received = self._hands.input.poll(self.core.reads)
+        if received is None:
+            return False
+        channel, element = received
+        self._hands.step(ev.Arrived(channel, element))
+        return True
+
+    def _control(self) -> bool:
+        if self.inbox.reset is not None:
+            raise TaskStopped
+        event = self.inbox.take()
+        if self.core.holding.phase is not Phase.NONE:
+            self._hear_peers()
+        if event is None:
+            return False
+        if isinstance(event, ev.Started):
+            self._hands.open_up()
+        elif isinstance(event, ev.Settled):
+            self.standing.settled = event.version
+        self._hands.step(event)
+        self._hands.tell()
+        return True
+
+    def _hear_peers(self) -> None:
+        wanted = self._routing_version()
+        for channel in self.core.holding.awaited:
+            output = self._hands.output(channel)
+            if output is not None and output.receiver_version >= wanted:
+                self._hands.step(ev.PeerVersion(channel, output.receiver_version))
+
+    def _routing_version(self) -> Version:
+        old, new = self.core.routing
+        return (new or old).version
+
+    def _end(self) -> None:
+        self._hands.over = True
+        reset = self.inbox.reset
+        if reset is not None:
+            for action in self.core.step(reset, 0.0):
+                if isinstance(action, ev.Discard):
+                    self._host.clear(action.handles, discard=True)
+        parts = self._parts
+        if parts.source is not None:
+            parts.source.close()
+        for sink in parts.sinks.values():
+            sink.close()
+        if parts.state is not None:
+            parts.state.close()
+
+
+def is_leaving(core: TaskCore) -> bool:
+    """Say whether a task leaves with the version that holds, or has left."""
+    return core.life is Life.LEAVING or core.task not in core.assignment.tasks()

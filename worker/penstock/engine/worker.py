@@ -1,0 +1,255 @@
+"""One worker's engine: carries out the keeper's commands and reports what becomes of them.
+
+Commands come in order, on the main thread; tasks report on their own threads. Orders are
+repeated by the leader until their effect shows, so every one of them may come twice.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock.base.errors import (
+    ConfigError,
+    PenstockError,
+    StateError,
+    UserCodeError,
+)
+from penstock.contract import control as c
+from penstock.contract.ids import Attempt as AttemptId
+from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
+from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
+from penstock.engine.attempt import Attempt, Place
+from penstock.engine.build import JobParts
+from penstock.engine.publisher import Job, Publisher, Staging
+from penstock.engine.restore import Preloader, read_root
+from penstock.engine.status import AttemptMarks, StatusTeller, status_of
+from penstock.engine.storer import Storer
+from penstock.model.elements import Barrier, BarrierKind
+from penstock.ports import BlobStore
+from penstock.protocol import task_events as ev
+from penstock.transport.events import TransportEvent
+from penstock.transport.exchange import Exchange
+from penstock.transport.input import TaskInput
+from penstock.transport.output import Output
+
+log = logging.getLogger(__name__)
+
+# Errors that come again however often the job goes back: the user must act.
+_FATAL = (UserCodeError, ConfigError, StateError)
+_STORER_THREADS = 4
+
+
+class Clock(Protocol):
+    """The part of the clock that barriers need."""
+
+    def wall_us(self) -> int:
+        """Return microseconds since 1970, for people."""
+        ...
+
+
+class Worker:
+    """See the module. ``say`` sends a report to the keeper, from any thread."""
+
+    def __init__(
+        self,
+        ordinal: Ordinal,
+        incarnation: Incarnation,
+        job: JobParts,
+        blobs: BlobStore,
+        *,
+        say: Callable[[c.EngineReport], None],
+        clock: Clock,
+        heartbeat_interval_s: float,
+    ) -> None:
+        """Be ready for the first command."""
+        self.blobs = blobs
+        self.storer = Storer(blobs, incarnation, _STORER_THREADS)
+        self._job = job
+        self._say = say
+        self._clock = clock
+        self._term = Term(0)
+        self._publisher = Publisher(job.publishers, self._publish_failed)
+        self._preloader = Preloader(blobs)
+        self._exchange = Exchange(job.identity, job.shuffle, self._on_transport)
+        self._place = Place(ordinal, job, self._exchange, self)
+        self._attempt = Attempt(self._place, AttemptMarks())
+        self._broken: AttemptId | None = None
+        self._teller = StatusTeller(self._status, say, heartbeat_interval_s)
+        self._teller.start()
+
+    @property
+    def address(self) -> str:
+        """Return where peers find the Flight server."""
+        return self._exchange.location
+
+    def close(self) -> bool:
+        """Stop everything; False when threads are left that only the end of the process ends."""
+        self._teller.stop()
+        self._attempt.end(self._attempt.marks.restored)
+        self._publisher.close()
+        self._preloader.close()
+        self.storer.close()
+        return self._exchange.close()
+
+    # --- Commands -----------------------------------------------------------------------------
+
+    def command(self, term: Term, order: c.Command) -> None:
+        """Carry out one order. What fails is reported as a broken attempt, never raised."""
+        self._term = term
+        attempt = getattr(order, "attempt", self._attempt.marks.attempt)
+        try:
+            self._carry_out(order)
+        except PenstockError as error:
+            log.error("event=order_failed order=%s reason=%s", type(order).__name__, error)
+            self._say(c.Broken(attempt, str(error), isinstance(error, _FATAL)))
+        self.changed()
+
+    def _carry_out(self, order: c.Command) -> None:
+        mine = self._attempt.marks.attempt
+        match order:
+            case c.Enumerate():
+                self._say(c.Splits(order.attempt, self._job.first_splits()))
+            case c.Reset():
+                if order.attempt > mine:
+                    self._reset(order)
+            case c.Prepare():
+                self._prepare(order)
+            case c.Announce(epoch=epoch, version=version):
+                self._attempt.tell(ev.Announced(self._term, epoch, version))
+            case c.Shutdown():
+                raise AssertionError("the main loop ends at a shutdown")
+            case _ if order.attempt == mine:
+                self._within(order)
+            case _:
+                log.info("event=order_of_other_attempt order=%s", type(order).__name__)
+
+    def _within(self, order: Any) -> None:
+        attempt = self._attempt
+        match order:
+            case c.Publish():
+                self._republish(order)
+            case c.Start():
+                attempt.start()
+            case c.Inject():
+                attempt.tell(ev.Injected(self._barrier(order)))
+            case c.Commit():
+                attempt.tell(ev.Committed(order.epoch, order.version))
+            case c.Abort():
+                attempt.tell(ev.Aborted(self._term, order.epoch))
+            case c.CancelRescale():
+                attempt.cancel(order.version)
+            case c.Adopt():
+                attempt.adopt(order, lambda: self._root(order.root))
+            case c.Settled():
+                attempt.settle(order)
+            case c.EndStreams():
+                attempt.marks.ending = True
+                attempt.tell(ev.EndAll())
+
+    def _barrier(self, order: c.Inject) -> Barrier:
+        kind = BarrierKind(order.kind)
+        now = self._clock.wall_us()
+        return Barrier(self._term, order.epoch, order.version, kind, order.committed, now)
+
+    def _reset(self, order: c.Reset) -> None:
+        log.info("event=reset attempt=%d epoch=%d", order.attempt, order.epoch)
+        self._attempt.end(order.epoch)
+        self._exchange.reset(order.attempt)
+        marks = AttemptMarks(order.attempt, order.epoch)
+        self._attempt = Attempt(self._place, marks)
+        root = self._root(order.root) if order.root is not None else None
+        self._job.claim(fresh=root is None)
+        self._attempt.build(order, root)
+
+    def _prepare(self, order: c.Prepare) -> None:
+        if order.attempt < self._attempt.marks.attempt:
+            return
+        if order.attempt > self._attempt.marks.attempt:  # this worker joins
+            self._attempt.end(order.epoch)
+            self._exchange.reset(order.attempt)
+            self._job.claim(fresh=order.root is None)
+            marks = AttemptMarks(order.attempt, order.epoch, joined=True)
+            self._attempt = Attempt(self._place, marks)
+        root = self._root(order.root) if order.root is not None else None
+        self._attempt.prepare(order, root)
+
+    def _root(self, ref: BlobRef) -> RootManifest:
+        root = read_root(self.blobs, ref, self._job.plan)
+        assert root is not None, "a reference names a manifest"
+        return root
+
+    def _republish(self, order: c.Publish) -> None:
+        marks = self._attempt.marks
+
+        def done() -> None:
+            marks.republished = max(marks.republished, order.epoch)
+            self.changed()
+
+        self._publisher.publish(Job(order.epoch, order.handles, done))
+
+    def _status(self) -> c.EngineStatus:
+        attempt = self._attempt
+        return status_of(attempt.marks, list(attempt.tasks.values()))
+
+    # --- For tasks (Host) ---------------------------------------------------------------------
+
+    def input(self, task: TaskId) -> TaskInput:
+        """Return the input of a task."""
+        return self._exchange.input(task)
+
+    def output(self, channel: ChannelId) -> Output:
+        """Return an output channel; KeyError when it is not open."""
+        return self._exchange.output(channel)
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Bring files near in the background."""
+        self._preloader.preload(files, done)
+
+    def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
+        """Report a snapshot."""
+        self._say(c.TaskAck(self._attempt.marks.attempt, term, epoch, manifest))
+
+    def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
+        """Report that an epoch cannot be completed."""
+        log.warning("event=epoch_failed epoch=%d task=%s reason=%s", epoch, task, reason)
+        self._say(c.EpochFailed(self._attempt.marks.attempt, term, epoch, task, reason))
+
+    def publish(
+        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
+    ) -> None:
+        """Make output visible in the background."""
+        self._publisher.publish(Job(epoch, handles, done))
+
+    def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
+        """Remove staged files in the background."""
+        if handles:
+            self._publisher.clear(Staging(handles, discard))
+
+    def changed(self) -> None:
+        """Hear that something stands elsewhere now."""
+        self._teller.changed()
+
+    def broken(self, task: TaskId, error: BaseException) -> None:
+        """Report that a task cannot go on: the job goes back, or fails when that cannot help."""
+        fatal = isinstance(error, _FATAL)
+        if not isinstance(error, PenstockError):
+            log.error("event=task_failed task=%s", task, exc_info=error)
+        reason = (
+            str(error)
+            if isinstance(error, PenstockError)
+            else (f"task {task}: {type(error).__name__}: {error}")
+        )
+        self._say(c.Broken(self._attempt.marks.attempt, reason, fatal))
+
+    # --- Trouble ------------------------------------------------------------------------------
+
+    def _on_transport(self, event: TransportEvent) -> None:
+        attempt = getattr(event, "attempt", self._attempt.marks.attempt)
+        if attempt != self._attempt.marks.attempt or self._broken == attempt:
+            return
+        self._broken = attempt
+        log.warning("event=stream_broken reason=%s", event)
+        self._say(c.Broken(attempt, f"stream: {event}"))
+
+    def _publish_failed(self, epoch: Epoch, reason: str, fatal: bool) -> None:
+        self._say(c.PublishFailed(self._attempt.marks.attempt, epoch, reason, fatal))

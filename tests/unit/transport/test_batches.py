@@ -1,0 +1,66 @@
+"""Sizes, joining and cutting of batches."""
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.model.elements import Data
+from penstock.transport import batches
+
+SCHEMA = pa.schema([("word", pa.string()), ("n", pa.int64())])
+
+
+def batch(rows: int, size: int = 32) -> pa.RecordBatch:
+    return pa.record_batch([["x" * size] * rows, list(range(rows))], schema=SCHEMA)
+
+
+def data(rows: int, ts: tuple[int, int] | None = None) -> Data[pa.RecordBatch]:
+    rows_batch = batch(rows)
+    return Data(rows_batch, rows, batches.measure(rows_batch), *(ts or (None, None)))
+
+
+def test_a_charge_counts_the_body_and_a_fixed_cost() -> None:
+    assert batches.measure(batch(10)) == ELEMENT_FIXED_CHARGE_BYTES + 11 * 4 + 320 + 80
+    whole = batch(10_000)
+    assert batches.measure(whole) == ELEMENT_FIXED_CHARGE_BYTES + whole.nbytes
+    piece = whole.slice(5000, 100)
+    assert batches.measure(piece) == ELEMENT_FIXED_CHARGE_BYTES + 100 * 4 + 3200 + 800
+
+
+def test_only_a_slice_that_pins_more_than_twice_its_size_is_copied() -> None:
+    whole = batch(10_000)
+    for rows, copied in ((10_000, False), (6_000, False), (1_000, True)):
+        piece = whole.slice(100, rows) if rows < 10_000 else whole
+        before = Data(piece, rows, batches.measure(piece), 1, 2)
+        after = batches.compact(before)
+        assert (after is not before) is copied
+        assert after.payload.equals(piece)
+        assert (after.charge, after.min_ts, after.max_ts) == (before.charge, 1, 2)
+
+
+def test_parts_are_joined_in_order_and_their_bounds_too() -> None:
+    parts = [data(2, (5, 9)), data(3, (1, 6))]
+    assert batches.join(parts).equals(pa.concat_batches([p.payload for p in parts]))
+    assert batches.join(parts[:1]) is parts[0].payload
+    assert batches.bounds(parts) == (1, 9)
+    assert batches.bounds([*parts, data(1)]) == (None, None)
+    assert batches.bounds(parts[:1]) == (5, 9)
+
+
+def test_a_batch_that_fits_is_not_cut() -> None:
+    whole = data(100)
+    assert list(batches.pieces(whole)) == [whole]
+
+
+def test_a_row_larger_than_an_element_is_an_error_of_the_job() -> None:
+    huge = Data(batch(1), 1, ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES + 1)
+    with pytest.raises(ConfigError, match=r"a row of \d+ bytes is larger than an element"):
+        list(batches.pieces(huge))
+
+
+def test_the_fingerprint_is_that_of_the_types_not_of_the_notes() -> None:
+    noted = SCHEMA.with_metadata({"note": "x"})
+    assert batches.fingerprint(noted) == batches.fingerprint(SCHEMA)
+    assert batches.fingerprint(SCHEMA) != batches.fingerprint(pa.schema([("word", pa.string())]))
+    assert len(batches.fingerprint(SCHEMA)) == 32

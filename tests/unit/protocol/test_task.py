@@ -1,0 +1,348 @@
+"""One task's protocol, event by event: what it sends, holds, stores and reports."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.assignment import Assignment, first_assignment, next_assignment
+from penstock.contract.ids import (
+    Attempt,
+    ChannelId,
+    Epoch,
+    JobUid,
+    Ordinal,
+    SplitId,
+    StageIndex,
+    TaskId,
+    Term,
+    Version,
+)
+from penstock.contract.manifest import RootManifest, SinkHandle, SplitState, TaskManifest
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.model.elements import (
+    Active,
+    Barrier,
+    BarrierKind,
+    Data,
+    EndOfStream,
+    Idle,
+    Watermark,
+)
+from penstock.protocol import task_events as ev
+from penstock.protocol.frame import Life, TaskSetup
+from penstock.protocol.task import TaskCore
+from penstock.protocol.watermark import END_OF_TIME
+
+SOURCE, COUNT, OUT = StageIndex(0), StageIndex(1), StageIndex(2)
+PLAN = PhysicalPlan(
+    "job",
+    4,
+    (
+        StagePlan(SOURCE, "read", ("read",), source="read", bounded=True),
+        StagePlan(COUNT, "count", ("count",), keyed=True),
+        StagePlan(OUT, "out", ("out",), keyed=True, sinks=("out",)),
+    ),
+    (
+        EdgePlan(0, SOURCE, COUNT, Partitioning.KEY),
+        EdgePlan(1, COUNT, OUT, Partitioning.KEY),
+    ),
+    "print",
+)
+SPLITS = tuple(SplitState(SplitId(name), "{}", 0) for name in ("a", "b", "c"))
+TWO = first_assignment(PLAN, 2, {SOURCE: tuple(s.split for s in SPLITS)})
+THREE = next_assignment(PLAN, TWO, 3)
+ONE = next_assignment(PLAN, TWO, 1)
+
+
+def task(stage: StageIndex, worker: int) -> TaskId:
+    return TaskId(stage, Ordinal(worker), 0)
+
+
+def to_count(sender: int, receiver: int) -> ChannelId:
+    return ChannelId(0, task(SOURCE, sender), task(COUNT, receiver))
+
+
+def to_out(sender: int, receiver: int) -> ChannelId:
+    return ChannelId(1, task(COUNT, sender), task(OUT, receiver))
+
+
+def rows(text: str, max_ts: int | None = None) -> Data[str]:
+    return Data(text, len(text), 10, None, max_ts)
+
+
+def barrier(
+    epoch: int,
+    *,
+    term: int = 1,
+    committed: int = 0,
+    kind: BarrierKind = BarrierKind.CHECKPOINT,
+    version: int = 1,
+) -> Barrier:
+    return Barrier(Term(term), Epoch(epoch), Version(version), kind, Epoch(committed), 0)
+
+
+def rescale(epoch: int, term: int = 1) -> Barrier:
+    return barrier(epoch, term=term, kind=BarrierKind.RESCALE, version=2)
+
+
+@dataclass
+class Rig:
+    """Drives a core and keeps what it wanted."""
+
+    core: TaskCore
+    now: float = 0.0
+    done: list[ev.Action] = field(default_factory=list)
+
+    def __call__(self, event: ev.Event) -> list[ev.Action]:
+        actions = self.core.step(event, self.now)
+        self.done += actions
+        for action in actions:
+            if isinstance(action, ev.Load):
+                actions = actions + self(ev.Loaded(action.version))
+        return actions
+
+    def arrive(self, channel: ChannelId, element: object) -> list[ev.Action]:
+        assert self.core.reads(channel)
+        return self(ev.Arrived(channel, element))  # type: ignore[arg-type]
+
+    def store(self, epoch: int, *handles: SinkHandle, term: int = 1) -> list[ev.Action]:
+        return self(ev.Stored(Term(term), Epoch(epoch), ev.Parts(handles=handles)))
+
+
+def rig(
+    stage: StageIndex,
+    worker: int = 0,
+    assignment: Assignment = TWO,
+    *,
+    root: RootManifest | None = None,
+    joining: bool = False,
+    disorder_us: int | None = None,
+    held: int = 1000,
+) -> Rig:
+    setup = TaskSetup(
+        PLAN, task(stage, worker), assignment, held, None, disorder_us, SPLITS, joining
+    )
+    driven = Rig(TaskCore(setup, root))
+    driven(ev.Build())
+    if not joining:
+        driven(ev.Started())
+    return driven
+
+
+def sends(actions: list[ev.Action]) -> list[tuple[ChannelId, object]]:
+    return [(a.channel, a.element) for a in actions if isinstance(a, ev.Send)]
+
+
+def root(epoch: int, *manifests: TaskManifest) -> RootManifest:
+    return RootManifest(
+        JobUid("job"), Epoch(epoch), Term(1), Attempt(1), "RESCALE", 4, "print", TWO, manifests
+    )
+
+
+def handle(epoch: int, name: str = "h") -> SinkHandle:
+    return SinkHandle("out", task(OUT, 0), Epoch(epoch), name, 1, 1)
+
+
+def test_a_cut_comes_after_all_barriers_and_goes_out_on_every_channel() -> None:
+    counter = rig(COUNT)
+    assert counter.arrive(to_count(0, 0), barrier(1)) == []
+    assert not counter.core.reads(to_count(0, 0))
+    assert counter.arrive(to_count(1, 0), rows("x")) == [ev.Process(to_count(1, 0), rows("x"))]
+    actions = counter.arrive(to_count(1, 0), barrier(1))
+    assert actions[0] == ev.Snapshot(barrier(1), Epoch(0), None)
+    assert sends(actions) == [(to_out(0, 0), barrier(1)), (to_out(0, 1), barrier(1))]
+    assert counter.core.reads(to_count(0, 0))
+
+
+def test_a_late_barrier_is_dropped_and_counted() -> None:
+    counter = rig(COUNT)
+    counter.arrive(to_count(0, 0), barrier(1))
+    counter(ev.Aborted(Term(1), Epoch(1)))
+    assert counter.core.reads(to_count(0, 0))
+    assert counter.arrive(to_count(1, 0), barrier(1)) == []
+    assert counter.core.reads(to_count(1, 0))
+    assert counter.core.aligner.late == 1
+
+
+def test_an_aborted_number_may_come_again_under_a_higher_term() -> None:
+    counter = rig(COUNT)
+    counter.arrive(to_count(0, 0), barrier(1))
+    counter(ev.Announced(Term(2), Epoch(0), Version(1)))
+    counter.arrive(to_count(0, 0), barrier(1, term=2))
+    actions = counter.arrive(to_count(1, 0), barrier(1, term=2))
+    assert ev.Snapshot(barrier(1, term=2), Epoch(0), None) in actions
+
+
+def test_an_ended_channel_counts_as_aligned() -> None:
+    counter = rig(COUNT)
+    counter.arrive(to_count(0, 0), barrier(1))
+    actions = counter.arrive(to_count(1, 0), EndOfStream())
+    assert ev.Snapshot(barrier(1), Epoch(0), None) in actions
+
+
+def test_a_delta_counts_from_the_last_epoch_known_committed() -> None:
+    counter = rig(COUNT)
+    for epoch, committed, since in ((1, 0, 0), (2, 0, 0), (3, 2, 2)):
+        for sender in (0, 1):
+            actions = counter.arrive(to_count(sender, 0), barrier(epoch, committed=committed))
+        snapshot = next(a for a in actions if isinstance(a, ev.Snapshot))
+        assert snapshot.since == since
+        counter.store(epoch)
+
+
+def test_the_next_cut_waits_until_the_snapshot_before_has_ended() -> None:
+    counter = rig(COUNT)
+    for epoch in (1, 2):
+        counter.arrive(to_count(0, 0), barrier(epoch))
+        last = counter.arrive(to_count(1, 0), barrier(epoch))
+    assert last == []
+    assert not counter.core.reads(to_count(0, 0))
+    actions = counter.store(1)
+    assert [type(a) for a in actions[:2]] == [ev.Ack, ev.Snapshot]
+    assert counter.core.reads(to_count(0, 0))
+
+
+def test_output_of_an_aborted_epoch_is_committed_with_the_next() -> None:
+    sink = rig(OUT)
+    inputs = [to_out(0, 0), to_out(1, 0)]
+    for channel in inputs:
+        sink.arrive(channel, barrier(1))
+    sink.store(1, handle(1))
+    sink(ev.Aborted(Term(1), Epoch(1)))
+    for channel in inputs:
+        sink.arrive(channel, barrier(2))
+    (ack,) = sink.store(2, handle(2))
+    assert isinstance(ack, ev.Ack)
+    assert ack.manifest.handles == (handle(1), handle(2))
+    published = sink(ev.Committed(Epoch(2), Version(1)))
+    assert ev.Publish(Epoch(2), (handle(1), handle(2))) in published
+    assert sink(ev.Committed(Epoch(2), Version(1))) == []
+
+
+def test_a_reset_discards_only_what_its_epoch_does_not_list() -> None:
+    sink = rig(OUT)
+    for epoch in (1, 2):
+        for channel in (to_out(0, 0), to_out(1, 0)):
+            sink.arrive(channel, barrier(epoch))
+        sink.store(epoch, handle(epoch))
+    assert sink(ev.ResetTo(Epoch(1))) == [ev.Discard((handle(2),))]
+
+
+def test_pending_watermarks_go_before_a_barrier() -> None:
+    counter = rig(COUNT)
+    counter.arrive(to_count(0, 0), Watermark(7))
+    assert counter.arrive(to_count(1, 0), Watermark(5)) == [ev.Advance(5)]
+    counter.arrive(to_count(0, 0), barrier(1))
+    out = [e for c, e in sends(counter.arrive(to_count(1, 0), barrier(1))) if c == to_out(0, 0)]
+    assert out == [Watermark(5), barrier(1)]
+
+
+def test_a_task_is_idle_when_all_its_inputs_are_and_active_before_its_next_rows() -> None:
+    counter = rig(COUNT)
+    counter.arrive(to_count(0, 0), Watermark(3))
+    assert counter.arrive(to_count(1, 0), Idle()) == [ev.Advance(3)]
+    idle = [e for _, e in sends(counter.arrive(to_count(0, 0), Idle()))]
+    assert idle == [Watermark(3), Watermark(3), Idle(), Idle()]
+    actions = counter.arrive(to_count(1, 0), rows("x"))
+    assert [e for _, e in sends(actions)] == [Active(), Active()]
+    assert actions[-1] == ev.Process(to_count(1, 0), rows("x"))
+
+
+def test_a_source_stamps_its_watermark_and_ends_at_the_end_of_time() -> None:
+    source = rig(SOURCE, disorder_us=2)
+    source(ev.RowsRead(SplitId("a"), rows("x", max_ts=10)))
+    assert source.core.time.low_us is None  # the other split has said nothing
+    source(ev.SplitEnded(SplitId("c")))
+    assert source.core.time.task_us == 8
+    assert ev.Advance(END_OF_TIME) in source(ev.SplitEnded(SplitId("a")))
+    assert source.core.exhausted
+    assert ev.Snapshot(barrier(1), Epoch(0), END_OF_TIME) in source(ev.Injected(barrier(1)))
+    assert [e for _, e in sends(source(ev.EndAll()))] == [EndOfStream(), EndOfStream()]
+
+
+def test_moving_rows_are_held_and_released_to_the_new_owner_when_it_announces() -> None:
+    source = rig(SOURCE)
+    source(ev.Proposed(THREE, None))
+    source(ev.Injected(rescale(1)))
+    stay, move = to_count(0, 0), to_count(0, 2)
+    actions = source(
+        ev.Produced((ev.Piece(stay, stay, rows("s")), ev.Piece(stay, move, rows("m"))))
+    )
+    assert sends(actions) == [(stay, rows("s"))]
+    assert source(ev.Quiet()) == []
+    source(ev.Committed(Epoch(1), Version(2)))
+    assert sends(source(ev.PeerVersion(stay, Version(2)))) == []
+    assert sends(source(ev.PeerVersion(move, Version(2)))) == [(move, rows("m"))]
+
+
+def test_an_abort_releases_to_the_old_owner() -> None:
+    source = rig(SOURCE)
+    source(ev.Proposed(THREE, None))
+    source(ev.Injected(rescale(1)))
+    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    assert sends(source(ev.Aborted(Term(1), Epoch(1)))) == [(to_count(0, 0), rows("m"))]
+    assert source.core.life is Life.RUNNING
+
+
+def test_full_held_rows_stop_the_input() -> None:
+    source = rig(SOURCE, held=10)
+    source(ev.Proposed(THREE, None))
+    source(ev.Injected(rescale(1)))
+    kept = next(s for s in ("a", "c") if source.core.reads_split(SplitId(s)))
+    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    assert not source.core.reads_split(SplitId(kept))
+
+
+def test_a_new_barrier_means_that_all_have_resumed_and_comes_behind_what_was_held() -> None:
+    source = rig(SOURCE)
+    source(ev.Proposed(THREE, None))
+    source(ev.Injected(rescale(1)))
+    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    source.store(1)
+    mine = TaskManifest(task(SOURCE, 0), splits=SPLITS)
+    source(ev.Adopting(Version(2), root(1, mine)))
+    assert source.core.life is Life.RUNNING
+    out = sends(source(ev.Injected(barrier(2, committed=1, version=2))))
+    new = [e for c, e in out if c == to_count(0, 2)]
+    assert new == [rows("m"), barrier(2, committed=1, version=2)]
+
+
+def test_a_leaving_task_sends_nothing_until_all_have_resumed() -> None:
+    leaver = rig(COUNT, worker=1)
+    leaver(ev.Proposed(ONE, None))
+    for sender in (0, 1):
+        leaver.arrive(to_count(sender, 1), Watermark(9))
+    for sender in (0, 1):
+        last = leaver.arrive(to_count(sender, 1), rescale(1))
+    assert [e for _, e in sends(last)] == [Watermark(9)] * 2 + [rescale(1)] * 2
+    leaver.store(1)
+    actions = leaver(ev.Adopting(Version(2), root(1)))
+    actions += leaver(ev.Quiet())
+    assert sends(actions) == []
+    ends = sends(leaver(ev.Settled(Version(2))))
+    assert ends == [(to_out(1, 0), EndOfStream()), (to_out(1, 1), EndOfStream())]
+    leaver.arrive(to_count(0, 1), EndOfStream())
+    assert leaver.arrive(to_count(1, 1), EndOfStream()) == [ev.Finished()]
+
+
+def test_a_joiner_reads_nothing_before_it_has_loaded() -> None:
+    joiner = rig(COUNT, worker=2, assignment=THREE, joining=True)
+    assert not joiner.core.reads(to_count(0, 2))
+    manifests = tuple(TaskManifest(task(COUNT, w), watermark_us=4) for w in (0, 1))
+    actions = joiner(ev.Adopting(Version(2), root(1, *manifests)))
+    kinds = [type(a) for a in actions]
+    assert kinds.index(ev.Load) < kinds.index(ev.AnnounceVersion)
+    assert joiner.core.reads(to_count(0, 2))
+    assert joiner.core.time.task_us == 4
+
+
+def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> None:
+    counter = rig(COUNT)
+    counter(ev.Proposed(THREE, None))
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), rescale(1))
+    counter.store(1)
+    for sender in (0, 1):
+        assert counter.arrive(to_count(sender, 0), Watermark(6)) == []
+    manifest = TaskManifest(task(COUNT, 0))
+    actions = counter(ev.Adopting(Version(2), root(1, manifest)))
+    assert not [a for a in actions if isinstance(a, ev.Advance)]  # the joiner has said nothing
+    assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.Advance(5)]

@@ -1,0 +1,97 @@
+"""The ends of a job: bounded input read to its end, a stop that was asked for, a failure.
+
+::
+
+    RUNNING ── final epoch published ──> EndStreams ── all ended ──> swap finished ──┐
+       ├── stop, with its savepoint copied ──> swap stopped ─────────────────────────┼──> CLOSED
+       └── fatal error ──> swap failure ─────────────────────────────────────────────┘      │
+                                       a new run clears the last two, and only those <──────┘
+
+Under any of the three no engine runs. A stop never takes a final epoch: the input goes on later.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.base.limits import REASON_CHARS_MAX
+from penstock.contract.control import EndStreams, Shutdown
+from penstock.contract.latest import Answer, Latest
+from penstock.protocol.lead import Lead, Phase
+from penstock.protocol.roster import member_of
+
+
+def finish(lead: Lead) -> None:
+    """End the streams, which is allowed only now that the last output is visible; then finish."""
+    at = lead.latest
+    waiting = [m for m in lead.admitted() if not lead.life(m).status.ended]
+    for member in waiting:
+        lead.want(member, EndStreams(at.attempt), at.attempt)
+    if not waiting and not lead.swaps.busy:
+        lead.propose(replace(at, finished=True, published_through=lead.published_through()))
+
+
+@dataclass(slots=True)
+class Ending:
+    """``stop_seen_at``: since when a stop waits for output to become visible."""
+
+    stop_seen_at: float | None = None
+
+    def pursue(self, lead: Lead) -> bool:
+        """Close the job when it has to; True when nothing else may be done."""
+        if lead.swaps.busy:
+            return False
+        at = lead.latest
+        if lead.failure is not None:
+            text = lead.failure[:REASON_CHARS_MAX]
+            lead.failure = None
+            lead.propose(replace(at, failure=text, run=_run(lead)))
+            return True
+        stop = next((r for r in lead.requests() if r.kind == "stop" and r.argument is None), None)
+        if stop is None or not self._may_stop(lead):
+            return False
+        text = f"stopped at epoch {at.epoch}"
+        if not lead.published():
+            text += "; its output is not all visible yet, the next run publishes it"
+        through = lead.published_through() if lead.published() else at.published_through
+        answers = lead.answers(Answer(stop.id, True, text))
+        lead.propose(
+            replace(at, stopped=True, run=_run(lead), published_through=through, answers=answers)
+        )
+        return True
+
+    def _may_stop(self, lead: Lead) -> bool:
+        """Give running members a while to publish what is committed; stop in any case then."""
+        if lead.phase is not Phase.RUNNING or lead.published():
+            return True
+        if self.stop_seen_at is None:
+            self.stop_seen_at = lead.desk.now
+        return lead.desk.due(self.stop_seen_at + lead.settings.ready_timeout_s)
+
+    def closed(self, lead: Lead) -> None:
+        """End engines, answer whoever still asks, and open again for a new run."""
+        self.stop_seen_at = None
+        for life in lead.roster.lives.values():
+            heard = lead.desk.now - life.seen_at < lead.roster.timeout_s
+            if life.heartbeat is not None and heard:
+                lead.want(member_of(life), Shutdown(_state(lead.latest)), 0)
+        at = lead.latest
+        if lead.swaps.busy:
+            return
+        if not at.finished and lead.desired is not None and lead.desired.run != at.run:
+            opened = replace(at, failure=None, stopped=False, stalled=None, run=_run(lead))
+            lead.propose(opened)
+            return
+        left = lead.requests()
+        if left:
+            state = _state(at)
+            new = [Answer(r.id, r.kind == "stop", f"the job is {state}") for r in left]
+            lead.propose(replace(at, answers=lead.answers(*new)))
+
+
+def _run(lead: Lead) -> str:
+    return lead.desired.run if lead.desired is not None else lead.latest.run
+
+
+def _state(at: Latest) -> str:
+    if at.finished:
+        return "finished"
+    return "stopped" if at.stopped else "failed"

@@ -1,0 +1,320 @@
+"""Back to the committed epoch: gather, swap attempt + 1, reset, publish, start.
+
+Order is everything here: sources start only after *all* are ready and the old output is visible;
+an earlier start would mix the states of two attempts. Nothing is restarted that still lives.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.base.limits import LOST_MAX
+from penstock.contract.assignment import Assignment, first_assignment, next_assignment
+from penstock.contract.control import (
+    Commit,
+    Enumerate,
+    MembersFile,
+    Publish,
+    Reset,
+    Shutdown,
+    Splits,
+    StageSplits,
+    Start,
+)
+from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal
+from penstock.contract.latest import Lost, Member
+from penstock.contract.manifest import SinkHandle
+from penstock.contract.names import MEMBERS_SUFFIX
+from penstock.protocol.epochs import Epochs
+from penstock.protocol.lead import Lead, Phase
+from penstock.protocol.restore import incompatible
+from penstock.protocol.roster import Life, member_of
+from penstock.protocol.shelf import Shelf
+
+
+@dataclass(slots=True)
+class Recovery:
+    """``name`` is the members file of the attempt that is being admitted, ``file`` its content."""
+
+    name: BlobName | None = None
+    file: MembersFile | None = None
+    splits: Splits | None = None
+    retry_at: float = 0.0
+
+    def drop(self) -> None:
+        """Forget an admission that was under way."""
+        self.name = None
+        self.file = None
+
+    def hear_splits(self, lead: Lead, report: Splits) -> None:
+        """Keep the first answer: a source's splits are listed once in a job's life."""
+        if report.attempt == lead.latest.attempt + 1 and self.splits is None:
+            self.splits = report
+
+    # --- GATHERING -----------------------------------------------------------------------------
+
+    def gather(self, lead: Lead, shelf: Shelf) -> None:
+        """Wait for a live engine for every ordinal, then admit them by one swap."""
+        if self.file is not None and self.name is not None:
+            self._admit(lead, shelf, self.name, self.file)
+            return
+        if lead.plan is None or not lead.desk.due(max(lead.not_before, self.retry_at)):
+            return
+        why = incompatible(lead.root, lead.plan)
+        if why is not None:
+            lead.failure = why
+            return
+        lives = self._lives(lead)
+        if lives is None or _cannot_begin(lead, lives):
+            return
+        assignment = self._assignment(lead, lives)
+        if assignment is not None:
+            self._draft(lead, shelf, assignment, lives)
+
+    def _lives(self, lead: Lead) -> list[Life] | None:
+        """Choose who is admitted: the wanted number if it is there, else the committed one."""
+        for count in (lead.target(), lead.latest.workers):
+            lives = [_candidate(lead, ordinal) for ordinal in range(count)]
+            found = [life for life in lives if life is not None]
+            if found and len(found) == count:
+                return found
+        lead.say("waiting", f"for=workers wanted={lead.target()} committed={lead.latest.workers}")
+        return None
+
+    def _assignment(self, lead: Lead, lives: list[Life]) -> Assignment | None:
+        """Return the table of the next attempt; another number of workers is another version."""
+        assert lead.plan is not None
+        base = lead.assignment()
+        if base is None and lead.root is not None:
+            base = lead.root.assignment
+        if base is None:
+            return self._first(lead, lives)
+        if base.workers == len(lives) and base.version == lead.latest.version:
+            return base
+        following = next_assignment(lead.plan, base, len(lives))
+        return replace(following, version=lead.next_version())
+
+    def _first(self, lead: Lead, lives: list[Life]) -> Assignment | None:
+        """Ask one member for the splits, then deal out everything from nothing."""
+        assert lead.plan is not None
+        attempt = Attempt(lead.latest.attempt + 1)
+        if self.splits is None or self.splits.attempt != attempt:
+            self.splits = None
+            lead.want(member_of(lives[0]), Enumerate(attempt), attempt)
+            return None
+        names = {s.stage: tuple(x.split for x in s.splits) for s in self.splits.splits}
+        table = first_assignment(lead.plan, len(lives), names)
+        return replace(table, version=lead.next_version())
+
+    def _first_splits(self, lead: Lead) -> tuple[StageSplits, ...]:
+        """Return the splits' first states, needed until there is a checkpoint."""
+        if lead.latest.epoch > 0:
+            return ()
+        if lead.file is not None:
+            return lead.file.splits
+        return self.splits.splits if self.splits is not None else ()
+
+    def _draft(self, lead: Lead, shelf: Shelf, assignment: Assignment, lives: list[Life]) -> None:
+        members = tuple(member_of(life) for life in lives)
+        attempt = Attempt(lead.latest.attempt + 1)
+        self.file = MembersFile(attempt, members, assignment, None, self._first_splits(lead))
+        self.name = lead.desk.file_name(lead.term, lead.latest.epoch, MEMBERS_SUFFIX)
+        shelf.write(lead.desk, self.name, self.file)
+
+    def _admit(self, lead: Lead, shelf: Shelf, name: BlobName, file: MembersFile) -> None:
+        """Swap attempt + 1 once its members file is stored; nothing is reset before."""
+        at = lead.latest
+        if at.members is not None and at.members.name == name:
+            self.drop()
+            lead.file = file
+            lead.roster.prune([m.incarnation for m in file.members])
+            lead.enter(Phase.RESETTING)
+        elif name in shelf.failed or not all(_alive(lead, m) for m in file.members):
+            self.drop()
+            self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+        elif name in shelf.written and not lead.swaps.busy:
+            lead.propose(
+                replace(
+                    at,
+                    attempt=Attempt(at.attempt + 1),
+                    version=file.assignment.version,
+                    proposed=max(at.proposed, file.assignment.version),
+                    workers=file.assignment.workers,
+                    members=shelf.written[name],
+                    pinned=(),
+                    lost=tuple(x for x in at.lost if x.ordinal >= len(file.members)),
+                    stalled=_stalled(lead),
+                    rescale=None,
+                    run=lead.desired.run if lead.desired is not None else at.run,
+                )
+            )
+
+    # --- RESETTING, PUBLISHING, STARTING -------------------------------------------------------
+
+    def reset(self, lead: Lead) -> str | None:
+        """Have all members ready at this attempt; return why it failed, else None."""
+        waiting = [m for m in lead.admitted() if not _ready(lead, m)]
+        if not waiting:
+            lead.enter(Phase.PUBLISHING)
+            return None
+        for member in waiting:
+            if lead.heard(member) and lead.life(member).status.attempt < lead.latest.attempt:
+                lead.want(member, _reset_command(lead), lead.latest.attempt)
+        return _overdue(lead, waiting, "ready")
+
+    def publish(self, lead: Lead) -> None:
+        """Have the committed epoch's output made visible, whoever prepared it."""
+        if lead.published():
+            lead.enter(Phase.STARTING)
+            return
+        at = lead.latest
+        assert lead.root is not None
+        handles = [h for task in lead.root.tasks for h in task.handles]
+        for member in lead.admitted():
+            status = lead.life(member).status
+            if status.published >= at.epoch:
+                continue
+            if status.running == at.attempt:
+                lead.want(member, Commit(at.attempt, at.epoch, at.version), at.epoch)
+            else:
+                share = _share(lead.admitted(), member, handles)
+                lead.want(member, Publish(at.attempt, at.epoch, share), at.epoch)
+
+    def start(self, lead: Lead, epochs: Epochs) -> str | None:
+        """Have all members run; return why it failed, else None."""
+        at = lead.latest
+        waiting = [m for m in lead.admitted() if not _running(lead, m)]
+        if not waiting:
+            lead.enter(Phase.RUNNING)
+            epochs.begin(lead)
+            return None
+        for member in waiting:
+            lead.want(member, Start(at.attempt), at.attempt)
+        return _overdue(lead, waiting, "running")
+
+
+# --- Health, in every phase ---------------------------------------------------------------------
+
+
+def trouble(lead: Lead) -> str | None:
+    """Return why the attempt cannot go on, None when all admitted members are well."""
+    for member in lead.admitted():
+        life = lead.life(member)
+        if not lead.roster.alive(lead.desk, life):
+            return f"worker {member.ordinal} is lost: {life.lost}"
+        broken = life.heartbeat.broken if life.heartbeat is not None else None
+        if broken is not None and broken.attempt == lead.latest.attempt:
+            if broken.fatal:
+                lead.failure = broken.reason
+            return f"worker {member.ordinal}: {broken.reason}"
+    return None
+
+
+def backoff_s(lead: Lead) -> float:
+    """Return how long to wait before the next attempt: doubled with each one in vain."""
+    first, longest = lead.settings.backoff_first_s, lead.settings.backoff_max_s
+    return min(first * 2.0 ** min(lead.failures - 1, 30), longest)
+
+
+def record_lost(lead: Lead) -> None:
+    """Name in the object who was given up and has no successor yet: it is to be restarted."""
+    at = lead.latest
+    wanted = max(lead.target(), at.workers)
+    named = [x.incarnation for x in at.lost]
+    new = [
+        Lost(life.ordinal, life.incarnation)
+        for life in lead.roster.lives.values()
+        if life.lost is not None
+        and life.ordinal < wanted
+        and life.incarnation not in named
+        and _candidate(lead, life.ordinal) is None
+    ]
+    room = LOST_MAX - len(at.lost)
+    if new and room > 0:
+        lead.propose(replace(at, lost=at.lost + tuple(new[:room])))
+
+
+def dismiss(lead: Lead) -> None:
+    """End engines that run something and are no members: left, cancelled, lost or replaced."""
+    if lead.file is None:
+        return
+    admitted = [m.incarnation for m in lead.members()]
+    for life in lead.roster.lives.values():
+        if life.heartbeat is None or lead.desk.now - life.seen_at >= lead.roster.timeout_s:
+            continue
+        stranger = life.status.attempt > 0 and life.incarnation not in admitted
+        if life.lost is not None or stranger:
+            why = life.lost or f"not a member of attempt {lead.latest.attempt}"
+            lead.want(member_of(life), Shutdown(why), 0)
+
+
+def _candidate(lead: Lead, ordinal: int) -> Life | None:
+    if lead.plan is None:
+        return None
+    return lead.roster.candidate(lead.desk, Ordinal(ordinal), lead.plan.fingerprint)
+
+
+def _alive(lead: Lead, member: Member) -> bool:
+    return lead.roster.alive(lead.desk, lead.life(member))
+
+
+def _cannot_begin(lead: Lead, lives: list[Life]) -> bool:
+    """Fail the job when its sources cannot even be listed."""
+    for life in lives:
+        broken = life.heartbeat.broken if life.heartbeat is not None else None
+        if broken is not None and broken.fatal and broken.attempt == lead.latest.attempt + 1:
+            lead.failure = broken.reason
+            return True
+    return False
+
+
+def _ready(lead: Lead, member: Member) -> bool:
+    status = lead.life(member).status
+    attempt = lead.latest.attempt
+    reached = attempt in (status.ready, status.running)
+    return lead.heard(member) and status.attempt == attempt and reached
+
+
+def _running(lead: Lead, member: Member) -> bool:
+    status = lead.life(member).status
+    attempt = lead.latest.attempt
+    return lead.heard(member) and status.attempt == attempt and status.running == attempt
+
+
+def _overdue(lead: Lead, waiting: list[Member], what: str) -> str | None:
+    """Give up members that missed the deadline; a new term waits for their first word too."""
+    if not lead.desk.due(lead.since + lead.settings.ready_timeout_s):
+        return None
+    for member in waiting:
+        lead.roster.lose(lead.life(member), f"not {what} in {lead.settings.ready_timeout_s:g} s")
+    return f"workers {[m.ordinal for m in waiting]} not {what} in time"
+
+
+def _reset_command(lead: Lead) -> Reset:
+    assert lead.file is not None
+    assignment = lead.assignment()
+    assert assignment is not None
+    assert assignment.version == lead.latest.version, "members run the committed table"
+    at = lead.latest
+    return Reset(at.attempt, at.epoch, at.root, assignment, lead.core(), lead.file.splits)
+
+
+def _share(
+    members: tuple[Member, ...], me: Member, handles: list[SinkHandle]
+) -> tuple[SinkHandle, ...]:
+    """Deal handles out: to the worker that prepared them, else to a live one by its ordinal."""
+    by_ordinal = {m.ordinal: i for i, m in enumerate(members)}
+    mine = members.index(me)
+    return tuple(
+        h for h in handles if by_ordinal.get(h.task.worker, h.task.worker % len(members)) == mine
+    )
+
+
+def _stalled(lead: Lead) -> str | None:
+    """Say so when attempts fail again and again; they go on at the longest back-off."""
+    if lead.failures < lead.settings.restarts_before_stalled:
+        return None
+    return f"{lead.failures} attempts in a row committed nothing: {lead.reason}"
+
+
+def last_epoch(lead: Lead) -> Epoch:
+    """Return the epoch that recovery goes back to: the one in the object, never another."""
+    return lead.latest.epoch

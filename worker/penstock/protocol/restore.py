@@ -1,0 +1,171 @@
+"""What a job may begin from: checks of a checkpoint, and restores that were asked for.
+
+::
+
+    newest ── (drop its unpublished output) ───────────────────────────┐
+    retained epoch ── read its manifest ── check ──────────────────────┼─> one swap: root, restored
+    folder ── read its manifest ── check ── import as a new epoch ─────┘
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import Epoch
+from penstock.contract.latest import Latest, Restore, Retained
+from penstock.contract.manifest import RootManifest
+from penstock.contract.plan import PhysicalPlan
+from penstock.protocol.actions import ImportSnapshot, ReadSnapshot
+from penstock.protocol.events import Imported, ImportFailed, SnapshotRead
+from penstock.protocol.lead import Lead
+from penstock.protocol.shelf import Shelf
+
+RestoreEvent = SnapshotRead | Imported | ImportFailed
+
+
+def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
+    """Return why the plan cannot continue from ``root``, None when it can."""
+    if root is None:
+        return None
+    if root.max_key_groups != plan.max_key_groups:
+        return (
+            f"StateError: checkpoint {root.epoch} has {root.max_key_groups} key groups, the job "
+            f"{plan.max_key_groups}: maxKeyGroups never changes in the life of a job"
+        )
+    if root.fingerprint != plan.fingerprint:
+        return (
+            f"StateError: the state of checkpoint {root.epoch} does not fit this job (fingerprint "
+            f"{root.fingerprint}, now {plan.fingerprint}): steps, keys or state columns changed"
+        )
+    return None
+
+
+def pending(lead: Lead) -> Restore | None:
+    """Return the restore that was asked for and not yet done."""
+    wanted = lead.desired.restore if lead.desired is not None else None
+    if wanted is None or wanted.nonce == lead.latest.restored:
+        return None
+    return wanted
+
+
+@dataclass(slots=True)
+class Restoring:
+    """``manifest``: of the folder, read and checked. ``imported``: its copy, to be committed."""
+
+    token: int | None = None
+    retry_at: float = 0.0
+    manifest: RootManifest | None = None
+    imported: Imported | None = None
+
+    def absorb(self, lead: Lead, event: RestoreEvent) -> None:
+        """Take the answer to the one read or import under way."""
+        if event.token != self.token:
+            return
+        self.token = None
+        match event:
+            case SnapshotRead(_, manifest):
+                self.manifest = manifest
+            case Imported():
+                self.imported = event
+            case ImportFailed(_, reason, damaged):
+                self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+                lead.say("restore-failed", f"reason={reason!r}")
+                if damaged:
+                    lead.failure = f"StateError: the savepoint cannot be restored: {reason}"
+
+    def pursue(self, lead: Lead, shelf: Shelf) -> bool:
+        """Do what was asked for; True when there is nothing (more) to restore."""
+        wanted = pending(lead)
+        if wanted is None:
+            return True
+        if lead.plan is None or lead.swaps.busy:
+            return False
+        if wanted.path is not None:
+            self._folder(lead, wanted, wanted.path)
+        elif wanted.epoch is not None:
+            self._retained(lead, shelf, wanted, wanted.epoch)
+        else:
+            lead.propose(_dropped(replace(lead.latest, restored=wanted.nonce), wanted))
+        return False
+
+    def _retained(self, lead: Lead, shelf: Shelf, wanted: Restore, epoch: Epoch) -> None:
+        kept = [r for r in lead.latest.retained if r.epoch == epoch]
+        if not kept:
+            names = [int(r.epoch) for r in lead.latest.retained]
+            lead.failure = f"StateError: epoch {epoch} is not retained; retained are {names}"
+            return
+        root = shelf.root(lead.desk, kept[-1].root)
+        if kept[-1].root.name in shelf.damaged:
+            lead.failure = f"StateError: epoch {epoch}: {shelf.damaged[kept[-1].root.name]}"
+        elif root is not None and self._allowed(lead, wanted, root):
+            lead.root = root
+            older = epoch < lead.latest.max_epoch
+            at = replace(
+                _dropped(lead.latest, wanted),
+                epoch=epoch,
+                root=kept[-1].root,
+                restored=wanted.nonce,
+                replayed=lead.latest.replayed or older,
+            )
+            lead.propose(at)
+
+    def _folder(self, lead: Lead, wanted: Restore, path: str) -> None:
+        epoch = Epoch(lead.latest.max_epoch + 1)
+        if self.token is not None or not lead.desk.due(self.retry_at):
+            return
+        if self.manifest is None:
+            self.token = lead.desk.number()
+            lead.desk.do(ReadSnapshot(self.token, path))
+        elif not self._allowed(lead, wanted, self.manifest):
+            self.manifest = None
+        elif self.imported is None or self.imported.manifest.epoch != epoch:
+            self.token = lead.desk.number()
+            life = lead.me.incarnation
+            lead.desk.do(ImportSnapshot(self.token, path, lead.term, epoch, life))
+        else:
+            self._commit(lead, wanted, self.imported)
+
+    def _commit(self, lead: Lead, wanted: Restore, imported: Imported) -> None:
+        """Commit the imported files as a new epoch without output of its own."""
+        at = lead.latest
+        epoch = imported.manifest.epoch
+        lead.root = imported.manifest
+        lead.file = None  # the table and the splits are those of the savepoint
+        self.manifest = self.imported = None
+        lead.propose(
+            replace(
+                at,
+                epoch=epoch,
+                max_epoch=epoch,
+                root=imported.root,
+                members=None,
+                published_through=epoch,
+                restored=wanted.nonce,
+                retained=(*at.retained, Retained(epoch, imported.root)),
+                replayed=at.replayed or at.max_epoch > 0,
+            )
+        )
+
+    def _allowed(self, lead: Lead, wanted: Restore, root: RootManifest) -> bool:
+        """Refuse what does not fit, and what would repeat output unless that is allowed."""
+        assert lead.plan is not None
+        why = incompatible(root, lead.plan)
+        newest = root.job_uid == lead.latest.job_uid and root.epoch >= lead.latest.max_epoch
+        if (
+            why is None
+            and lead.latest.max_epoch > 0
+            and not newest
+            and not wanted.allow_output_replay
+        ):
+            why = (
+                f"StateError: epoch {root.epoch} is older than the newest committed one, "
+                f"{lead.latest.max_epoch}: output since then would be repeated; "
+                "allowOutputReplay accepts that"
+            )
+        lead.failure = lead.failure or why
+        return why is None
+
+
+def _dropped(at: Latest, wanted: Restore) -> Latest:
+    """Give up the unpublished output of the newest epoch where that was asked for."""
+    if not wanted.drop_unpublished or at.published_through >= at.epoch:
+        return at
+    return replace(at, published_through=at.epoch, lost_output=(*at.lost_output, at.epoch))

@@ -1,0 +1,133 @@
+"""Who is alive, as heartbeats tell: one record per life of a worker's engine.
+
+::
+
+    unknown ──heartbeat──> live ──silence, refused twice, replaced, given up──> lost (for ever)
+
+Never two admitted lives of one ordinal: an attempt's members are fixed by the swap that wrote
+them, and a stranger is at most a candidate for the next one. A lost life is never taken back.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.control import EngineLost, EngineStatus, Envelope, Heartbeat
+from penstock.contract.ids import Incarnation, Ordinal, Term
+from penstock.contract.latest import Member
+from penstock.protocol.courier import Address
+from penstock.protocol.desk import Desk
+
+REFUSALS = 2  # dials in a row that show that nobody listens any more
+NO_STATUS = EngineStatus()
+
+
+@dataclass(slots=True)
+class Life:
+    """One life: its newest heartbeat, under which term and when it came, why it was lost."""
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    heartbeat: Heartbeat | None = None
+    term: Term = Term(0)
+    seen_at: float = 0.0
+    keeper: str = ""
+    refusals: int = 0
+    lost: str | None = None
+
+    @property
+    def status(self) -> EngineStatus:
+        """Return what the engine last said of itself; zeros before it said anything."""
+        return NO_STATUS if self.heartbeat is None else self.heartbeat.status
+
+
+@dataclass(slots=True)
+class Roster:
+    """``since`` is when this leader began to listen: silence is counted from then, not before."""
+
+    timeout_s: float
+    since: float
+    lives: dict[Incarnation, Life] = field(default_factory=dict)
+
+    def life(self, ordinal: Ordinal, incarnation: Incarnation) -> Life:
+        """Return the record of a life, made on its first mention."""
+        known = self.lives.get(incarnation)
+        if known is None:
+            known = Life(ordinal, incarnation, seen_at=self.since)
+            self.lives[incarnation] = known
+        return known
+
+    def of(self, member: Member) -> Life:
+        """Return the record of an admitted member."""
+        life = self.life(member.ordinal, member.incarnation)
+        life.keeper = life.keeper or member.keeper
+        return life
+
+    def hear(self, desk: Desk, envelope: Envelope) -> None:
+        """Take a heartbeat or the news of an engine's end; late ones are dropped."""
+        match envelope.body:
+            case Heartbeat() as heartbeat:
+                self._heartbeat(desk, envelope.term, heartbeat)
+            case EngineLost(ordinal, incarnation, reason, _):
+                if incarnation:
+                    self.lose(self.life(ordinal, incarnation), reason)
+
+    def _heartbeat(self, desk: Desk, term: Term, heartbeat: Heartbeat) -> None:
+        life = self.life(heartbeat.ordinal, heartbeat.incarnation)
+        if life.heartbeat is not None and heartbeat.sequence <= life.heartbeat.sequence:
+            return
+        life.heartbeat = heartbeat
+        life.term = term
+        life.seen_at = desk.now
+        life.refusals = 0
+        life.keeper = heartbeat.keeper
+        if heartbeat.replaces:
+            self.lose(self.life(heartbeat.ordinal, heartbeat.replaces), "its engine was replaced")
+
+    def refuse(self, address: str) -> None:
+        """Count a refused dial against whoever was last heard of at ``address``."""
+        for life in self.lives.values():
+            if life.keeper == address:
+                life.refusals += 1
+                if life.refusals >= REFUSALS:
+                    self.lose(life, f"{address} refuses connections")
+
+    def lose(self, life: Life, reason: str) -> None:
+        """Give a life up for ever; the first reason stays."""
+        if life.lost is None:
+            life.lost = reason
+
+    def alive(self, desk: Desk, life: Life) -> bool:
+        """Say whether a life is neither lost nor silent; silence makes it lost."""
+        if life.lost is None and desk.due(life.seen_at + self.timeout_s):
+            self.lose(life, f"not heard of for {self.timeout_s:g} s")
+        return life.lost is None
+
+    def candidate(self, desk: Desk, ordinal: Ordinal, fingerprint: str) -> Life | None:
+        """Return a life that may be admitted for ``ordinal``: heard of, alive, of this plan."""
+        for life in reversed(list(self.lives.values())):
+            if (
+                life.ordinal == ordinal
+                and life.heartbeat is not None
+                and life.heartbeat.fingerprint == fingerprint
+                and self.alive(desk, life)
+            ):
+                return life
+        return None
+
+    def prune(self, keep: list[Incarnation]) -> None:
+        """Forget lives lost before the current attempt, so that the roster is bounded."""
+        self.lives = {i: life for i, life in self.lives.items() if not life.lost or i in keep}
+
+
+def member_of(life: Life) -> Member:
+    """Describe a life as a member of an attempt."""
+    assert life.heartbeat is not None
+    return Member(life.ordinal, life.incarnation, life.heartbeat.keeper, life.heartbeat.flight)
+
+
+def address_of(life: Life, member: Member | None = None) -> Address | None:
+    """Return where a life is told something, from its heartbeat or from the members file."""
+    if life.heartbeat is not None:
+        return Address(life.ordinal, life.incarnation, life.heartbeat.keeper)
+    if member is not None:
+        return Address(member.ordinal, member.incarnation, member.keeper)
+    return None

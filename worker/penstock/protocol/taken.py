@@ -1,0 +1,112 @@
+"""What one life of an engine was told, and what it said that is not yet decided."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.control import (
+    Abort,
+    Adopt,
+    CancelRescale,
+    CheckpointWanted,
+    Command,
+    Commit,
+    EpochFailed,
+    Inject,
+    Prepare,
+    Publish,
+    PublishFailed,
+    Report,
+    Settled,
+    Shutdown,
+    Splits,
+    TaskAck,
+)
+from penstock.contract.ids import Attempt, Epoch, TaskId, Term
+
+# A new leader repeats these under its own term; their numbers may recur there.
+OF_A_TERM = (Inject, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
+
+
+@dataclass(slots=True)
+class Taken:
+    """The newest number of each kind of command that the engine was given in ``attempt``.
+
+    ``cancelled`` is the highest proposed version that was called off: a Prepare of it that comes
+    later has been overtaken.
+    """
+
+    attempt: Attempt = Attempt(0)
+    numbers: dict[str, int] = field(default_factory=dict)
+    cancelled: int = 0
+
+    def first(self, command: Command, number: int) -> bool:
+        """Say whether ``command`` is newer than all of its kind, and note it."""
+        kind = type(command).__name__
+        if number <= self.numbers.get(kind, 0):
+            return False
+        self.numbers[kind] = number
+        return True
+
+    def number(self, kind: type) -> int:
+        """Return the newest number of a kind, 0 when there was none."""
+        return self.numbers.get(kind.__name__, 0)
+
+    def decided(self) -> int:
+        """Return the newest epoch of which the engine heard the end."""
+        return max(self.number(Commit), self.number(Abort), self.number(Publish))
+
+    def forget(self, kinds: tuple[type, ...]) -> None:
+        """Take commands of these kinds anew."""
+        for kind in kinds:
+            self.numbers.pop(kind.__name__, None)
+
+
+@dataclass(slots=True)
+class Open:
+    """What is repeated until the leader has decided: acknowledgements, failures, answers."""
+
+    acks: dict[TaskId, TaskAck] = field(default_factory=dict)
+    failed: EpochFailed | None = None
+    unpublished: PublishFailed | None = None
+    splits: Splits | None = None
+    wanted: CheckpointWanted | None = None
+
+    def keep(
+        self, report: TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted
+    ) -> None:
+        """Remember a report until it is decided."""
+        match report:
+            case TaskAck():
+                self.acks[report.manifest.task] = report
+            case EpochFailed():
+                self.failed = report
+            case PublishFailed():
+                self.unpublished = report
+            case Splits():
+                self.splits = report
+            case CheckpointWanted():
+                self.wanted = report
+
+    def close(self, epoch: Epoch) -> None:
+        """Forget what is said about epochs up to ``epoch``: they are decided."""
+        self.acks = {task: ack for task, ack in self.acks.items() if ack.epoch > epoch}
+        if self.failed is not None and self.failed.epoch <= epoch:
+            self.failed = None
+
+    def close_terms_below(self, term: Term) -> None:
+        """Forget epochs of older terms: the new term's announcement has decided them."""
+        self.acks = {task: ack for task, ack in self.acks.items() if ack.term >= term}
+        if self.failed is not None and self.failed.term < term:
+            self.failed = None
+
+    def undecided(self, taken: Taken) -> Epoch:
+        """Return the newest epoch that began here and of which no end was heard, else 0."""
+        newest = max([taken.number(Inject), *(a.epoch for a in self.acks.values())])
+        return Epoch(newest if newest > taken.decided() else 0)
+
+    def repeated(self, taken: Taken) -> list[Report]:
+        """List what is to be said again; a wish for a checkpoint is said twice, not for ever."""
+        if self.splits is not None and self.splits.attempt <= taken.attempt:
+            self.splits = None
+        said = (self.failed, self.unpublished, self.splits, self.wanted)
+        self.wanted = None
+        return [*self.acks.values(), *(r for r in said if r is not None)]

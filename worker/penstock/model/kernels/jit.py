@@ -12,12 +12,14 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 CACHE_ENV = "PENSTOCK_KERNEL_CACHE"
 
@@ -39,6 +41,15 @@ VOID = types.void
 tuple_of: Any = types.Tuple  # arrays that belong together travel as one argument
 TEXT = tuple_of((I32, U8, U8, INT))  # offsets, bytes, validity bitmap, bit of row 0
 WORDS = tuple_of((U64, U8, INT))  # fixed-width values, validity bitmap, bit of row 0
+
+
+def helper(function: F) -> F:
+    """Make a function callable from kernels, always inlined.
+
+    A call would pass each array as seven machine words, which costs more than a whole look-up.
+    """
+    inlined: F = register_jitable(forceinline=True)(function)
+    return inlined
 
 
 class Kernel:

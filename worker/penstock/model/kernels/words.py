@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from penstock.model.kernels.jit import (
     I32,
@@ -12,6 +11,7 @@ from penstock.model.kernels.jit import (
     OUT_U8,
     TEXT,
     VOID,
+    helper,
     kernel,
     load64,
     store64,
@@ -43,7 +43,7 @@ def count_words(lines: Any, counts: Any) -> Any:
     return total
 
 
-@register_jitable
+@helper
 def _copy_word(data: Any, at: Any, stop: Any, letters: Any, top: Any) -> Any:
     """Copy from ``at`` up to a space or ``stop``; return the length. Eight bytes at a time."""
     start = at

@@ -6,9 +6,8 @@ The algorithm is Yann Collet's XXH64; its use per type is that of Spark SQL's ``
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from penstock.model.kernels.jit import OUT_U64, TEXT, VOID, WORDS, kernel, load32, load64
+from penstock.model.kernels.jit import OUT_U64, TEXT, VOID, WORDS, helper, kernel, load32, load64
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -18,23 +17,23 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _ZERO = np.uint64(0)
 
 
-@register_jitable
+@helper
 def is_valid(validity: Any, bit: int) -> bool:
     """Tell whether an Arrow validity bit is set; an empty bitmap has every bit set."""
     return bool(validity.size == 0 or (validity[bit >> 3] >> (bit & 7)) & 1)
 
 
-@register_jitable
+@helper
 def _rotate(x: Any, bits: int) -> Any:
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
-@register_jitable
+@helper
 def _round(lane: Any, word: Any) -> Any:
     return _rotate(lane + word * _P2, 31) * _P1
 
 
-@register_jitable
+@helper
 def _avalanche(h: Any) -> Any:
     h ^= h >> np.uint64(33)
     h *= _P2
@@ -43,7 +42,7 @@ def _avalanche(h: Any) -> Any:
     return h ^ (h >> np.uint64(32))
 
 
-@register_jitable
+@helper
 def _stripes(data: Any, at: int, stop: int, seed: Any) -> Any:
     """Mix whole 32-byte stripes with four lanes."""
     v1, v2, v3, v4 = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -59,7 +58,7 @@ def _stripes(data: Any, at: int, stop: int, seed: Any) -> Any:
     return h
 
 
-@register_jitable
+@helper
 def hash_bytes(data: Any, start: Any, stop: Any, seed: Any) -> Any:
     """Return XXH64 of ``data[start:stop]``."""
     size = stop - start
@@ -91,7 +90,7 @@ def hash_variable(column: Any, hashes: Any) -> None:
             hashes[i] = hash_bytes(data, np.int64(offsets[i]), np.int64(offsets[i + 1]), hashes[i])
 
 
-@register_jitable
+@helper
 def hash_word(word: Any, seed: Any) -> Any:
     """Return XXH64 of the eight little-endian bytes of ``word``."""
     h = seed + _P5 + np.uint64(8)

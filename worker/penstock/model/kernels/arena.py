@@ -1,0 +1,135 @@
+"""Blocks of bytes for keys and values of any length, in one growing array.
+
+A block is a multiple of eight bytes, from one of 64 size classes: exact up to 256 bytes, powers
+of two above. Freed blocks of a class form a list through their first eight bytes, so freeing and
+reusing cost the same few steps at any size and nothing is ever compacted.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from penstock.model.kernels.jit import (
+    I32,
+    I64,
+    OUT_I32,
+    OUT_I64,
+    OUT_U8,
+    TEXT,
+    U8,
+    VOID,
+    helper,
+    kernel,
+    load64,
+    store64,
+    tuple_of,
+)
+from penstock.model.kernels.xxhash import is_valid
+
+CLASSES = 64
+TOP = CLASSES  # the item behind the lists' heads: the first byte never used
+HEADS = CLASSES + 1  # length of the heads array; a head is the place of a free block plus one
+EXACT = 32  # classes of 8, 16 .. 256 bytes
+
+ARENA = tuple_of((OUT_U8, OUT_I64))  # bytes, heads
+SPANS = tuple_of((OUT_I64, OUT_I32))  # start and length of each row's value
+
+
+@helper
+def size_class(size: Any) -> Any:
+    """Return (class, bytes of the block) for a value of ``size`` bytes."""
+    words = max((size + 7) >> 3, 1)
+    if words <= EXACT:
+        return words - 1, words << 3
+    power = 6
+    while (1 << power) < words:
+        power += 1
+    return EXACT + power - 6, 8 << power
+
+
+@helper
+def take_block(arena: Any, heads: Any, size: Any) -> Any:
+    """Return the start of a block; the caller has made room for it behind ``heads[TOP]``."""
+    kind, block = size_class(size)
+    if heads[kind] != 0:
+        at = heads[kind] - 1
+        heads[kind] = np.int64(load64(arena, at))
+        return at
+    at = heads[TOP]
+    heads[TOP] = at + block
+    return at
+
+
+@helper
+def free_block(arena: Any, heads: Any, at: Any, size: Any) -> None:
+    """Give the block of a value back to the list of its class."""
+    kind, _ = size_class(size)
+    store64(arena, at, np.uint64(heads[kind]))
+    heads[kind] = at + 1
+
+
+@helper
+def copy_bytes(source: Any, at: Any, size: Any, target: Any, to: Any) -> None:
+    """Copy ``size`` bytes; never writes behind them."""
+    whole = size - (size & 7)
+    for i in range(0, whole, 8):
+        store64(target, to + i, load64(source, at + i))
+    for i in range(whole, size):
+        target[to + i] = source[at + i]
+
+
+@helper
+def equal_bytes(left: Any, at: Any, right: Any, other: Any, size: Any) -> bool:
+    """Compare ``size`` bytes of two arrays."""
+    whole = size - (size & 7)
+    for i in range(0, whole, 8):
+        if load64(left, at + i) != load64(right, other + i):
+            return False
+    for i in range(whole, size):  # noqa: SIM110 - a kernel has no generators
+        if left[at + i] != right[other + i]:
+            return False
+    return True
+
+
+@kernel(VOID, U8, I64, I64, OUT_U8)
+def gather_bytes(arena: Any, starts: Any, ends: Any, target: Any) -> None:
+    """Copy n values one after another: value i begins at ``starts[i]`` and goes to ``ends[i]``."""
+    for i in range(starts.size):
+        copy_bytes(arena, starts[i], ends[i + 1] - ends[i], target, ends[i])
+
+
+@kernel(VOID, ARENA, SPANS, I32)
+def clear_values(blocks: Any, spans: Any, rows: Any) -> None:
+    """Free the blocks of the listed rows' values; they are null then. A length is kept plus one."""
+    arena, heads = blocks
+    starts, lengths = spans
+    for i in range(rows.size):
+        row = rows[i]
+        if lengths[row] > 0:
+            free_block(arena, heads, starts[row], np.int64(lengths[row] - 1))
+            lengths[row] = 0
+
+
+@kernel(VOID, ARENA, SPANS, I32, TEXT)
+def store_values(blocks: Any, spans: Any, rows: Any, values: Any) -> None:
+    """Put value i into row ``rows[i]``, in order; a block that fits is used again.
+
+    Lengths are kept plus one, so that a row of zeros is null.
+    """
+    arena, heads = blocks
+    starts, lengths = spans
+    offsets, data, validity, bit = values
+    for i in range(rows.size):
+        row: Any = rows[i]
+        old: Any = np.int64(lengths[row]) - 1
+        size: Any = np.int64(-1)
+        if is_valid(validity, bit + i):
+            size = np.int64(offsets[i + 1] - offsets[i])
+        if old >= 0 and (size < 0 or size_class(size)[0] != size_class(old)[0]):
+            free_block(arena, heads, starts[row], old)
+            old = -1
+        if size >= 0:
+            if old < 0:
+                starts[row] = take_block(arena, heads, size)
+            copy_bytes(data, np.int64(offsets[i]), size, arena, starts[row])
+        lengths[row] = size + 1

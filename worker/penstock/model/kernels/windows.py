@@ -1,0 +1,46 @@
+"""Event-time windows of one size: the end of each row's window, and which rows come late."""
+
+from typing import Any
+
+from penstock.model.kernels.jit import (
+    I32,
+    I64,
+    INT,
+    OUT_I64,
+    OUT_U8,
+    kernel,
+    tuple_of,
+)
+
+ON_TIME, LATE, LATE_AFTER_IDLE = 0, 1, 2
+
+# size, offset, allowed lateness
+SHAPE = tuple_of((INT, INT, INT))
+# event times, the source's bounds
+TIMES = tuple_of((I64, I64))
+# by key group: the watermark through which windows have been emitted
+EMITTED = tuple_of((I32, I64))
+
+
+@kernel(INT, SHAPE, TIMES, EMITTED, OUT_I64, OUT_U8)
+def assign(shape: Any, times: Any, emitted: Any, ends: Any, verdicts: Any) -> Any:
+    """Write the end of every row's window and whether the row is late; count the late ones.
+
+    ``emitted`` is each row's key group and, by group, how far windows have fired.
+    """
+    size, offset, lateness = shape
+    event_times, bounds = times
+    groups, fired = emitted
+    late = 0
+    for i in range(ends.size):
+        begin = event_times[i] - (event_times[i] - offset) % size
+        end = begin + size
+        ends[i] = end
+        verdict = ON_TIME
+        if end + lateness <= bounds[i]:
+            verdict = LATE
+        elif end + lateness <= fired[groups[i]]:
+            verdict = LATE_AFTER_IDLE
+        verdicts[i] = verdict
+        late += verdict != ON_TIME
+    return late

@@ -1,0 +1,289 @@
+"""The table of one step's state in memory: columns by row, found by key in compiled loops.
+
+Every row has its key, hash, key group, status and the generation of its last change. A generation
+ends with each cut; a delta holds the rows changed since the last committed one, so an aborted
+epoch needs no undoing. A deleted row stays as a tombstone until its deletion is committed.
+
+Costs: nothing stalls by size. Arrays of rows and bytes grow in reserved address space without a
+copy; the slots grow eight for each new key (see ``kernels.table``); a cut costs what has changed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.base.errors import StateError
+from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
+from penstock.model.kernels import arena, table
+from penstock.model.keys import EncodedKeys, Keys
+from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
+from penstock.steps.base import StateSchema, Value
+
+FIRST_BITS = 10
+LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
+MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long before the next limit
+BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
+END = "end"
+BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCopy:
+    """Values of n rows, copied: what a snapshot writes. Bytes columns are (ends, data, null)."""
+
+    groups: npt.NDArray[np.uint16]
+    deleted: npt.NDArray[np.bool_]
+    hashes: npt.NDArray[np.uint64]
+    keys: EncodedKeys
+    values: dict[str, Any]
+
+
+class HotTable:
+    """A :class:`penstock.steps.base.KeyedState` in memory. Used by one thread."""
+
+    def __init__(self, schema: StateSchema) -> None:
+        """Make an empty table; address space is reserved, memory is not."""
+        self.schema = schema
+        self.values = (*schema.values, Value(END, "int64")) if schema.timed else schema.values
+        self._capacity = ROWS_RESERVED
+        self._a = np.zeros((1 << FIRST_BITS) + table.TAIL, np.uint64)
+        self._b = self._a[:1]
+        self._records = reserve(table.ROW, ROWS_RESERVED)
+        self._bytes = reserve("uint8", BYTES_RESERVED)
+        self._heads = np.zeros(arena.HEADS, np.int64)
+        self._changed = reserve("int32", ROWS_RESERVED)
+        self._counters = np.zeros(table.COUNTERS, np.int64)
+        self._counters[[table.FREE, table.BITS_A, table.GENERATION]] = -1, FIRST_BITS, 1
+        self._columns: dict[str, npt.NDArray[Any]] = {}
+        self._spans: dict[str, tuple[Int64s, Int32s]] = {}
+        for value in self.values:
+            self._make_column(value)
+        self._bundle()
+
+    def _make_column(self, value: Value) -> None:
+        if value.dtype == BYTES:
+            spans = reserve("int64", self._capacity), reserve("int32", self._capacity)
+            self._spans[value.name] = spans
+        else:
+            self._columns[value.name] = reserve(value.dtype, self._capacity, value.width)
+
+    def _bundle(self) -> None:
+        """Put the arrays together as kernels take them; again after one was replaced."""
+        self._blocks = (self._bytes, self._heads)
+        slots_and_rows = (self._a, self._b, self._records)
+        self._table = (*slots_and_rows, *self._blocks, self._changed, self._counters)
+
+    # --- The handle that steps use ----------------------------------------------------------
+
+    def rows(self, keys: Keys) -> Int32s:
+        """Find or make the row of each of n keys, and mark it changed."""
+        count = len(keys.hashes)
+        self.reserve_rows(count, int(keys.text[0][-1] - keys.text[0][0]))
+        rows = np.empty(count, np.int32)
+        done = table.upsert(self._table, keys.text, keys.hashes, keys.groups, rows)
+        if done != count:
+            raise StateError(
+                f"state {self.schema.name!r}: more than {table.TAIL} keys share the high half of "
+                "their hash; such keys are made, not met: choose another key"
+            )
+        return rows
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a live view of a fixed-width column by row."""
+        return self._columns[name]
+
+    def read_bytes(self, name: str, rows: Int32s) -> pa.Array:
+        """Return a bytes column of the listed rows."""
+        ends, data, null = self._read_spans(name, rows)
+        return variable_array(pa.binary(), ends.astype(np.int32), data, pack_validity(~null))
+
+    def write_bytes(self, name: str, rows: Int32s, values: pa.Array) -> None:
+        """Store binary values in the listed rows."""
+        column = text(flat(values))
+        self._reserve_bytes(int(column[0][-1] - column[0][0]), len(rows))
+        arena.store_values(self._blocks, self._spans[name], rows, column)
+
+    def keys_of(self, rows: Int32s) -> EncodedKeys:
+        """Return the encoded keys of rows."""
+        records = self._records[rows]
+        return EncodedKeys(*self._gather(records["start"], records["length"]))
+
+    def delete(self, rows: Int32s) -> None:
+        """Turn rows into tombstones and clear their values."""
+        self._clear(rows)
+        table.delete(self._table, rows)
+
+    def due(self, bound: int, most: int) -> Int32s:
+        """Return live rows with ``end <= bound``, by end, then row."""
+        found = np.empty(self.high_row, np.int32)
+        count = table.due_rows(self._table, self._columns[END], bound, found)
+        rows = found[:count]
+        return rows[np.argsort(self._columns[END][rows], kind="stable")][:most]
+
+    # --- Cuts -------------------------------------------------------------------------------
+
+    def cut(self) -> tuple[int, RowsCopy]:
+        """Copy every row changed since the last commit and begin another generation.
+
+        Returns the generation that ended: see :meth:`settle`.
+        """
+        rows = np.empty(int(self._counters[table.CHANGED]), np.int32)
+        rows = rows[: table.changed_rows(self._table, rows)]
+        copied = self.copy_rows(rows)
+        ended = int(self._counters[table.GENERATION])
+        self._counters[table.GENERATION] += 1
+        return ended, copied
+
+    def settle(self, generation: int) -> None:
+        """Hear that all changes up to ``generation`` are committed; tombstones go."""
+        table.settle(self._table, generation)
+
+    def rows_of_groups(self, groups: Bytes) -> Int32s:
+        """Return all rows, tombstones too, of the groups flagged in a uint8 per key group."""
+        found = np.empty(self.high_row, np.int32)
+        return found[: table.rows_of_groups(self._table, groups, found)]
+
+    def release(self, rows: Int32s) -> None:
+        """Forget rows without a tombstone: their groups belong to another task now."""
+        self._clear(rows)
+        table.release(self._table, rows)
+
+    def copy_rows(self, rows: Int32s) -> RowsCopy:
+        """Copy the values of rows, in the order given."""
+        records = self._records[rows]
+        values: dict[str, Any] = {name: column[rows] for name, column in self._columns.items()}
+        for name in self._spans:
+            values[name] = self._read_spans(name, rows)
+        deleted = (records["status"] & table.DELETED) != 0
+        keys = EncodedKeys(*self._gather(records["start"], records["length"]))
+        return RowsCopy(records["group"], deleted, records["hash"], keys, values)
+
+    def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
+        """Take rows of a file as committed: a later load of the same key wins.
+
+        ``values`` are as in :class:`RowsCopy`, a bytes column as a binary array.
+        """
+        rows = self.rows(keys)
+        for name, column in self._columns.items():
+            column[rows] = values[name]
+        for name in self._spans:
+            self.write_bytes(name, rows, values[name])
+        gone = rows[deleted]
+        if len(gone):
+            self._clear(gone)
+            table.delete(self._table, gone)
+
+    def loaded(self) -> None:
+        """End loading: what was loaded counts as committed, and tombstones are dropped."""
+        self.settle(int(self._counters[table.GENERATION]))
+
+    # --- Sizes ------------------------------------------------------------------------------
+
+    @property
+    def high_row(self) -> int:
+        """Return one more than the highest row ever used."""
+        return int(self._counters[table.ROWS])
+
+    @property
+    def used(self) -> int:
+        """Return how many rows there are, tombstones included."""
+        return int(self._counters[table.USED])
+
+    @property
+    def changed(self) -> int:
+        """Return how many rows were changed since the last commit."""
+        return int(self._counters[table.CHANGED])
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory in use: rows, bytes and slots."""
+        per_row = table.ROW.itemsize + 4
+        per_row += sum(c.strides[0] for c in self._columns.values()) + 12 * len(self._spans)
+        slots = self._a.nbytes + self._b.nbytes
+        return self.high_row * per_row + int(self._heads[arena.TOP]) + slots
+
+    # --- Growth -----------------------------------------------------------------------------
+
+    def reserve_rows(self, count: int, key_bytes: int) -> None:
+        """Make room for ``count`` new keys of ``key_bytes`` together."""
+        self._grow_slots(count)
+        if self.high_row + count > self._capacity:
+            self._grow_rows(self.high_row + count)
+        self._reserve_bytes(key_bytes, count)
+
+    def _reserve_bytes(self, size: int, blocks: int) -> None:
+        top = int(self._heads[arena.TOP])
+        least = top + 2 * size + BLOCK_SLACK * blocks
+        if least > len(self._bytes):
+            self._bytes = doubled(self._bytes, top, least)
+            self._bundle()
+
+    def _grow_rows(self, least: int) -> None:
+        used = self.high_row
+        self._records = doubled(self._records, used, least)
+        self._changed = doubled(self._changed, self.changed, least)
+        self._columns = {n: doubled(c, used, least) for n, c in self._columns.items()}
+        self._spans = {
+            n: (doubled(s, used, least), doubled(z, used, least))
+            for n, (s, z) in self._spans.items()
+        }
+        self._capacity = len(self._changed)
+        self._bundle()
+
+    def _grow_slots(self, count: int) -> None:
+        growing = len(self._b) > 1
+        limit = LOAD_LIMIT * (1 << int(self._counters[table.BITS_B if growing else table.BITS_A]))
+        if growing:
+            crowded = self.used + count > limit
+            self._move(len(self._a) if crowded else MOVE_PER_ROW * count)
+        if not growing or len(self._b) == 1:
+            limit = LOAD_LIMIT * (1 << int(self._counters[table.BITS_A]))
+            if self.used + count > limit:
+                self._begin_growth(count)
+
+    def _begin_growth(self, count: int) -> None:
+        bits = int(self._counters[table.BITS_A]) + 1
+        while self.used + count > LOAD_LIMIT * (1 << bits):
+            bits += 1
+        self._b = reserve("uint64", (1 << bits) + table.TAIL)
+        self._counters[table.BITS_B] = bits
+        self._bundle()
+        self._move(MOVE_PER_ROW * count)
+        while self._a_is_crowded(count):
+            self._move(len(self._a))
+
+    def _a_is_crowded(self, count: int) -> bool:
+        """Tell whether a batch could still overfill what is left of the old slots."""
+        return len(self._b) > 1 and count > (1 << int(self._counters[table.BITS_A])) // 8
+
+    def _move(self, least: int) -> None:
+        left = table.move_slots(self._table, least)
+        assert left >= 0, "a larger table has room for all slots of a smaller one"
+        if left == 0:
+            self._a, self._b = self._b, np.zeros(1, np.uint64)
+            self._counters[table.BITS_A] = self._counters[table.BITS_B]
+            self._counters[table.MOVED] = 0
+            self._bundle()
+
+    # --- Values -----------------------------------------------------------------------------
+
+    def _clear(self, rows: Int32s) -> None:
+        for column in self._columns.values():
+            column[rows] = 0
+        for spans in self._spans.values():
+            arena.clear_values(self._blocks, spans, rows)
+
+    def _read_spans(self, name: str, rows: Int32s) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
+        starts, lengths = self._spans[name]
+        return self._gather(starts[rows], lengths[rows] - 1)  # a length is kept plus one
+
+    def _gather(self, starts: Int64s, sizes: Int32s) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
+        """Copy variable-width values: ends (n + 1), bytes, which are null (size -1)."""
+        ends = np.zeros(len(starts) + 1, np.int64)
+        np.cumsum(np.maximum(sizes, 0), out=ends[1:])
+        data = np.empty(ends[-1], np.uint8)
+        arena.gather_bytes(self._bytes, np.ascontiguousarray(starts), ends, data)
+        return ends, data, sizes < 0

@@ -151,8 +151,10 @@ class Exchange:
         current.schemas.update(wiring.schemas)
         current.members.update(wiring.members)
         current.wakeups.update(wiring.wakeups)
+        for channel, output in current.outputs.items():
+            output.wakeup = current.wakeups[channel.sender]  # of a task that was made again
         for task, wakeup in wiring.wakeups.items():
-            current.inputs.setdefault(task, TaskInput(task, wakeup))
+            current.inputs.setdefault(task, TaskInput(task, wakeup)).wakeup = wakeup
         self._let_in(wiring)
         self._wire_locally(wiring)
         self._dial(wiring)

@@ -81,7 +81,7 @@ class TaskInput:
     def __init__(self, task: TaskId, wakeup: Wakeup) -> None:
         self.task = task
         self.lock = Lock()
-        self._wakeup = wakeup
+        self.wakeup = wakeup
         self._channels: dict[ChannelId, InputChannel] = {}
         self._ready: deque[InputChannel] = deque()
 
@@ -153,7 +153,7 @@ class TaskInput:
             if not channel.ready:
                 channel.ready = True
                 self._ready.append(channel)
-        self._wakeup.set()
+        self.wakeup.set()
         return True
 
     def stats(self) -> list[InputStats]:

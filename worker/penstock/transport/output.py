@@ -35,7 +35,7 @@ class Output:
     ) -> None:
         self.channel = channel
         self._state = state
-        self._wakeup = wakeup
+        self.wakeup = wakeup
         self._lock = Lock()
         self._refused = False
         self._refused_at = 0.0
@@ -93,7 +93,7 @@ class Output:
             before = self._state.receiver_version
             self._state.on_credit(credit)
             if self._state.receiver_version != before:
-                self._wakeup.set()
+                self.wakeup.set()
             self._on_room()
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class Output:
             self._stats.bytes += outgoing.element.charge
             self._stats.rows += sum(part.rows for part in outgoing.element.parts)
         if self._refused and not self._state.full:
-            self._wakeup.set()
+            self.wakeup.set()
 
 
 class LocalOutput(Output):

@@ -25,6 +25,9 @@ ENGINE_SILENCE_TIMEOUT_S = 60.0  # user code may hold the GIL; much longer than 
 LEASE_DURATION_S = 15.0
 LEASE_RENEW_DEADLINE_S = 10.0
 LEASE_RETRY_S = 2.0
+LOCAL_LEASE_DURATION_S = 5.0  # on one machine no API server is slow or away
+LOCAL_LEASE_RENEW_DEADLINE_S = 3.5
+LOCAL_LEASE_RETRY_S = 0.5
 META_POLL_INTERVAL_S = 0.25  # locally; a watch in a cluster
 META_RETRY_INTERVAL_S = 0.5  # after the store did not answer
 RESEND_INTERVAL_S = 0.5  # a command or acknowledgement without visible effect is repeated
@@ -52,6 +55,10 @@ ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is ki
 ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died
 RETIRE_TIMEOUT_S = 5.0  # from the wish to end to the end, whatever still waits
 ANNOUNCE_INTERVAL_S = 0.5
+ANSWERS_KEPT_MAX = 1_000  # of requests, for whoever asks later
+SOUND_LIFE_S = 30.0  # a keeper that lived so long is started again at once
+SILENT_KEEPER_S = 2.0  # of one whose engine the leader has given up: it is ended by force
+SUPERVISOR_LINGER_S = 1.0  # after the end, for answers that somebody waits for
 SUPERVISOR_TIMEOUT_S = 10.0  # a keeper without a supervisor ends: it could commit nothing
 
 # --- Data plane -----------------------------------------------------------------------------
@@ -80,7 +87,7 @@ TASK_INBOX_MAX = 1024
 
 # --- Connectors -----------------------------------------------------------------------------
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
-GENERATOR_WAIT_S = 0.001  # for rows that are not due yet; a task's inbox waits no longer
+PACE_WAIT_S = 0.001  # for rows that are not due yet; a task's inbox waits no longer
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 

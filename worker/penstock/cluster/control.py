@@ -43,7 +43,7 @@ class End:
 DELIVER = Method("deliver", Envelope, Nothing)
 ANNOUNCE = Method("announce", WorkerReport, Nothing)
 STATUS = Method("status", Nothing, JobStatus)
-RESCALE = Method("rescale", Rescale, Nothing)
+RESCALE = Method("rescale", Rescale, RequestAnswer)
 ASK = Method("ask", Ask, RequestAnswer)
 ANSWER = Method("answer", AnswerOf, RequestAnswer)
 END = Method("end", End, Nothing)

@@ -13,7 +13,7 @@ from penstock.base.limits import COURIER_QUEUE_MAX
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable, refuses
 from penstock.contract.control import Envelope
-from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.keeper.inbox import ForCoordinator, Inbox
 from penstock.protocol.events import PeerRefused
 
 
@@ -68,7 +68,7 @@ class _Courier:
                 self._client.call(DELIVER, envelope)
             except Unreachable:
                 if refuses(self._address):
-                    self._inbox.put(Item(Core.COORDINATOR, PeerRefused(self._address)))
+                    self._inbox.put(ForCoordinator(PeerRefused(self._address)))
             except PenstockError as error:
                 self._complain(f"{self._address} refused a message: {error}")
             except ValueError:

@@ -10,7 +10,7 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.progress import EngineProgress
-from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.keeper.inbox import ForMember, Inbox
 from penstock.keeper.process import EngineProcess
 from penstock.protocol.events import EngineGone, EngineSaid
 
@@ -94,10 +94,10 @@ class Engines:
         )
 
     def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
-        self._inbox.put(Item(Core.MEMBER, EngineSaid(incarnation, report)))
+        self._inbox.put(ForMember(EngineSaid(incarnation, report)))
 
     def _progressed(self, progress: EngineProgress) -> None:
         self.view.progress = progress
 
     def _gone(self, incarnation: Incarnation, reason: str, fatal: bool) -> None:
-        self._inbox.put(Item(Core.MEMBER, EngineGone(incarnation, reason, fatal)))
+        self._inbox.put(ForMember(EngineGone(incarnation, reason, fatal)))

@@ -12,18 +12,27 @@ from penstock.protocol.events import CoordinatorEvent, MemberEvent
 
 
 class Core(Enum):
-    """Which state machine an event is for."""
+    """Which state machine asked."""
 
     COORDINATOR = "coordinator"
     MEMBER = "member"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One event on its way to a core."""
+class ForCoordinator:
+    """One event on its way to the coordinator."""
 
-    core: Core
-    event: CoordinatorEvent | MemberEvent
+    event: CoordinatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ForMember:
+    """One event on its way to the member."""
+
+    event: MemberEvent
+
+
+Item = ForCoordinator | ForMember
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from penstock.keeper.announcer import Announcer
 from penstock.keeper.checkpoints import CheckpointWatch
 from penstock.keeper.couriers import Couriers
 from penstock.keeper.engines import Engines
-from penstock.keeper.inbox import Core, Crash, Inbox, Item, Leave
+from penstock.keeper.inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
 from penstock.keeper.performer import Outside, Performer, Stores
 from penstock.keeper.watcher import watch_desired
 from penstock.metrics.logs import Log
@@ -68,13 +68,13 @@ class Keeper:
     def run(self) -> None:
         """Serve until asked to leave and ready to. Raises what a thread of ours died of."""
         self._log.say("keeper started", pid=os.getpid(), address=self._server.address)
-        self._step(Core.COORDINATOR, events.Tick())
-        self._step(Core.MEMBER, events.Tick())
+        self._step(ForCoordinator(events.Tick()))
+        self._step(ForMember(events.Tick()))
         while not self._may_end():
             item = self._next()
             match item:
-                case Item(core, event):
-                    self._step(core, event)
+                case ForCoordinator() | ForMember():
+                    self._step(item)
                 case Leave(reason):
                     self._leave(reason)
                 case Crash(error):
@@ -96,18 +96,18 @@ class Keeper:
 
     def _tick_due(self) -> None:
         now = time.monotonic()
-        for core, machine in ((Core.COORDINATOR, self._coordinator), (Core.MEMBER, self._member)):
-            at = machine.wakes_at()
-            if at is not None and at <= now:
-                self._step(core, events.Tick())
+        if _due(self._coordinator.wakes_at(), now):
+            self._step(ForCoordinator(events.Tick()))
+        if _due(self._member.wakes_at(), now):
+            self._step(ForMember(events.Tick()))
 
-    def _step(self, core: Core, event: events.CoordinatorEvent | events.MemberEvent) -> None:
+    def _step(self, item: Item) -> None:
         now = time.monotonic()
-        self._look_at(event, now)
-        if core is Core.COORDINATOR:
-            todo = self._coordinator.step(event, now)
+        self._look_at(item.event, now)
+        if isinstance(item, ForCoordinator):
+            core, todo = Core.COORDINATOR, self._coordinator.step(item.event, now)
         else:
-            todo = self._member.step(event, now)
+            core, todo = Core.MEMBER, self._member.step(item.event, now)
         for action in todo:
             if isinstance(action, actions.ReadLease | actions.WriteLease):
                 self._lease_actions += 1
@@ -124,9 +124,7 @@ class Keeper:
                 self._engines.forget(incarnation)
             case events.EngineSaid(incarnation, EngineHello() as hello):
                 self._log.say("engine says hello", incarnation=incarnation, flight=hello.flight)
-                self._performer.loopback.append(
-                    Item(Core.COORDINATOR, events.PlanKnown(hello.plan))
-                )
+                self._performer.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
                 self._announcer.wake()
 
     def _leave(self, reason: str) -> None:
@@ -134,8 +132,8 @@ class Keeper:
             return
         self._log.say("keeper leaves", reason=reason)
         self._retire_by = time.monotonic() + RETIRE_TIMEOUT_S
-        self._step(Core.COORDINATOR, events.Retire())
-        self._step(Core.MEMBER, events.Retire())
+        self._step(ForCoordinator(events.Retire()))
+        self._step(ForMember(events.Retire()))
 
     def _may_end(self) -> bool:
         if self._retire_by is None:
@@ -148,9 +146,9 @@ class Keeper:
         if envelope.job_uid != self._launch.job_uid:
             raise PeerError(f"job uid {envelope.job_uid}: this is {self._launch.job_uid}")
         if isinstance(envelope.body, get_args(Command)):
-            self.inbox.offer(Item(Core.MEMBER, events.CommandArrived(envelope)))
+            self.inbox.offer(ForMember(events.CommandArrived(envelope)))
         else:
-            self.inbox.offer(Item(Core.COORDINATOR, events.ReportArrived(envelope)))
+            self.inbox.offer(ForCoordinator(events.ReportArrived(envelope)))
         return Nothing()
 
     def _report(self) -> WorkerReport:
@@ -166,3 +164,7 @@ class Keeper:
             view.progress,
             self._checkpoints.newest,
         )
+
+
+def _due(at: float | None, now: float) -> bool:
+    return at is not None and at <= now

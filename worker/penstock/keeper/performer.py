@@ -9,7 +9,7 @@ from penstock.contract.control import Envelope
 from penstock.keeper import savepoints, stores
 from penstock.keeper.couriers import Couriers
 from penstock.keeper.engines import Engines
-from penstock.keeper.inbox import Core, Inbox, Item, Job, Lane
+from penstock.keeper.inbox import Core, ForCoordinator, ForMember, Inbox, Item, Job, Lane
 from penstock.metrics.logs import Log
 from penstock.ports import LeaseStore, MetaStore
 from penstock.protocol import actions, events
@@ -58,9 +58,9 @@ class Performer:
         """Begin one action; its answer comes to ``core`` through the inbox."""
         match action:
             case actions.SendCommand(address=address, envelope=envelope):
-                self._send(address, envelope, Core.MEMBER, events.CommandArrived(envelope))
+                self._send(address, envelope, ForMember(events.CommandArrived(envelope)))
             case actions.SendReport(address, envelope):
-                self._send(address, envelope, Core.COORDINATOR, events.ReportArrived(envelope))
+                self._send(address, envelope, ForCoordinator(events.ReportArrived(envelope)))
             case actions.ToEngine(incarnation, term, command):
                 self._outside.engines.send(incarnation, term, command)
             case actions.StartEngine():
@@ -79,29 +79,23 @@ class Performer:
             case _:
                 self._files.do(self._file_job(action))
 
-    def _send(
-        self,
-        address: str,
-        envelope: Envelope,
-        core: Core,
-        arrived: events.CommandArrived | events.ReportArrived,
-    ) -> None:
+    def _send(self, address: str, envelope: Envelope, arrived: Item) -> None:
         if address == self._outside.address:
-            self.loopback.append(Item(core, arrived))
+            self.loopback.append(arrived)
         else:
             self._outside.couriers.send(address, envelope)
 
     def _lease_job(self, action: actions.ReadLease | actions.WriteLease) -> Job:
         lease = self._stores.lease
         if isinstance(action, actions.ReadLease):
-            return lambda: Item(Core.COORDINATOR, stores.read_lease(lease, action))
-        return lambda: Item(Core.COORDINATOR, stores.write_lease(lease, action))
+            return lambda: ForCoordinator(stores.read_lease(lease, action))
+        return lambda: ForCoordinator(stores.write_lease(lease, action))
 
     def _metadata_job(self, core: Core, action: actions.ReadLatest | actions.SwapLatest) -> Job:
         store, name = self._stores.metadata, self._latest
         if isinstance(action, actions.ReadLatest):
-            return lambda: Item(core, stores.read_latest(store, name, action))
-        return lambda: Item(core, stores.swap_latest(store, name, action))
+            return lambda: _for(core, stores.read_latest(store, name, action))
+        return lambda: ForCoordinator(stores.swap_latest(store, name, action))
 
     def _copy_job(
         self, action: actions.CopySavepoint | actions.ReadSnapshot | actions.ImportSnapshot
@@ -117,7 +111,7 @@ class Performer:
                     event = savepoints.read_snapshot(action)
                 case actions.ImportSnapshot():
                     event = savepoints.import_snapshot(blobs, launch.job_uid, action)
-            return Item(Core.COORDINATOR, event)
+            return ForCoordinator(event)
 
         return copy
 
@@ -129,6 +123,10 @@ class Performer:
             if isinstance(event, str):
                 self._log.say("could not delete", reason=event)
                 return None
-            return None if event is None else Item(Core.COORDINATOR, event)
+            return None if event is None else ForCoordinator(event)
 
         return act
+
+
+def _for(core: Core, event: events.LatestRead | events.LatestUnreadable) -> Item:
+    return ForCoordinator(event) if core is Core.COORDINATOR else ForMember(event)

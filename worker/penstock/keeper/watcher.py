@@ -3,7 +3,7 @@
 import threading
 
 from penstock.base.errors import PenstockError
-from penstock.keeper.inbox import Core, Inbox, Item
+from penstock.keeper.inbox import ForCoordinator, Inbox
 from penstock.keeper.stores import read_desired
 from penstock.ports import MetaStore
 from penstock.protocol.events import DesiredRead
@@ -25,7 +25,7 @@ def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: Inbox) 
             except PenstockError:
                 now = None
             if now is not None and now != last:
-                inbox.put(Item(Core.COORDINATOR, now))
+                inbox.put(ForCoordinator(now))
                 last = now
             pause.wait(interval_s)
 

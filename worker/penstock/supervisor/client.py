@@ -1,0 +1,64 @@
+"""Asks the supervisor of a running job, from another process: what the CLI's commands do."""
+
+import threading
+from pathlib import Path
+
+from penstock.base.errors import StorageError
+from penstock.cluster.control import ANSWER, ASK, END, RESCALE, STATUS, AnswerOf, Ask, End, Rescale
+from penstock.cluster.rpc import Client, Method, Nothing, Reply, Request, Unreachable
+from penstock.contract.status import JobStatus, RequestAnswer
+from penstock.supervisor.folders import find_endpoint
+
+ANSWER_INTERVAL_S = 0.05
+
+
+def connect(directory: Path, job: str) -> "JobClient":
+    """Find the running job in ``directory``. Raises ConfigError when there is none."""
+    endpoint = find_endpoint(directory, job)
+    return JobClient(job, Client(endpoint.address, endpoint.token))
+
+
+class JobClient:
+    """Every method raises StorageError when the supervisor does not answer."""
+
+    def __init__(self, job: str, client: Client) -> None:
+        """Ask through ``client``, which is closed by :meth:`close`."""
+        self._job = job
+        self._client = client
+
+    def status(self) -> JobStatus:
+        """Return where the job stands."""
+        return self._call(STATUS, Nothing())
+
+    def rescale(self, workers: int) -> RequestAnswer:
+        """Run on so many workers; returns when that is committed and settled, or was given up."""
+        return self._wait_for(self._call(RESCALE, Rescale(workers)))
+
+    def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
+        """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; returns when it is answered."""
+        return self._wait_for(self._call(ASK, Ask(kind, argument)))
+
+    def stop(self, savepoint: str | None = None) -> RequestAnswer:
+        """Stop after a last checkpoint, kept as ``savepoint`` when that names one."""
+        return self.request("stop", savepoint)
+
+    def kill(self) -> None:
+        """End all processes of the job at once, without a checkpoint."""
+        self._call(END, End())
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+    def _wait_for(self, answer: RequestAnswer) -> RequestAnswer:
+        pause = threading.Event()
+        while answer.ok is None:
+            pause.wait(ANSWER_INTERVAL_S)
+            answer = self._call(ANSWER, AnswerOf(answer.id))
+        return answer
+
+    def _call(self, method: Method[Request, Reply], request: Request) -> Reply:
+        try:
+            return self._client.call(method, request)
+        except Unreachable as error:
+            raise StorageError(f"job {self._job!r} does not answer: {error}") from error

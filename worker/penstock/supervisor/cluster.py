@@ -1,0 +1,227 @@
+"""One job's cluster on this machine: a server, a loop, and the processes it keeps running."""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.base.errors import PenstockError
+from penstock.base.limits import META_POLL_INTERVAL_S, SILENT_KEEPER_S, SUPERVISOR_LINGER_S
+from penstock.cluster import control
+from penstock.cluster.launch import KeeperLaunch
+from penstock.cluster.metadata import metadata_handlers
+from penstock.cluster.rpc import Handler, Method, Nothing, Server
+from penstock.contract.ids import Ordinal
+from penstock.contract.progress import WorkerReport
+from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
+from penstock.metrics.logs import Log
+from penstock.ports import SwapConflict, SwapUnknown
+from penstock.storage.lock import DirectoryLock
+from penstock.storage.sqlite import Database, SqliteLeaseStore, SqliteMetaStore
+from penstock.supervisor.folders import Endpoint, JobFolder
+from penstock.supervisor.policy import is_over, to_end, workers_needed
+from penstock.supervisor.reports import Reports
+from penstock.supervisor.settings import ClusterSettings
+from penstock.supervisor.state import Seen, job_status
+from penstock.supervisor.wanted import Wanted
+from penstock.supervisor.workers import Workers
+
+
+class LocalCluster:
+    """A job and its workers. All methods may be called from any thread after :meth:`start`."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        """Remember the settings; nothing is opened or started yet."""
+        self._settings = settings
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._kill = False
+        self._final: JobStatus | None = None
+        self._reports = Reports()
+        self._epoch_seen = (0, 0)
+
+    def start(self) -> None:
+        """Take the job's folder, serve metadata and Lease, and start the workers.
+
+        Raises ConfigError when the job is already running here, StateError when its metadata
+        cannot be read.
+        """
+        settings = self._settings
+        settings.check_workers(settings.workers)
+        restore = settings.wanted_restore()
+        self._folder = JobFolder.make(settings.directory, settings.job, settings.namespace)
+        self._lock = DirectoryLock(self._folder.root, f"job {settings.job!r}")
+        self._log_file = self._folder.log.open("a")
+        self._log = Log("supervisor", {"job": settings.job}, self._log_file)
+        self._uid = self._folder.uid()
+        self._database = Database(self._folder.database)
+        metadata = SqliteMetaStore(self._database)
+        lease = SqliteLeaseStore(self._database, settings.control.lease_duration_s)
+        _release(lease)
+        self._wanted = Wanted(metadata, settings.job, self._uid)
+        self._wanted.begin(settings.workers, restore)
+        self._token = secrets.token_hex(16)
+        handlers = {**metadata_handlers(metadata, lease), **self._handlers()}
+        self._server = Server(handlers, self._token)
+        self._folder.announce(Endpoint(os.getpid(), self._server.address, self._token))
+        self._workers = Workers(self._folder, self._launch, self._wake.set)
+        self._log.say("supervisor started", pid=os.getpid(), workers=settings.workers)
+        threading.Thread(target=self._run, name="supervisor", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> JobStatus | None:
+        """Wait for the end of the run. Returns the last status then, None when it goes on."""
+        self._ended.wait(timeout_s)
+        return self._final if self._ended.is_set() else None
+
+    def status(self) -> JobStatus:
+        """Return where the job stands."""
+        if self._final is not None:
+            return self._final
+        pids = self._workers.pids()
+        latest = self._wanted.latest()
+        now = _wall_us()
+        if latest.epoch != self._epoch_seen[0]:
+            self._epoch_seen = (latest.epoch, now)
+        return job_status(
+            Seen(
+                job=self._settings.job,
+                latest=latest,
+                desired=self._wanted.desired(),
+                reports=self._reports.of(pids),
+                keepers=pids,
+                restarts={o: self._workers.restarts(o) for o in pids},
+                answers=self._wanted.answers(),
+                storage=str(self._folder.storage(self._uid)),
+                address=self._server.address,
+                time_us=now,
+                epoch_time_us=self._epoch_seen[1],
+            )
+        )
+
+    def rescale(self, workers: int) -> RequestAnswer:
+        """Want another number of workers; watch :meth:`status` or :meth:`answer` for the rest."""
+        self._settings.check_workers(workers)
+        answer = self._wanted.rescale(workers)
+        self._wake.set()
+        return answer
+
+    def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
+        """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; does not wait for it."""
+        answer = self._wanted.ask(kind, argument)
+        self._wake.set()
+        return answer
+
+    def answer(self, request_id: str) -> RequestAnswer:
+        """Say what became of a request. Raises ConfigError when it is not known."""
+        return self._wanted.answer(request_id)
+
+    def stop(self, savepoint: str | None = None) -> RequestAnswer:
+        """Ask for a clean stop: a last checkpoint, kept when ``savepoint`` names it."""
+        return self.request("stop", savepoint)
+
+    def kill(self) -> None:
+        """End all processes at once, and wait for that: the next run goes on from -latest."""
+        self._kill = True
+        self._wake.set()
+        self._ended.wait()
+
+    def _handlers(self) -> Mapping[Method[Any, Any], Handler]:
+        def announce(report: WorkerReport) -> Nothing:
+            self._reports.put(report)
+            return Nothing()
+
+        def end(_request: control.End) -> Nothing:
+            self._kill = True
+            self._wake.set()
+            return Nothing()
+
+        return {
+            control.ANNOUNCE: announce,
+            control.STATUS: lambda _: self.status(),
+            control.RESCALE: lambda request: self.rescale(request.workers),
+            control.ASK: lambda request: self.request(request.kind, request.argument),
+            control.ANSWER: lambda request: self.answer(request.id),
+            control.END: end,
+        }
+
+    def _launch(self, ordinal: Ordinal) -> KeeperLaunch:
+        settings, folder = self._settings, self._folder
+        return KeeperLaunch(
+            job_uid=self._uid,
+            job=settings.job,
+            namespace=settings.namespace,
+            ordinal=ordinal,
+            supervisor=self._server.address,
+            token=self._token,
+            job_file=str(settings.job_file.absolute()),
+            storage=str(folder.storage(self._uid)),
+            savepoints=str(folder.savepoints),
+            scratch=str(folder.worker(ordinal) / "scratch"),
+            control=settings.control_settings(),
+        )
+
+    def _run(self) -> None:
+        failure: str | None = None
+        try:
+            while not self._kill and self._turn():
+                self._wake.wait(self._pause_s())
+                self._wake.clear()
+        except BaseException as error:
+            failure = f"the supervisor failed: {type(error).__name__}: {error}"
+            raise
+        finally:
+            self._finish(failure)
+
+    def _pause_s(self) -> float:
+        due = self._workers.next_due()
+        if due is None:
+            return META_POLL_INTERVAL_S
+        return min(META_POLL_INTERVAL_S, max(0.0, due - time.monotonic()))
+
+    def _turn(self) -> bool:
+        """Do what is due. False when the run is over and every process has ended."""
+        try:
+            self._wanted.collect()
+            latest, desired = self._wanted.latest(), self._wanted.desired()
+        except (PenstockError, SwapConflict, SwapUnknown) as error:
+            self._log.say("metadata store failed", reason=str(error))
+            return True
+        pids = self._workers.pids()
+        for ordinal in to_end(latest.lost, self._reports.announced(pids), SILENT_KEEPER_S):
+            self._log.say("ending a silent worker that was given up", worker=ordinal)
+            self._workers.kill(ordinal)
+        for news in self._workers.run_all(workers_needed(latest, desired)):
+            self._log.say(news)
+        return not is_over(latest, desired) or bool(self._workers.pids())
+
+    def _finish(self, failure: str | None) -> None:
+        self._workers.kill_all()
+        status = self.status()
+        if failure is not None:
+            status = replace(status, state=JobState.FAILED, failure=failure)
+        elif status.state not in ENDED:
+            status = replace(status, state=JobState.STOPPED, failure="ended at once, on request")
+        self._final = status
+        if not self._kill:
+            self._wanted.wait_for_readers(SUPERVISOR_LINGER_S)
+        self._log.say("supervisor ended", state=status.state, failure=status.failure)
+        self._folder.retract()
+        self._server.close()
+        self._database.close()
+        self._log_file.close()
+        self._lock.release()
+        self._ended.set()
+
+
+def _release(lease: SqliteLeaseStore) -> None:
+    """Free a Lease that an earlier run left: whoever held it can no longer reach this store."""
+    view = lease.read()
+    if view.holder is not None:
+        lease.write(None, view.version)
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,112 @@
+"""Where a local job's things are, and how another process finds the running one.
+
+::
+
+    DIR/JOB/  lock                 held while it runs
+              uid                  given once, kept for the life of the folder
+              metadata.sqlite      Lease, -latest, -desired
+              endpoint.json        process, address and token of the running supervisor
+              supervisor.log
+              checkpoints/NAMESPACE/JOB/UID/
+              savepoints/NAME/
+              workers/N/           log, keeper.json, scratch/ of each engine's life
+"""
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.base.errors import ConfigError, PeerError
+from penstock.contract.codec import decode, encode
+from penstock.contract.ids import JobUid, Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How to reach the supervisor of a running job."""
+
+    pid: int
+    address: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """The folder of one job; paths are absolute."""
+
+    root: Path
+    job: str
+    namespace: str
+
+    @classmethod
+    def make(cls, directory: Path, job: str, namespace: str) -> "JobFolder":
+        """Make the folder, for its user's eyes only. Raises ConfigError when that is impossible."""
+        root = (directory / job).absolute()
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--dir: {root}: {error.strerror}") from error
+        return cls(root, job, namespace)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.root / "metadata.sqlite"
+
+    @property
+    def savepoints(self) -> Path:
+        """The folder of savepoints."""
+        return self.root / "savepoints"
+
+    @property
+    def log(self) -> Path:
+        """The supervisor's log."""
+        return self.root / "supervisor.log"
+
+    def storage(self, uid: JobUid) -> Path:
+        """Return the directory of checkpoints, shared by all workers."""
+        return self.root / "checkpoints" / self.namespace / self.job / uid
+
+    def worker(self, ordinal: Ordinal) -> Path:
+        """Return the local folder of one worker, made if it is missing."""
+        folder = self.root / "workers" / str(ordinal)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def uid(self) -> JobUid:
+        """Return the job's uid; the first call gives one.
+
+        It is kept beside the database: one that was deleted and made anew is found out by it.
+        """
+        file = self.root / "uid"
+        if not file.exists():
+            write_private(file, str(uuid.uuid4()).encode())
+        return JobUid(file.read_text().strip())
+
+    def announce(self, endpoint: Endpoint) -> None:
+        """Say where the running supervisor is."""
+        write_private(self.root / "endpoint.json", encode(endpoint))
+
+    def retract(self) -> None:
+        """Say that nothing is running any more."""
+        (self.root / "endpoint.json").unlink(missing_ok=True)
+
+
+def find_endpoint(directory: Path, job: str) -> Endpoint:
+    """Find a running job. Raises ConfigError when nothing by this name runs in ``directory``."""
+    file = directory / job / "endpoint.json"
+    try:
+        return decode(Endpoint, file.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"job {job!r} is not running in {directory}") from None
+    except (OSError, PeerError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def write_private(file: Path, data: bytes) -> None:
+    """Write a file that only its user can read; it appears whole or not at all."""
+    staged = file.with_name(f".{file.name}.{os.getpid()}")
+    staged.touch(mode=0o600)
+    staged.write_bytes(data)
+    staged.replace(file)

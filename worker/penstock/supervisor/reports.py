@@ -1,0 +1,41 @@
+"""What keepers announced last, and when it was heard."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+from penstock.contract.ids import Ordinal
+from penstock.contract.progress import WorkerReport
+from penstock.supervisor.policy import Announced
+
+
+class Reports:
+    """Written by rpc threads, read by the loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heard: dict[Ordinal, tuple[WorkerReport, float]] = {}
+
+    def put(self, report: WorkerReport) -> None:
+        """Take what a keeper says of itself; the last word counts."""
+        with self._lock:
+            self._heard[report.ordinal] = (report, time.monotonic())
+
+    def of(self, pids: Mapping[Ordinal, int]) -> dict[Ordinal, WorkerReport]:
+        """Return what the keepers with these process ids said; words of earlier ones are gone."""
+        with self._lock:
+            return {
+                ordinal: report
+                for ordinal, (report, _) in self._heard.items()
+                if pids.get(ordinal) == report.keeper_pid
+            }
+
+    def announced(self, pids: Mapping[Ordinal, int]) -> tuple[Announced, ...]:
+        """Return the lives that the running keepers announced, with their age."""
+        now = time.monotonic()
+        with self._lock:
+            return tuple(
+                Announced(ordinal, report.incarnation, now - heard)
+                for ordinal, (report, heard) in sorted(self._heard.items())
+                if pids.get(ordinal) == report.keeper_pid
+            )

@@ -1,0 +1,63 @@
+"""What a local cluster is started with."""
+
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import KEY_GROUPS_DEFAULT
+from penstock.base.settings import CheckpointSettings
+from penstock.contract.latest import Restore
+from penstock.protocol.settings import ControlSettings
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """One job on this machine.
+
+    ``directory`` is that of all jobs (``--dir``); the job's own is a folder in it. ``job_file`` is
+    the resolved job that every engine reads. ``restore``: ``latest`` or a savepoint's folder to
+    begin from; None goes on from where the job stands. ``control``: times of the control plane;
+    what ``checkpoint`` says goes before it.
+    """
+
+    job: str
+    job_file: Path
+    directory: Path
+    workers: int
+    namespace: str = "default"
+    restore: str | None = None
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    max_key_groups: int = KEY_GROUPS_DEFAULT
+    control: ControlSettings = ControlSettings()
+
+    def check_workers(self, workers: int) -> None:
+        """Raise ConfigError on a number that leaves a worker without key groups."""
+        if not 1 <= workers <= self.max_key_groups:
+            raise ConfigError(
+                f"{workers} workers: 1 to {self.max_key_groups} are possible (maxKeyGroups)"
+            )
+
+    def control_settings(self) -> ControlSettings:
+        """Put the job's checkpoint settings into those of the control plane."""
+        return replace(
+            self.control,
+            checkpoint_interval_s=self.checkpoint.interval_s,
+            checkpoint_timeout_s=self.checkpoint.timeout_s,
+            checkpoint_min_pause_s=self.checkpoint.min_pause_s,
+            retain=self.checkpoint.retain,
+        )
+
+    def wanted_restore(self) -> Restore | None:
+        """Spell ``restore`` as what the leader does once, under a fresh nonce."""
+        if self.restore is None:
+            return None
+        nonce = str(uuid.uuid4())
+        if self.restore == LATEST:
+            return Restore(nonce)
+        folder = Path(self.restore).absolute()
+        if not folder.is_dir():
+            raise ConfigError(f"--restore {self.restore}: there is no such folder")
+        return Restore(nonce, str(folder))

@@ -1,0 +1,153 @@
+"""A job's status for people, put together from what its parts say. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import Ordinal
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.progress import WorkerReport
+from penstock.contract.status import (
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    RequestAnswer,
+    StepStatus,
+    WorkerStatus,
+)
+from penstock.supervisor.policy import is_over
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that a status is made of, read at one moment.
+
+    ``keepers`` holds the running keepers' process ids and ``restarts`` their restarts, by ordinal;
+    ``epoch_time_us`` is when the newest epoch was first seen committed.
+    """
+
+    job: str
+    latest: Latest
+    desired: Desired
+    reports: Mapping[Ordinal, WorkerReport]
+    keepers: Mapping[Ordinal, int]
+    restarts: Mapping[Ordinal, int]
+    answers: tuple[RequestAnswer, ...]
+    storage: str
+    address: str
+    time_us: int
+    epoch_time_us: int
+
+
+def job_status(seen: Seen) -> JobStatus:
+    """Describe the job."""
+    latest = seen.latest
+    reports = [report for _, report in sorted(seen.reports.items())]
+    sinks = next((r.progress.sinks for r in reports if r.progress and r.progress.sinks), ())
+    return JobStatus(
+        job=seen.job,
+        uid=latest.job_uid,
+        state=job_state(seen),
+        time_us=seen.time_us,
+        wanted_workers=seen.desired.workers,
+        term=latest.term,
+        attempt=latest.attempt,
+        version=latest.version,
+        published_through=latest.published_through,
+        workers=tuple(_worker(seen, ordinal) for ordinal in sorted(seen.keepers)),
+        steps=merge_steps([r.progress.steps for r in reports if r.progress is not None]),
+        checkpoint=_checkpoint(seen, reports),
+        sinks=sinks,
+        answers=seen.answers,
+        failure=latest.failure or latest.stalled,
+        address=seen.address,
+    )
+
+
+def job_state(seen: Seen) -> JobState:
+    """Say in one word where the job stands."""
+    latest, desired = seen.latest, seen.desired
+    if is_over(latest, desired):
+        if latest.failure is not None:
+            return JobState.FAILED
+        return JobState.FINISHED if latest.finished else JobState.STOPPED
+    if any(request.kind == "stop" for request in desired.requests):
+        return JobState.STOPPING
+    if not seen.keepers:
+        return JobState.PENDING
+    if latest.run != desired.run or latest.attempt == 0:
+        return JobState.STARTING
+    if not _all_run(seen):
+        return JobState.RESTARTING
+    if latest.workers != desired.workers or latest.settled != latest.version:
+        return JobState.RESCALING
+    return JobState.RUNNING
+
+
+def _all_run(seen: Seen) -> bool:
+    attempts = [
+        report.progress.attempt
+        for ordinal in range(seen.latest.workers)
+        if (report := seen.reports.get(Ordinal(ordinal))) is not None
+        and report.progress is not None
+        and report.engine_pid is not None
+    ]
+    return len(attempts) == seen.latest.workers and set(attempts) == {seen.latest.attempt}
+
+
+def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:
+    report = seen.reports.get(ordinal)
+    engine_pid = None if report is None else report.engine_pid
+    leader = seen.latest.leader
+    leads = leader is not None and report is not None and leader.incarnation == report.keeper_life
+    engine_restarts = 0 if report is None else report.engine_restarts
+    return WorkerStatus(
+        ordinal,
+        "starting" if engine_pid is None else "up",
+        seen.keepers.get(ordinal),
+        engine_pid,
+        leads,
+        seen.restarts.get(ordinal, 0) + engine_restarts,
+    )
+
+
+def merge_steps(engines: Iterable[Sequence[StepStatus]]) -> tuple[StepStatus, ...]:
+    """Add up each step over the engines, in the order in which the steps first appear."""
+    merged: dict[str, StepStatus] = {}
+    for steps in engines:
+        for step in steps:
+            known = merged.get(step.name)
+            merged[step.name] = step if known is None else _merge(known, step)
+    return tuple(merged.values())
+
+
+def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
+    tasks = one.tasks + two.tasks
+    marks = [m for m in (one.watermark_us, two.watermark_us) if m is not None]
+    share = (one.tasks / tasks, two.tasks / tasks) if tasks else (0.5, 0.5)
+    return replace(
+        one,
+        tasks=tasks,
+        rows_in=one.rows_in + two.rows_in,
+        rows_out=one.rows_out + two.rows_out,
+        late_rows=one.late_rows + two.late_rows,
+        dead_rows=one.dead_rows + two.dead_rows,
+        busy=one.busy * share[0] + two.busy * share[1],
+        blocked=one.blocked * share[0] + two.blocked * share[1],
+        queue_bytes=one.queue_bytes + two.queue_bytes,
+        state_keys=one.state_keys + two.state_keys,
+        watermark_us=min(marks, default=None),
+    )
+
+
+def _checkpoint(seen: Seen, reports: Sequence[WorkerReport]) -> CheckpointStatus | None:
+    latest = seen.latest
+    if latest.root is None:
+        return None
+    done = [r.checkpoint for r in reports if r.checkpoint and r.checkpoint.epoch == latest.epoch]
+    return CheckpointStatus(
+        epoch=latest.epoch,
+        time_us=seen.epoch_time_us,
+        bytes=done[0].bytes if done else 0,
+        duration_s=done[0].duration_s if done else 0.0,
+        path=f"{seen.storage}/{latest.root.name}",
+    )

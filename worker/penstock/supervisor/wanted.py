@@ -1,0 +1,147 @@
+"""The two objects of a job as the supervisor sees them: it reads one and writes the other.
+
+``-latest`` is the workers' truth; the supervisor creates the first one and never changes it.
+``-desired`` says what is wanted; only the supervisor writes it.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import ANSWERS_KEPT_MAX
+from penstock.cluster.launch import desired_name, latest_name
+from penstock.contract.codec import decode, encode
+from penstock.contract.ids import JobUid, SwapId
+from penstock.contract.latest import Desired, Latest, Request, Restore, encode_latest
+from penstock.contract.status import RequestAnswer
+from penstock.ports import MetaStore
+from penstock.supervisor.policy import is_over
+
+RESCALE = "rescale-"
+REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
+
+
+class Wanted:
+    """Used by any thread; every change of ``-desired`` is one read and one swap under a lock."""
+
+    def __init__(self, store: MetaStore, job: str, uid: JobUid) -> None:
+        """Serve the objects of ``job`` in ``store``."""
+        self._store = store
+        self._desired = desired_name(job)
+        self._latest = latest_name(job)
+        self._uid = uid
+        self._lock = threading.Lock()
+        self._answered: dict[str, RequestAnswer] = {}
+        self._asked: set[str] = set()
+        self._heard = threading.Condition()
+
+    def begin(self, workers: int, restore: Restore | None) -> None:
+        """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too."""
+        if self._store.get(self._latest) is None:
+            first = Latest(self._uid, SwapId(str(uuid.uuid4())))
+            self._store.create(self._latest, encode_latest(first))
+        run = str(uuid.uuid4())
+        with self._lock:
+            self._write(lambda _: Desired(workers, restore=restore, run=run))
+
+    def latest(self) -> Latest:
+        """Read the truth as it is now."""
+        found = self._store.get(self._latest)
+        assert found is not None, "made by begin()"
+        return decode(Latest, found.data)
+
+    def desired(self) -> Desired:
+        """Read what is wanted now."""
+        found = self._store.get(self._desired)
+        assert found is not None, "made by begin()"
+        return decode(Desired, found.data)
+
+    def rescale(self, workers: int) -> RequestAnswer:
+        """Want another number of workers; the answer comes by :meth:`answer`."""
+        with self._lock:
+            self._write(lambda desired: replace(desired, workers=workers))
+        return self._rescale_answer(f"{RESCALE}{workers}")
+
+    def ask(self, kind: str, argument: str | None) -> RequestAnswer:
+        """Add a request; the answer comes by :meth:`answer`."""
+        if kind not in REQUEST_KINDS:
+            raise ConfigError(f"request {kind!r}: one of {', '.join(REQUEST_KINDS)}")
+        request = Request(str(uuid.uuid4()), kind, argument)
+        with self._lock:
+            self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))
+        self._asked.add(request.id)
+        return RequestAnswer(request.id, kind, None, "")
+
+    def answer(self, request_id: str) -> RequestAnswer:
+        """Say what became of a request; ``ok`` is None while it is under way."""
+        answer = self._answer(request_id)
+        if answer.ok is not None:
+            with self._heard:
+                self._asked.discard(request_id)
+                self._heard.notify_all()
+        return answer
+
+    def wait_for_readers(self, timeout_s: float) -> None:
+        """Wait until every request's answer was read by somebody, but not for long."""
+        with self._heard:
+            self._heard.wait_for(lambda: not self._asked, timeout_s)
+
+    def _answer(self, request_id: str) -> RequestAnswer:
+        if request_id.startswith(RESCALE):
+            return self._rescale_answer(request_id)
+        self.collect()
+        with self._lock:
+            if request_id in self._answered:
+                return self._answered[request_id]
+        for request in self.desired().requests:
+            if request.id == request_id:
+                return RequestAnswer(request_id, request.kind, None, "")
+        raise ConfigError(f"no request {request_id!r} is known in this run")
+
+    def _rescale_answer(self, request_id: str) -> RequestAnswer:
+        workers = int(request_id.removeprefix(RESCALE))
+        latest, desired = self.latest(), self.desired()
+        kind = "rescale"
+        if is_over(latest, desired):
+            return RequestAnswer(request_id, kind, False, "the job has ended")
+        if desired.workers != workers:
+            text = f"overtaken by a request for {desired.workers} workers"
+            return RequestAnswer(request_id, kind, False, text)
+        if latest.workers == workers and latest.settled == latest.version:
+            return RequestAnswer(request_id, kind, True, f"runs on {workers} workers")
+        return RequestAnswer(request_id, kind, None, latest.rescale or "")
+
+    def answers(self) -> tuple[RequestAnswer, ...]:
+        """List what was answered lately and what is under way."""
+        with self._lock:
+            done = tuple(self._answered.values())
+        waiting = tuple(RequestAnswer(r.id, r.kind, None, "") for r in self.desired().requests)
+        return done + waiting
+
+    def collect(self) -> None:
+        """Take answered requests away from ``-desired`` and remember their answers."""
+        given = {answer.request: answer for answer in self.latest().answers}
+        with self._lock:
+            desired = self.desired()
+            done = [request for request in desired.requests if request.id in given]
+            if not done:
+                return
+            for request in done:
+                answer = given[request.id]
+                self._answered[request.id] = RequestAnswer(
+                    request.id, request.kind, answer.ok, answer.text
+                )
+            while len(self._answered) > ANSWERS_KEPT_MAX:
+                del self._answered[next(iter(self._answered))]
+            left = tuple(request for request in desired.requests if request.id not in given)
+            self._write(lambda now: replace(now, requests=left))
+
+    def _write(self, change: Callable[[Desired], Desired]) -> None:
+        found = self._store.get(self._desired)
+        if found is None:
+            self._store.create(self._desired, encode(change(Desired(0))))
+        else:
+            data = encode(change(decode(Desired, found.data)))
+            self._store.swap(self._desired, data, found.version)

@@ -5,6 +5,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.generator import WordBlock, WordReader, WordSource, WordsSpec
+from penstock.connectors.pace import Pace
 from penstock.contract.manifest import SplitState
 
 SPEC = WordsSpec(splits=2, rows=150_000, seed=3, payload=5, keys=50)
@@ -56,7 +57,7 @@ def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
     slept: list[float] = []
     block = WordBlock(replace(SPEC, rate=1000, rows=None))
     state = WordSource(SPEC).splits()[0]
-    reader = WordReader(block, 0, state, lambda: now[0], slept.append)
+    reader = WordReader(block, 0, state, Pace(1000, lambda: now[0], slept.append))
     assert reader.read(8192) is None
     assert slept == [0.001]
     now[0] += 0.25

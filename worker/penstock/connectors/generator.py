@@ -7,8 +7,6 @@ them all the same (``due_ns`` is when a row should have been sent, for latency w
 """
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +15,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.pace import Pace
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
@@ -81,7 +80,7 @@ class WordSource:
                 )
         if self._block is None:
             self._block = WordBlock(self.spec)
-        return WordReader(self._block, stored["index"], state)
+        return WordReader(self._block, stored["index"], state, Pace(self.spec.rate))
 
 
 class WordBlock:
@@ -110,28 +109,19 @@ class WordBlock:
 class WordReader:
     """Reads one split: slices of the block, when they are due."""
 
-    def __init__(
-        self,
-        block: WordBlock,
-        index: int,
-        state: SplitState,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """Go on at ``state.offset``; with a rate its next row is due now."""
+    def __init__(self, block: WordBlock, index: int, state: SplitState, pace: Pace) -> None:
+        """Go on at ``state.offset``; its row is the first of the pace."""
         self._block = block
         self._start = block.start_of(index)
         self._state = state
         self._offset = self._first = state.offset
         self._end = block.spec.rows
-        self._rate = block.spec.rate
-        self._clock = clock
-        self._sleep = sleep
-        self._opened = clock()
+        self._pace = pace
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the rows that are due, at most ``max_rows``; waits a millisecond for the next."""
-        rows = min(max_rows, self._due())
+        """Return the rows that are due, at most ``max_rows``, or None."""
+        left = max_rows if self._end is None else min(max_rows, self._end - self._offset)
+        rows = self._pace.allow(left) if left > 0 else 0
         if rows <= 0:
             return None
         total = self._block.batch.num_rows
@@ -139,6 +129,7 @@ class WordReader:
         batch = self._block.batch.slice(start, min(rows, total - start))
         offset = self._offset
         self._offset += batch.num_rows
+        self._pace.sent(batch.num_rows)
         return Read(batch, offset)
 
     def state(self) -> SplitState:
@@ -148,28 +139,13 @@ class WordReader:
 
     def due_ns(self, offset: int) -> int | None:
         """Return the monotonic time at which a row was to be sent; None without a rate."""
-        if self._rate is None:
-            return None
-        return round((self._opened + (offset - self._first) / self._rate) * 1e9)
+        return self._pace.due_ns(offset - self._first)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Nothing to acknowledge: the words can be made again."""
 
     def close(self) -> None:
         """Nothing to release."""
-
-    def _due(self) -> int:
-        left = limits.SOURCE_BATCH_ROWS_MAX if self._end is None else self._end - self._offset
-        if self._rate is None or left <= 0:
-            return left
-        due = self._owed(self._rate)
-        if due <= 0:
-            self._sleep(limits.GENERATOR_WAIT_S)
-            due = self._owed(self._rate)
-        return min(left, due)
-
-    def _owed(self, rate: int) -> int:
-        return int((self._clock() - self._opened) * rate) - (self._offset - self._first)
 
 
 def _check(spec: WordsSpec) -> None:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.event_time import Stamper, with_stamp
+from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_files import (
-    FileIdentity,
     check_unchanged,
     find_files,
     parse_identity,
@@ -37,9 +37,19 @@ class ParquetSource:
 
     bounded = True
 
-    def __init__(self, path: str, columns: Columns, event_time: EventTime | None = None) -> None:
-        """Read the first file's schema. Raises ConfigError naming the file and the column."""
+    def __init__(
+        self,
+        path: str,
+        columns: Columns,
+        event_time: EventTime | None = None,
+        rate: int | None = None,
+    ) -> None:
+        """Read the first file's schema. Raises ConfigError naming the file and the column.
+
+        ``rate`` bounds the rows per second of each file; None: as fast as possible.
+        """
         self._path = Path(path)
+        self._rate = rate
         self._event_time = event_time
         self._plain = plain_schema(self._path, columns)
         self.schema = with_stamp(self._plain, event_time)
@@ -65,43 +75,41 @@ class ParquetSource:
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
-        return ParquetReader(file, identity, state, self._plain, stamper)
+        pieces = Pieces(file, self._plain)
+        return ParquetReader(pieces, (state, identity.rows), stamper, Pace(self._rate))
 
 
 class ParquetReader:
     """Reads one file in order. One thread; a read decodes at most ``PIECE_BYTES``."""
 
     def __init__(
-        self,
-        path: Path,
-        identity: FileIdentity,
-        state: SplitState,
-        schema: pa.Schema,
-        stamper: Stamper | None,
+        self, pieces: "Pieces", place: tuple[SplitState, int], stamper: Stamper | None, pace: Pace
     ) -> None:
-        """Seek to ``state.offset``; decoding begins with the first read."""
-        self._path = path
-        self._identity = identity
-        self._state = state
-        self._schema = schema
-        self._stamper = stamper
-        self._offset = state.offset
-        self._file = pq.ParquetFile(path, buffer_size=READ_BUFFER_BYTES)
-        self._pieces = self._decode(state.offset)
+        """Seek to the state of ``place`` (state, rows of the file)."""
+        self._state, self._rows = place
+        self._offset = self._state.offset
+        self._pieces = pieces
+        self._rest: Iterator[pa.RecordBatch] = pieces.decode(self._offset)
         self._piece: pa.RecordBatch | None = None
+        self._stamper = stamper
+        self._pace = pace
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the next 1..max_rows rows, or None at the end of the file.
+        """Return the next 1..max_rows rows, or None at the end of the file and when none is due.
 
         Raises StateError naming file and row when the data cannot be decoded.
         """
-        piece = self._piece or self._next_piece()
+        if self._offset >= self._rows:
+            return None
+        rows = self._pace.allow(max_rows)
+        piece = (self._piece or self._next_piece()) if rows else None
         if piece is None:
             return None
-        batch = piece.slice(0, max_rows)
-        self._piece = piece.slice(max_rows) if piece.num_rows > max_rows else None
+        batch = piece.slice(0, rows)
+        self._piece = piece.slice(rows) if piece.num_rows > rows else None
         offset = self._offset
         self._offset += batch.num_rows
+        self._pace.sent(batch.num_rows)
         return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
 
     def state(self) -> SplitState:
@@ -110,7 +118,7 @@ class ParquetReader:
             self._state.split,
             self._state.spec,
             self._offset,
-            finished=self._offset >= self._identity.rows,
+            finished=self._offset >= self._rows,
             max_ts=self._stamper.max_ts if self._stamper else None,
         )
 
@@ -119,19 +127,30 @@ class ParquetReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._pieces = iter(())
+        self._rest = iter(())
         self._piece = None
-        self._file.close()
+        self._pieces.close()
 
     def _next_piece(self) -> pa.RecordBatch | None:
         try:
-            return next(self._pieces, None)
+            return next(self._rest, None)
         except (pa.ArrowInvalid, OSError) as error:
             raise StateError(
-                f"parquet source: file {self._path} cannot be read at row {self._offset}: {error}"
+                f"parquet source: file {self._pieces.path} cannot be read"
+                f" at row {self._offset}: {error}"
             ) from error
 
-    def _decode(self, offset: int) -> Iterator[pa.RecordBatch]:
+
+class Pieces:
+    """Decodes one file piece by piece, from any row."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        """Open the file; nothing but the footer is read yet."""
+        self.path = path
+        self._schema = schema
+        self._file = pq.ParquetFile(path, buffer_size=READ_BUFFER_BYTES)
+
+    def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
         """Yield pieces from row ``offset`` on, row group by row group."""
         start = 0
         for group in range(self._file.num_row_groups):
@@ -139,6 +158,10 @@ class ParquetReader:
             if start + meta.num_rows > offset:
                 yield from self._decode_group(group, max(0, offset - start))
             start += meta.num_rows
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
     def _decode_group(self, group: int, skip: int) -> Iterator[pa.RecordBatch]:
         meta = self._file.metadata.row_group(group)

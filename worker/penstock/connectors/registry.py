@@ -53,7 +53,8 @@ def open_source(source: Source) -> SourcePort:
     connector = source.connector
     match connector.kind:
         case "parquet":
-            return ParquetSource(_path(connector), source.columns, source.event_time)
+            rate = int(connector.options.get("rate") or 0) or None
+            return ParquetSource(_path(connector), source.columns, source.event_time, rate)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case _:

@@ -7,7 +7,7 @@ against, and what the documentation and the CRD are made from.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.fields import Field, Kind, integer, number, text
+from penstock.contract.fields import Field, Kind, integer, number, quantity, text
 
 
 class Role(StrEnum):
@@ -53,7 +53,12 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "parquet",
         Role.SOURCE,
         "Parquet files: split = file, offset = row",
-        (_PATH_IN,),
+        (
+            _PATH_IN,
+            quantity(
+                "rate", "rows per second of each file, like 2k; 0: as fast as possible", default=0
+            ),
+        ),
     ),
     ConnectorKind(
         "generator",

@@ -70,8 +70,7 @@ class Ending:
         """End engines, answer whoever still asks, and open again for a new run."""
         self.stop_seen_at = None
         for life in lead.roster.lives.values():
-            heard = lead.desk.now - life.seen_at < lead.roster.timeout_s
-            if life.heartbeat is not None and heard:
+            if lead.roster.heard(lead.desk, life):
                 lead.want(member_of(life), Shutdown(_state(lead.latest)), 0)
         at = lead.latest
         if lead.swaps.busy:

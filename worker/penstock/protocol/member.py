@@ -147,7 +147,9 @@ class Member:
             return
         if record.term >= self.fence:
             self.fence = record.term
-            self.leader = record.leader
+            if record.leader != self.leader:
+                self.leader = record.leader
+                self.beat_at = self.desk.now
             self.closed = record.closed()
         if self.closed and self.lost is not None:
             self.deaths = 0  # a new run begins with a clean slate
@@ -311,7 +313,8 @@ class Member:
         self._watch_engine()
         if self.reading is None and self.desk.due(self.read_at):
             self.reading = self.desk.number()
-            self.read_at = self.desk.now + self.settings.meta_poll_interval_s
+            interval_s = self.settings.meta_poll_interval_s
+            self.read_at = self.desk.now + (interval_s if self.leader else interval_s / 5)
             self.desk.do(ReadLatest(self.reading))
         if self.desk.due(self.repeat_at):
             self.repeat_at = self.desk.now + self.settings.resend_interval_s

@@ -53,6 +53,7 @@ from penstock.protocol.roster import member_of
 from penstock.protocol.shelf import Shelf
 
 TURNS_MAX = 16  # changes of phase or stage in one step; more would be a loop
+SUSPECT_HEARTBEATS = 2.5  # missing so many, a member is dialled
 ATTEMPT_PHASES = (Phase.RESETTING, Phase.PUBLISHING, Phase.STARTING, Phase.RUNNING)
 
 
@@ -251,13 +252,22 @@ class Office:
 
 
 def _announce(lead: Lead) -> None:
-    """Have everyone who is alive confirm this term before anything else is said."""
+    """Have everyone confirm this term before anything else is said; dial whoever falls silent.
+
+    A member that died refuses the dial, which is known much sooner than silence is.
+    """
+    patience_s = SUSPECT_HEARTBEATS * lead.settings.heartbeat_interval_s
     for member in lead.members():
         life = lead.life(member)
-        if life.lost is None and life.term < lead.term:
+        silent = lead.desk.due(life.seen_at + patience_s)
+        if life.lost is None and (silent or life.term < lead.term):
             lead.want(member, lead.announcement(), lead.term)
-    for life in lead.roster.lives.values():
-        if life.lost is None and life.heartbeat is not None and life.term < lead.term:
+    for life in lead.roster.lives.values():  # given up or not: only then it can be told to end
+        if (
+            life.heartbeat is not None
+            and life.term < lead.term
+            and lead.roster.heard(lead.desk, life)
+        ):
             lead.want(member_of(life), lead.announcement(), lead.term)
 
 

@@ -238,7 +238,7 @@ def dismiss(lead: Lead) -> None:
         return
     admitted = [m.incarnation for m in lead.members()]
     for life in lead.roster.lives.values():
-        if life.heartbeat is None or lead.desk.now - life.seen_at >= lead.roster.timeout_s:
+        if not lead.roster.heard(lead.desk, life):
             continue
         stranger = life.status.attempt > 0 and life.incarnation not in admitted
         if life.lost is not None or stranger:

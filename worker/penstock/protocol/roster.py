@@ -101,6 +101,10 @@ class Roster:
             self.lose(life, f"not heard of for {self.timeout_s:g} s")
         return life.lost is None
 
+    def heard(self, desk: Desk, life: Life) -> bool:
+        """Say whether a life, lost or not, has been heard of lately."""
+        return life.heartbeat is not None and desk.now < life.seen_at + self.timeout_s
+
     def candidate(self, desk: Desk, ordinal: Ordinal, fingerprint: str) -> Life | None:
         """Return a life that may be admitted for ``ordinal``: heard of, alive, of this plan."""
         for life in reversed(list(self.lives.values())):

@@ -54,7 +54,7 @@ class Workers:
         self._workers: dict[Ordinal, Worker] = {}
 
     def run_all(self, needed: int) -> list[str]:
-        """Have ordinals below ``needed`` run and all others end. Returns what happened, in words."""
+        """Have ordinals below ``needed`` run and all others end. Returns the news, in words."""
         now = time.monotonic()
         news = [text for worker in self._workers.values() for text in self._reap(worker, now)]
         for number in range(needed):

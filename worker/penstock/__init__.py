@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.base.errors import ConfigError, PenstockError, UserCodeError
     from penstock.graph.aggregates import Aggregation, count, last, mean
-    from penstock.graph.aggregates import max_ as max
-    from penstock.graph.aggregates import min_ as min
-    from penstock.graph.aggregates import sum_ as sum
+    from penstock.graph.aggregates import max_ as max  # noqa: A004  ps.max is no built-in
+    from penstock.graph.aggregates import min_ as min  # noqa: A004
+    from penstock.graph.aggregates import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters

@@ -1,1 +1,8 @@
 """The command line: the composition root. Each command is a small file; heavy imports are late."""
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    from penstock.cli.app import run  # noqa: PLC0415  importing the package costs nothing
+
+    run()

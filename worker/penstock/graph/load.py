@@ -44,12 +44,13 @@ class Inspector(Protocol):
 
 
 def load_job(
-    file: Path | str | JobFile, inspector: Inspector, settings: Sequence[str] = ()
+    file: Path | str | JobFile, inspector: Inspector | None, settings: Sequence[str] = ()
 ) -> CompiledJob:
     """Compile a job file (YAML, JSON, or a kept copy). Imports and runs user code.
 
-    Raises ConfigError: what is wrong with the file, the code, the graph or its columns, each
-    with its place.
+    Without an inspector nothing outside is looked at: columns that are not declared stay
+    unknown, and so do their errors. Raises ConfigError: what is wrong with the file, the code,
+    the graph or its columns, each with its place.
     """
     source = file if isinstance(file, JobFile) else read_job_file(Path(file), settings)
     return compile_draft(source, draft_of(source), inspector)
@@ -82,7 +83,7 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
         ) from error
     if not isinstance(job, Job):
         raise ConfigError(
-            f"{place}: the function returned {type(job).__name__}; it must return the ps.Job it built"
+            f"{place}: the function returned {type(job).__name__}; it must return the ps.Job"
         )
     return job.draft
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from penstock.base import limits
 from penstock.base.suggest import unknown
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
+from penstock.contract.fields import Plain
 from penstock.contract.graph import (
     DEAD_LETTER,
     MAIN,
@@ -102,7 +103,7 @@ def _check_connector(step: Step, problems: Problems) -> None:
 
 def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
     """Read the options by the kind's rows, as the file's are; return the complaints."""
-    given = {n: v for n, v in connector.options.items() if v is not None}
+    given: dict[str, Plain] = {n: v for n, v in connector.options.items() if v is not None}
     row = option_row(kind)
     reader = Reader(Origin(kind.name))
     reader.read(

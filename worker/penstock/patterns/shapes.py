@@ -66,7 +66,7 @@ class Farm:
 
 
 def pipeline(**stages: Callable[..., Any]) -> Pipeline:
-    """Build a pipeline of named batch functions, in order: ``pipeline(parse=parse, clean=clean)``."""
+    """Build a pipeline of named batch functions, in order: ``pipeline(parse=f, clean=g)``."""
     if not stages:
         raise ConfigError("a pipeline needs at least one stage: pipeline(parse=parse)")
     return Pipeline(tuple(stages.items()))
@@ -82,6 +82,6 @@ def farm(
     per: PerLike = "batch",
     on_error: OnErrorLike = "fail",
 ) -> Farm:
-    """Build a farm of ``workers`` tasks (one per worker when None), by key when ``keys`` are given."""
+    """Build a farm of ``workers`` tasks (None: one per worker); ``keys`` deal rows by key."""
     deal: Deal = "key" if keys else "round-robin"
     return Farm(name, function, workers, deal, keys, columns, per, on_error)

@@ -1,0 +1,79 @@
+"""All commands in one place, and what becomes of their errors."""
+
+import sys
+
+import typer
+
+from penstock.base.errors import PenstockError
+from penstock.cli.checkpoint import checkpoint
+from penstock.cli.exits import exit_of_error
+from penstock.cli.graph import graph
+from penstock.cli.replay import replay
+from penstock.cli.rescale import rescale
+from penstock.cli.run import run as run_command
+from penstock.cli.savepoint import savepoint
+from penstock.cli.status import status
+from penstock.cli.stop import stop
+from penstock.cli.validate import validate
+
+EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 something must be edited, 3 no such job is running, "
+    "130 Ctrl-C (once: stopped after a last checkpoint; twice: at once)."
+)
+
+
+def make_app() -> typer.Typer:
+    """Build the command line."""
+    app = typer.Typer(
+        name="penstock",
+        help="Stateful stream processing in Python.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command("run")(run_command)
+    app.command("validate")(validate)
+    app.command("graph")(graph)
+    app.command("status")(status)
+    app.command("rescale")(rescale)
+    app.command("checkpoint")(checkpoint)
+    app.command("savepoint")(savepoint)
+    app.command("stop")(stop)
+    app.command(
+        "replay", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+    )(replay)
+    app.callback()(_version)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from penstock import __version__  # noqa: PLC0415  only when asked
+
+        print(f"penstock {__version__}")
+        raise typer.Exit
+
+
+def _version(
+    version: bool = typer.Option(
+        False, "--version", help="print the version", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Stateful stream processing in Python."""
+
+
+def run() -> None:
+    """Run the command line; errors of ours are one message and an exit code, never a traceback."""
+    try:
+        make_app()()
+    except PenstockError as error:
+        print_error(str(error))
+        sys.exit(exit_of_error(error))
+
+
+def print_error(text: str) -> None:
+    """Write an error to standard error, each line marked."""
+    for line in text.splitlines() or [""]:
+        print(f"error: {line}", file=sys.stderr)

@@ -1,0 +1,33 @@
+"""Exit codes of every command; part of the public interface."""
+
+from enum import IntEnum
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.contract.status import JobState
+
+
+class Exit(IntEnum):
+    """What a shell script may rely on.
+
+    OK: done; a bounded input is finished and committed, or the job was stopped on request.
+    FAILED: the job failed, or a request to it was refused or failed.
+    USAGE: the command, the file or the user's code must be edited.
+    UNREACHABLE: no such job is running, or it does not answer.
+    INTERRUPTED: Ctrl-C; once: stopped after a last checkpoint, twice: at once.
+    """
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130
+
+
+def exit_of_state(state: JobState) -> Exit:
+    """Return the code of an ended job."""
+    return Exit.FAILED if state is JobState.FAILED else Exit.OK
+
+
+def exit_of_error(error: PenstockError) -> Exit:
+    """Return the code of an error: whose fault it was."""
+    return Exit.USAGE if isinstance(error, ConfigError) else Exit.FAILED

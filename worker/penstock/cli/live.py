@@ -1,0 +1,129 @@
+"""The live table of a terminal, with rich: rates, backpressure, watermark lag, last epoch."""
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.rates import StepRate, short_bytes, short_count, short_seconds, step_rates
+from penstock.contract.status import JobState, JobStatus
+
+REFRESH_PER_S = 4
+BAR_WIDTH = 10
+NOTES_SHOWN = 4
+_STATE_STYLE = {
+    JobState.RUNNING: "bold green",
+    JobState.FINISHED: "bold green",
+    JobState.FAILED: "bold red",
+    JobState.STOPPED: "bold",
+}
+
+
+class LiveScreen:
+    """Redraws one table in place; notes scroll above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._live: Live | None = None
+        self._before: JobStatus | None = None
+
+    def show(self, status: JobStatus) -> None:
+        """Redraw."""
+        picture = draw(self._before, status)
+        if self._live is None:
+            self._live = Live(picture, console=self._console, refresh_per_second=REFRESH_PER_S)
+            self._live.start()
+        self._live.update(picture)
+        self._before = status
+
+    def note(self, text: str) -> None:
+        """Print a line above the table."""
+        self._console.print(Text(text, style="dim"))
+
+    def close(self) -> None:
+        """Leave the last table standing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
+    """Return the picture of a status; rates are against the one before."""
+    parts: list[RenderableType] = [_title(now)]
+    if now.steps:
+        parts.append(_steps(step_rates(before, now)))
+    parts.append(_footer(now))
+    if now.failure:
+        parts.append(Text(now.failure, style="red"))
+    return Group(*parts)
+
+
+def _title(now: JobStatus) -> Text:
+    up = sum(1 for w in now.workers if w.state.lower() == "running")
+    text = Text.assemble(
+        (now.job, "bold"),
+        "  ",
+        (str(now.state), _STATE_STYLE.get(now.state, "bold yellow")),
+        f"  workers {up}/{now.wanted_workers}",
+    )
+    restarts = sum(w.restarts for w in now.workers)
+    if restarts:
+        text.append(f"  restarts {restarts}", style="yellow")
+    return text
+
+
+def _steps(rates: tuple[StepRate, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    timed = any(r.lag_s is not None for r in rates)
+    table.add_column("step")
+    for name in ("tasks", "in/s", "out/s", "rows in", "rows out", "queued"):
+        table.add_column(name, justify="right")
+    table.add_column("busy | held back")
+    if timed:
+        table.add_column("watermark lag", justify="right")
+    for rate in rates:
+        table.add_row(*_cells(rate), *([_lag(rate)] if timed else []))
+    return table
+
+
+def _cells(rate: StepRate) -> list[RenderableType]:
+    step = rate.step
+    return [
+        step.name,
+        str(step.tasks),
+        short_count(rate.rows_in_per_s),
+        short_count(rate.rows_out_per_s),
+        short_count(step.rows_in),
+        short_count(step.rows_out),
+        short_bytes(step.queue_bytes),
+        _bar(step.busy, step.blocked),
+    ]
+
+
+def _bar(busy: float, blocked: float) -> Text:
+    """Draw the shares of working and of waiting for credit, the rest is idle."""
+    work = round(min(1.0, busy) * BAR_WIDTH)
+    wait = min(BAR_WIDTH - work, round(min(1.0, blocked) * BAR_WIDTH))
+    return Text.assemble(
+        ("█" * work, "green"),
+        ("█" * wait, "red"),
+        ("·" * (BAR_WIDTH - work - wait), "dim"),
+        f" {busy:>4.0%} {blocked:>4.0%}",
+    )
+
+
+def _lag(rate: StepRate) -> str:
+    return "" if rate.lag_s is None else short_seconds(rate.lag_s)
+
+
+def _footer(now: JobStatus) -> Text:
+    checkpoint = now.checkpoint
+    if checkpoint is None:
+        return Text("no checkpoint yet", style="dim")
+    age = max(0.0, (now.time_us - checkpoint.time_us) / 1e6)
+    published = "" if now.published_through >= checkpoint.epoch else ", output not yet visible"
+    return Text(
+        f"epoch {checkpoint.epoch}: {short_bytes(checkpoint.bytes)} "
+        f"in {short_seconds(checkpoint.duration_s)}, {short_seconds(age)} ago{published}",
+        style="dim",
+    )

@@ -1,0 +1,91 @@
+"""From a job file to a local cluster's settings: where its copy is kept, what it begins from."""
+
+import hashlib
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError
+from penstock.base.settings import CheckpointSettings
+from penstock.contract.ids import Epoch
+from penstock.contract.latest import Restore
+from penstock.contract.streamjob import Spec, Unpublished
+from penstock.protocol.settings import ControlSettings
+
+if TYPE_CHECKING:
+    from penstock.graph import JobFile
+    from penstock.supervisor.settings import ClusterSettings
+
+LATEST = "latest"
+
+
+def kept_path(job: "JobFile", directory: Path) -> Path:
+    """Name the kept copy by its content: that of a running job is never written over."""
+    text = json.dumps([job.plain, dict(job.origin.places)], sort_keys=True)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return directory.absolute() / job.job.name / f"job-{mark}.json"
+
+
+def cluster_settings(job: "JobFile", directory: Path, restore: Restore | None) -> "ClusterSettings":
+    """Return what the supervisor is started with; ``directory`` is that of all jobs."""
+    from penstock.supervisor.settings import ClusterSettings  # noqa: PLC0415  keep --help fast
+
+    return ClusterSettings(
+        job=job.job.name,
+        namespace=job.job.namespace,
+        job_file=kept_path(job, directory),
+        directory=directory.absolute(),
+        workers=job.job.spec.replicas,
+        restore=restore,
+        checkpoint=job.job.spec.checkpoint.settings,
+        max_key_groups=job.job.spec.max_key_groups,
+        control=control_settings(job.job.spec.checkpoint.settings),
+    )
+
+
+def control_settings(checkpoint: CheckpointSettings) -> ControlSettings:
+    """Return times that fit one machine: a short lease, and a first checkpoint that comes early."""
+    return ControlSettings(
+        lease_duration_s=limits.LOCAL_LEASE_DURATION_S,
+        lease_renew_deadline_s=limits.LOCAL_LEASE_RENEW_DEADLINE_S,
+        lease_retry_s=limits.LOCAL_LEASE_RETRY_S,
+        checkpoint_first_delay_s=min(limits.CHECKPOINT_FIRST_DELAY_S, checkpoint.interval_s),
+    )
+
+
+def restore_of(
+    spec: Spec, wanted: str | None, *, replay_output: bool, drop_unpublished: bool
+) -> Restore | None:
+    """Return what to begin from: ``--restore`` (each time anew), else ``spec.restore`` (once).
+
+    ``wanted`` is ``latest``, an epoch's number, or the folder of a savepoint. Raises ConfigError
+    when that folder is not there.
+    """
+    if wanted is not None:
+        path = None if wanted == LATEST or wanted.isdigit() else _folder(wanted)
+        epoch = Epoch(int(wanted)) if wanted.isdigit() else None
+        return Restore(str(uuid.uuid4()), path, epoch, replay_output, drop_unpublished)
+    given = spec.restore
+    if given is None:
+        return None
+    if given.path is None:
+        raise ConfigError(
+            "restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path"
+        )
+    return Restore(
+        given.nonce,
+        path=_folder(given.path),
+        allow_output_replay=given.allow_output_replay,
+        drop_unpublished=given.unpublished is Unpublished.DROP,
+    )
+
+
+def _folder(path: str) -> str:
+    folder = Path(path).absolute()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"--restore {path}: there is no such folder; give a savepoint's, or latest"
+        )
+    return str(folder)

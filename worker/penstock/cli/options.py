@@ -1,0 +1,32 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DIRECTORY_VARIABLE = "PENSTOCK_DIR"
+DEFAULT_DIRECTORY = Path(".penstock")
+
+JobFileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="the StreamJob file, YAML or JSON")
+]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="name of the job")]
+SetOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="replace a value of spec, like job.parameters.input=data",
+    ),
+]
+DirectoryOption = Annotated[
+    Path,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        envvar=DIRECTORY_VARIABLE,
+        help="folder of the jobs' checkpoints and logs",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, for programs")]

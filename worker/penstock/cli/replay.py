@@ -1,0 +1,15 @@
+"""``penstock replay``: PySpark, in its own process, pushes a dataset into a running job."""
+
+import subprocess
+import sys
+
+import typer
+
+
+def replay(context: typer.Context) -> None:
+    """Push a dataset into a running job at a chosen rate; arguments as of penstock_spark replay."""
+    command = [sys.executable, "-m", "penstock_spark", "replay", *context.args]
+    try:
+        raise typer.Exit(subprocess.run(command, check=False).returncode)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

@@ -1,0 +1,136 @@
+"""``penstock run``: start a local cluster for a job file and show it until it ends."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exits import Exit, exit_of_state
+from penstock.cli.options import (
+    DEFAULT_DIRECTORY,
+    DirectoryOption,
+    JobFileArgument,
+    JsonOption,
+    SetOption,
+)
+from penstock.cli.screen import Screen, make_screen
+from penstock.contract.status import JobState, JobStatus
+
+if TYPE_CHECKING:
+    from penstock.supervisor import LocalCluster
+
+LOOK_INTERVAL_S = 0.5
+
+
+def run(  # noqa: PLR0917  typer passes by name
+    file: JobFileArgument,
+    set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")
+    ] = None,
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            "--restore",
+            metavar="PATH|latest",
+            help="begin from a savepoint's folder, an epoch or the newest one",
+        ),
+    ] = None,
+    allow_output_replay: Annotated[
+        bool, typer.Option(help="restore even where output behind it is visible: at least once")
+    ] = False,
+    drop_unpublished: Annotated[
+        bool, typer.Option(help="give up committed output that can never be published")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job on this machine until its input ends, it fails, or Ctrl-C.
+
+    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run again, it goes on from
+    where it stands.
+    """
+    from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415  keep --help fast
+    from penstock.cli.preflight import check_before_start  # noqa: PLC0415
+    from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
+    from penstock.supervisor import LocalCluster  # noqa: PLC0415
+
+    settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
+    job = read_job_file(file, settings)
+    origin = restore_of(
+        job.job.spec,
+        restore,
+        replay_output=allow_output_replay,
+        drop_unpublished=drop_unpublished,
+    )
+    check_before_start(job, file, settings)
+    chosen = cluster_settings(job, directory, origin)
+    keep_job_file(job, chosen.job_file)
+    cluster = LocalCluster(chosen)
+    cluster.start()
+    screen = make_screen(as_json)
+    try:
+        code = watch(cluster, screen)
+    finally:
+        screen.close()
+    raise typer.Exit(code)
+
+
+def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
+    """Show the job until it has ended; turn signals into a clean stop, then an immediate one."""
+    interrupts = Interrupts()
+    with interrupts.caught():
+        while True:
+            ended = cluster.wait(LOOK_INTERVAL_S)
+            status = ended if ended is not None else cluster.status()
+            if status is not None:
+                screen.show(status)
+            if ended is not None:
+                return _ended(ended, interrupts)
+            if interrupts.count >= 2:
+                cluster.kill()
+                screen.note("stopped at once; run it again to go on from the last checkpoint")
+                return Exit.INTERRUPTED
+            if interrupts.count == 1 and interrupts.first_time():
+                screen.note("stopping after a last checkpoint; Ctrl-C again stops at once")
+                Thread(target=cluster.stop, args=(None,), daemon=True).start()
+
+
+def _ended(status: JobStatus, interrupts: "Interrupts") -> Exit:
+    if status.state is JobState.FAILED and status.failure:
+        print(f"error: {status.failure}", file=sys.stderr)
+    if interrupts.count and status.state is JobState.STOPPED:
+        return Exit.INTERRUPTED
+    return exit_of_state(status.state)
+
+
+class Interrupts:
+    """Counts SIGINT and SIGTERM instead of raising in the middle of something."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._told = Event()
+
+    def first_time(self) -> bool:
+        """Say True once."""
+        told = self._told.is_set()
+        self._told.set()
+        return not told
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Take over both signals; give them back afterwards."""
+        before = {s: signal.signal(s, self._arrived) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _arrived(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1

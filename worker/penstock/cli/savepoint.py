@@ -1,0 +1,19 @@
+"""``penstock savepoint``: a checkpoint that the user owns."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.client import client_of, report
+from penstock.cli.options import DEFAULT_DIRECTORY, DirectoryOption, JobArgument, JsonOption
+
+
+def savepoint(
+    job: JobArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the savepoint")],
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a savepoint and wait until it is complete; it is never collected."""
+    with client_of(directory, job) as client:
+        report(client.request("savepoint", name), as_json)

@@ -1,0 +1,22 @@
+"""``penstock validate``: compile a job as an engine would, inputs and functions included."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import JobFileArgument, SetOption
+
+
+def validate(
+    file: JobFileArgument,
+    set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
+    quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
+) -> None:
+    """Check a job file, its graph, its user code and the columns of its inputs."""
+    from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
+    from penstock.graph import load_job  # noqa: PLC0415
+
+    job = load_job(file, ConnectorInspector(), set_)
+    if not quiet:
+        steps, stages = len(job.graph.steps), len(job.plan.stages)
+        print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")

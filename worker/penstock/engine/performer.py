@@ -11,10 +11,11 @@ from typing import Any
 from penstock.base.errors import UserCodeError, Where
 from penstock.contract.ids import ChannelId
 from penstock.engine.inbox import Inbox
+from penstock.engine.pauses import Pauses
 from penstock.engine.router import EdgeRouter
 from penstock.engine.storer import Captured
 from penstock.engine.task_parts import Host, Input, Output, Standing, TaskParts, Wakeup
-from penstock.model.elements import Data, LatencyMarker
+from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol import task_events as ev
 from penstock.protocol.routes import routes
 
@@ -43,6 +44,7 @@ class Performer:
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
+        self.pauses = Pauses(self.task)
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 
     def step(self, event: ev.Event) -> None:
@@ -129,9 +131,11 @@ class Performer:
             return
         if output.try_send(element):
             return
+        since = time.monotonic()
         while not output.try_send(element):
             self._wakeup.wait(REST_S)
             self._while_waiting()
+        self.standing.blocked_s += time.monotonic() - since
         self.core.step(ev.Waited(), 0.0)
 
     def _while_waiting(self) -> None:
@@ -167,6 +171,8 @@ class Performer:
             parts.source.states(epoch) if parts.source is not None else (),
         )
         storer.store(captured, self._stored)
+        if barrier.kind is BarrierKind.RESCALE:
+            self.pauses.cut(time.monotonic())
 
     def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
         """Hear from a storer's thread. After the end nobody can commit what was prepared."""
@@ -191,14 +197,16 @@ class Performer:
     # --- Load and rescale ---------------------------------------------------------------------
 
     def _load(self, action: ev.Load) -> None:
-        parts = self._parts
+        parts, since = self._parts, time.monotonic()
         if parts.state is not None and action.files:
             parts.state.load(action.files, self._host.blobs)
         if parts.source is not None:
             parts.source.open(action.splits)
         if parts.state is not None:
             share = tuple(r for f in action.files for r in f.groups)
-            parts.chain.on_groups_gained(share, action.watermark_us)
+            if action.watermark_us is not None:
+                parts.chain.on_groups_gained(share, action.watermark_us)
+        self.pauses.load_s = time.monotonic() - since
         self.step(ev.Loaded(action.version))
 
     def _preload(self, action: ev.Preload) -> None:
@@ -231,6 +239,7 @@ class Performer:
 
     def _resumed(self, action: ev.Resumed) -> None:
         self.standing.resumed = action.version
+        self.pauses.resumed(action.version)
         self.tell()
 
     def _finished(self, _: ev.Finished) -> None:

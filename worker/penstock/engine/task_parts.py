@@ -159,12 +159,13 @@ class OutEdge:
 class SinkSlot:
     """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
 
-    __slots__ = ("_make", "_writer")
+    __slots__ = ("_make", "_writer", "rows")
 
     def __init__(self, make: "Callable[[], SinkWriter]") -> None:
         """Remember how the writer is made."""
         self._make = make
         self._writer: SinkWriter | None = None
+        self.rows = 0
 
     def open(self) -> None:
         """Make the writer, once."""
@@ -179,6 +180,7 @@ class SinkSlot:
 
     def write(self, batch: "pa.RecordBatch") -> None:
         """Take rows."""
+        self.rows += batch.num_rows
         self.writer.write(batch)
 
     def room(self) -> bool:
@@ -216,3 +218,5 @@ class Standing:
     finished: bool = False
     rows_in: int = 0
     rows_out: int = 0
+    slept_s: float = 0.0
+    blocked_s: float = 0.0

@@ -12,6 +12,7 @@ from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import Version
 from penstock.engine.performer import REST_S, Performer, TaskStopped
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
+from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import Life
 from penstock.protocol.holding import Phase
@@ -72,7 +73,9 @@ class TaskThread(threading.Thread):
 
     def _sleep(self) -> None:
         polls = self._parts.source is not None and not self.core.exhausted
+        since = time.monotonic()
         self._wakeup.wait(POLL_S if polls or not self._room() else REST_S)
+        self.standing.slept_s += time.monotonic() - since
 
     def _may_read(self) -> bool:
         if self.core.takes_input and self._room():
@@ -101,6 +104,8 @@ class TaskThread(threading.Thread):
         if received is None:
             return False
         channel, element = received
+        if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
+            self._hands.pauses.barrier(time.monotonic())
         self._hands.step(ev.Arrived(channel, element))
         return True
 
@@ -126,6 +131,8 @@ class TaskThread(threading.Thread):
             output = self._hands.output(channel)
             if output is not None and output.receiver_version >= wanted:
                 self._hands.step(ev.PeerVersion(channel, output.receiver_version))
+        if self.core.holding.phase is Phase.NONE:
+            self._hands.pauses.released(wanted, time.monotonic())
 
     def _routing_version(self) -> Version:
         old, new = self.core.routing

@@ -140,7 +140,7 @@ class Switch(Frame):
 
     def propose(self, event: ev.Proposed, _: float) -> list[ev.Action]:
         """Step 1: know the next table, and bring the files of gained groups near."""
-        if event.assignment.version != self.assignment.version + 1:
+        if event.assignment.version <= self.assignment.version:
             return []
         self.proposed = event.assignment
         root, stage = event.root, self.task.stage

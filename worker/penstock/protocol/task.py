@@ -94,9 +94,11 @@ class TaskCore(Switch):
         return [ev.Discard(handles)] if handles else []
 
     def _end_all(self, _: ev.EndAll, __: float) -> list[ev.Action]:
+        published = self.sinks.forget(Epoch(self.sinks.published + 1))
+        actions: list[ev.Action] = [ev.Forget(published)] if published else []
         if self.splits is None or self.life is Life.ENDED:
-            return []
-        return self.end()
+            return actions
+        return actions + self.end()
 
     # --- Input --------------------------------------------------------------------------------
 

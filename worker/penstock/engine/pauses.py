@@ -1,0 +1,54 @@
+"""How long a rescale stopped the rows of one task: measured for people, logged once each."""
+
+import logging
+
+from penstock.contract.ids import TaskId, Version
+
+log = logging.getLogger(__name__)
+
+
+class Pauses:
+    """Times of the rescale under way, in seconds. Used by the task's thread only."""
+
+    __slots__ = ("_aligned_s", "_blocked_at", "_cut_at", "_task", "load_s")
+
+    def __init__(self, task: TaskId) -> None:
+        """Begin outside a rescale."""
+        self._task = task
+        self._blocked_at: float | None = None
+        self._cut_at: float | None = None
+        self._aligned_s = 0.0
+        self.load_s = 0.0
+
+    def barrier(self, now: float) -> None:
+        """The first barrier of a cut has come: its channel stands still."""
+        if self._blocked_at is None:
+            self._blocked_at = now
+
+    def cut(self, now: float) -> None:
+        """The rescale barrier was cut: rows that stay flow on, those that move are held."""
+        since, self._blocked_at = self._blocked_at, None
+        self._aligned_s = 0.0 if since is None else now - since
+        self._cut_at = now
+
+    def released(self, version: Version, now: float) -> None:
+        """The last held rows went to their new owners."""
+        if self._cut_at is not None:
+            moved_ms = 1000 * (now - self._cut_at)
+            log.info(
+                "event=rescale_released task=%s version=%d moved_ms=%.1f",
+                self._task,
+                version,
+                moved_ms,
+            )
+            self._cut_at = None
+
+    def resumed(self, version: Version) -> None:
+        """The task goes on under the new version."""
+        log.info(
+            "event=rescale_resumed task=%s version=%d aligned_ms=%.1f load_ms=%.1f",
+            self._task,
+            version,
+            1000 * self._aligned_s,
+            1000 * self.load_s,
+        )

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.connectors.discard_sink import DiscardSink, read_reports
+from penstock.connectors.discard_sink import DiscardSink, DiscardSpec, bucket, read_reports
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64()), ("__bound", pa.int64())])
@@ -18,7 +18,7 @@ def batch(*counts: int) -> pa.RecordBatch:
 
 
 def test_totals_are_published_once_however_often(tmp_path: Path) -> None:
-    sink = DiscardSink("end", SCHEMA, str(tmp_path))
+    sink = DiscardSink("end", SCHEMA, DiscardSpec(str(tmp_path)))
     sink.claim("job", fresh=True)
     writer = sink.writer(TASK, Attempt(1))
     writer.write(batch(1, 2, 3))
@@ -42,4 +42,33 @@ def test_an_epoch_without_rows_has_no_handle() -> None:
 def test_old_reports_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ConfigError, match="holds another run's reports"):
-        DiscardSink("end", SCHEMA, str(tmp_path)).claim("job", fresh=True)
+        DiscardSink("end", SCHEMA, DiscardSpec(str(tmp_path))).claim("job", fresh=True)
+
+
+def test_ages_of_markers_are_counted_in_narrow_buckets(tmp_path: Path) -> None:
+    sink = DiscardSink("end", SCHEMA, DiscardSpec(str(tmp_path)))
+    writer = sink.writer(TASK, Attempt(1))
+    writer.write(batch(1))
+    for latency_ns in (5_900, 5_100, 1_000_000, 1_003_999, -3):
+        writer.mark(latency_ns)
+    handle = writer.seal(Epoch(1), "a").finish()
+    assert handle is not None
+    sink.claim("job", fresh=True)
+    sink.publisher.publish(handle, Epoch(1))
+    totals = read_reports(tmp_path)
+    assert {k: v for k, v in totals.items() if k.startswith("latency")} == {
+        "latency_us.0": 1,
+        "latency_us.5": 2,
+        "latency_us.1000": 2,
+    }
+    assert all(0 <= n - bucket(n * 1000) <= n * 0.01 for n in range(1, 1_000_000, 997))
+
+
+def test_a_stall_that_was_asked_for_takes_nothing_for_a_while() -> None:
+    writer = DiscardSink("end", SCHEMA, DiscardSpec(None, 0.0, 60.0)).writer(TASK, Attempt(1))
+    assert writer.room()
+    writer.write(batch(1))
+    assert not writer.room()
+    later = DiscardSink("end", SCHEMA, DiscardSpec(None, 60.0, 60.0)).writer(TASK, Attempt(1))
+    later.write(batch(1))
+    assert later.room()

@@ -3,9 +3,12 @@
 It counts rows and adds up every int64 column (modulo 2^64). For running counts of words that sum
 is known: n(n+1)/2 for a word that occurs n times; so a lost, repeated or misrouted row shows.
 With a folder ``report`` the totals of each epoch are published there, exactly once, as JSON.
+Latency markers that reach it are counted by their age, in buckets of less than one per cent.
 """
 
 import json
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +21,24 @@ from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
 
 Totals = dict[str, int]
+LATENCY_PREFIX = "latency_us."  # what follows is the lower end of the bucket
+_EXACT_BITS = 8  # significant bits of a bucket
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSpec:
+    """``report`` is a folder; ``stall_for_s`` > 0: the sink has no room for so long, once."""
+
+    report: str | None = None
+    stall_after_s: float = 0.0
+    stall_for_s: float = 0.0
+
+
+def bucket(latency_ns: int) -> int:
+    """Return the lower end, in microseconds, of the bucket that an age falls into."""
+    micros = max(latency_ns, 0) // 1000
+    extra = max(micros.bit_length() - _EXACT_BITS, 0)
+    return micros >> extra << extra
 
 
 class DiscardSink:
@@ -25,13 +46,14 @@ class DiscardSink:
 
     guarantee = "none"
 
-    def __init__(self, step: str, schema: pa.Schema, report: str | None = None) -> None:
+    def __init__(self, step: str, schema: pa.Schema, spec: DiscardSpec = DiscardSpec()) -> None:
         """Count rows and the int64 columns of ``schema``."""
         self._step = step
         self._summed = tuple(
             f.name for f in schema if f.type == pa.int64() and not f.name.startswith(HIDDEN_PREFIX)
         )
-        self._report = Path(report) if report else None
+        self._spec = spec
+        self._report = Path(spec.report) if spec.report else None
         self.publisher = DiscardPublisher(step, self._report)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
@@ -54,7 +76,7 @@ class DiscardSink:
 
     def writer(self, task: TaskId, attempt: Attempt) -> "DiscardWriter":
         """Make the writer of one task."""
-        return DiscardWriter(self._step, task, self._summed)
+        return DiscardWriter(self._step, task, self._summed, self._spec)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -65,8 +87,12 @@ class DiscardWriter:
 
     guarantee = DiscardSink.guarantee
 
-    def __init__(self, step: str, task: TaskId, summed: tuple[str, ...]) -> None:
+    def __init__(
+        self, step: str, task: TaskId, summed: tuple[str, ...], spec: DiscardSpec = DiscardSpec()
+    ) -> None:
         """Add up the columns named in ``summed``."""
+        self._spec = spec
+        self._first_at: float | None = None
         self._step = step
         self._task = task
         self._summed = summed
@@ -74,11 +100,21 @@ class DiscardWriter:
         self._clear()
 
     def room(self) -> bool:
-        """There is always room."""
-        return True
+        """There is always room, save in the stall that was asked for."""
+        if not self._spec.stall_for_s or self._first_at is None:
+            return True
+        since = time.monotonic() - self._first_at - self._spec.stall_after_s
+        return not 0 <= since < self._spec.stall_for_s
+
+    def mark(self, latency_ns: int) -> None:
+        """Count the age of a latency marker that has come through."""
+        name = f"{LATENCY_PREFIX}{bucket(latency_ns)}"
+        self._totals[name] = self._totals.get(name, 0) + 1
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Count and drop."""
+        if self._first_at is None:
+            self._first_at = time.monotonic()
         self._totals["rows"] += batch.num_rows
         for name in self._summed:
             self._totals[name] += pc.sum(batch.column(name)).as_py() or 0

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.connectors.discard_sink import DiscardSink
+from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource, WordsSpec
 from penstock.connectors.parquet_sink import ParquetSink
@@ -67,8 +67,7 @@ def open_sink(step: str, connector: Connector, schema: pa.Schema) -> OutputSink:
         case "parquet":
             return ParquetSink(step, _path(connector), schema)
         case "discard":
-            report = connector.options.get("report")
-            return DiscardSink(step, schema, str(report) if report else None)
+            return DiscardSink(step, schema, _discard(connector))
         case _:
             raise ConfigError(unknown("sink", connector.kind, connector_kinds(Role.SINK)))
 
@@ -104,3 +103,13 @@ def _words(connector: Connector, columns: Columns) -> WordsSpec:
             raise ConfigError(f"generator: {unknown('column', column.name, GENERATED.names)}")
     known = {f.name for f in fields(WordsSpec)}
     return WordsSpec(**{k: v for k, v in connector.options.items() if k in known and v is not None})  # type: ignore[arg-type]
+
+
+def _discard(connector: Connector) -> DiscardSpec:
+    options = connector.options
+    report = options.get("report")
+    return DiscardSpec(
+        str(report) if report else None,
+        float(options.get("stall_after_s") or 0.0),
+        float(options.get("stall_for_s") or 0.0),
+    )

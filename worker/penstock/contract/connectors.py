@@ -7,7 +7,7 @@ against, and what the documentation and the CRD are made from.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.fields import Field, Kind, integer, number, quantity, text
+from penstock.contract.fields import Field, Kind, duration, integer, number, quantity, text
 
 
 class Role(StrEnum):
@@ -105,6 +105,8 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
                 "folder for the totals of each epoch (rows, sum of each int64 column)",
                 length_max=_PATH_LENGTH_MAX,
             ),
+            duration("stallAfter", "so long after its first rows it takes none for a while"),
+            duration("stallFor", "how long it then takes none"),
         ),
         guarantee="none",
     ),

@@ -24,12 +24,18 @@ from penstock.protocol.shelf import Shelf
 
 @dataclass(slots=True)
 class Collection:
-    """``token``: the listing under way. ``done``: the epoch after which was last collected."""
+    """``token``: the listing under way, ``names``: one that is not yet judged.
+
+    ``done`` is the epoch after which was last collected. ``quiet``: no engine was alive when the
+    listing was begun; ``swept``: such a listing had no garbage, so a closed job has none.
+    """
 
     token: int | None = None
     next_at: float = 0.0
-    done: Epoch = Epoch(0)
     names: tuple[BlobName, ...] | None = None
+    done: Epoch = Epoch(0)
+    quiet: bool = False
+    swept: bool = False
 
     def absorb(self, lead: Lead, event: BlobsListed) -> None:
         """Keep a listing until it can be judged."""
@@ -39,27 +45,46 @@ class Collection:
             self.next_at = lead.desk.now + lead.settings.collect_interval_s
 
     def pursue(self, lead: Lead, shelf: Shelf, draft: BlobName | None) -> None:
-        """List, judge, delete: never while a swap is undecided, it may retain more than we know."""
-        at = lead.latest
-        if lead.swaps.busy:
-            return
-        if self.names is not None:
-            listed = listed_names(lead, shelf)
-            if listed is not None:
-                if draft is not None:
-                    listed.add(draft)
-                self._delete(lead, garbage(lead, self.names, listed))
-                self.names = None
-                self.done = at.epoch
-        elif self.token is None and self.done < at.epoch and lead.desk.due(self.next_at):
+        """Collect once after each epoch at most, and not more often than the interval."""
+        if self._judge(lead, shelf, draft) is not None:
+            self.done = lead.latest.epoch
+        elif self.done < lead.latest.epoch:
+            self._list(lead)
+
+    def sweep(self, lead: Lead, shelf: Shelf) -> None:
+        """Collect under a closed job until nothing is left and nobody makes more."""
+        found = self._judge(lead, shelf, None)
+        if found is not None:
+            self.swept = self.quiet and found == 0
+        elif not self.swept:
+            self._list(lead)
+
+    def _list(self, lead: Lead) -> None:
+        if self.names is None and self.token is None and lead.desk.due(self.next_at):
+            lives = lead.roster.lives.values()
+            self.quiet = not any(lead.roster.heard(lead.desk, life) for life in lives)
             self.token = lead.desk.number()
             lead.desk.do(ListBlobs(self.token))
 
-    def _delete(self, lead: Lead, names: list[BlobName]) -> None:
-        for i in range(0, len(names), COLLECT_BATCH_MAX):
-            lead.desk.do(DeleteBlobs(tuple(names[i : i + COLLECT_BATCH_MAX])))
-        if names:
-            lead.desk.note(f"event=collected files={len(names)} epoch={lead.latest.epoch}")
+    def _judge(self, lead: Lead, shelf: Shelf, draft: BlobName | None) -> int | None:
+        """Delete what is garbage in the listing; return how much, None when it cannot be told.
+
+        Never while a swap is undecided: it may retain more than is known here.
+        """
+        if self.names is None or lead.swaps.busy:
+            return None
+        listed = listed_names(lead, shelf)
+        if listed is None:
+            return None
+        if draft is not None:
+            listed.add(draft)
+        found = garbage(lead, self.names, listed)
+        self.names = None
+        for i in range(0, len(found), COLLECT_BATCH_MAX):
+            lead.desk.do(DeleteBlobs(tuple(found[i : i + COLLECT_BATCH_MAX])))
+        if found:
+            lead.desk.note(f"event=collected files={len(found)} epoch={lead.latest.epoch}")
+        return len(found)
 
 
 def listed_names(lead: Lead, shelf: Shelf) -> set[BlobName] | None:
@@ -90,6 +115,8 @@ def _is_garbage(lead: Lead, name: BlobName, listed: set[BlobName]) -> bool:
     if parts.members:
         current = lead.latest.members
         return parts.term <= lead.term and (current is None or name != current.name)
+    if lead.latest.finished:
+        return True  # nothing will ever be committed again
     return parts.epoch <= lead.latest.epoch
 
 

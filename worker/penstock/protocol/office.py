@@ -179,6 +179,7 @@ class Office:
                 self._run()
             case Phase.CLOSED:  # a new run has opened the job again
                 lead.rollback = True
+                self.collection.swept = False
                 lead.enter(Phase.OPENING)
         if why is not None and not lead.swaps.busy:
             self._recover(why)
@@ -222,6 +223,7 @@ class Office:
             self._drop()
             lead.enter(Phase.CLOSED)
         self.ending.closed(lead)
+        self.collection.sweep(lead, self.shelf)
 
     def _drop(self) -> None:
         self.epochs.drop()

@@ -1,0 +1,41 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.contract.ids import Ordinal
+from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint
+
+
+def test_the_uid_is_given_once(tmp_path: Path) -> None:
+    folder = JobFolder.make(tmp_path, "words", "default")
+    uid = folder.uid()
+    assert JobFolder.make(tmp_path, "words", "default").uid() == uid
+    assert JobFolder.make(tmp_path, "other", "default").uid() != uid
+    assert folder.storage(uid) == tmp_path / "words/checkpoints/default/words" / uid
+
+
+def test_the_endpoint_is_found_while_it_runs_and_only_by_its_user(tmp_path: Path) -> None:
+    folder = JobFolder.make(tmp_path, "words", "default")
+    with pytest.raises(ConfigError, match=r"job 'words' is not running in "):
+        find_endpoint(tmp_path, "words")
+    folder.announce(Endpoint(1, "127.0.0.1:1", "secret"))
+    assert find_endpoint(tmp_path, "words") == Endpoint(1, "127.0.0.1:1", "secret")
+    mode = (tmp_path / "words" / "endpoint.json").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+    assert stat.S_IMODE(folder.worker(Ordinal(0)).stat().st_mode) == 0o700
+    folder.retract()
+    folder.retract()
+    with pytest.raises(ConfigError, match="is not running"):
+        find_endpoint(tmp_path, "words")
+
+
+def test_a_damaged_endpoint_and_an_impossible_folder_are_said(tmp_path: Path) -> None:
+    JobFolder.make(tmp_path, "words", "default")
+    (tmp_path / "words" / "endpoint.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"endpoint\.json: not JSON"):
+        find_endpoint(tmp_path, "words")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="--dir: "):
+        JobFolder.make(tmp_path / "file", "words", "default")

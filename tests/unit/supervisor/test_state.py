@@ -1,0 +1,118 @@
+from dataclasses import replace
+
+import pytest
+
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    Epoch,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    SwapId,
+    Version,
+)
+from penstock.contract.latest import Desired, Latest, Leader, Request
+from penstock.contract.manifest import BlobRef
+from penstock.contract.progress import CheckpointDone, EngineProgress, WorkerReport
+from penstock.contract.status import JobState, StepStatus
+from penstock.supervisor.state import Seen, job_state, job_status, merge_steps
+
+ROOT = BlobRef(BlobName("1-9-x-0.root.json"), "", 1)
+LATEST = Latest(
+    JobUid("uid"),
+    SwapId("swap"),
+    leader=Leader(Ordinal(1), Incarnation("keeper-1"), ""),
+    attempt=Attempt(4),
+    version=Version(2),
+    settled=Version(2),
+    workers=2,
+    epoch=Epoch(9),
+    root=ROOT,
+    run="run",
+)
+
+
+def report(ordinal: int, attempt: int = 4, engine_pid: int | None = 7) -> WorkerReport:
+    steps = (StepStatus("read", 1, rows_out=10, watermark_us=100 + ordinal, busy=0.5 * ordinal),)
+    return WorkerReport(
+        Ordinal(ordinal),
+        f"keeper-{ordinal}",
+        100 + ordinal,
+        Incarnation("e"),
+        engine_pid,
+        "",
+        engine_restarts=1,
+        progress=EngineProgress(Attempt(attempt), steps),
+        checkpoint=CheckpointDone(9, 1234, 0.5) if ordinal == 1 else None,
+    )
+
+
+SEEN = Seen(
+    job="words",
+    latest=LATEST,
+    desired=Desired(2, run="run"),
+    reports={Ordinal(0): report(0), Ordinal(1): report(1)},
+    keepers={Ordinal(0): 100, Ordinal(1): 101},
+    restarts={Ordinal(0): 2, Ordinal(1): 0},
+    answers=(),
+    storage="/checkpoints",
+    address="127.0.0.1:1",
+    time_us=5,
+    epoch_time_us=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        (SEEN, JobState.RUNNING),
+        (replace(SEEN, keepers={}), JobState.PENDING),
+        (replace(SEEN, latest=replace(LATEST, attempt=Attempt(0))), JobState.STARTING),
+        (replace(SEEN, latest=replace(LATEST, run="old")), JobState.STARTING),
+        (replace(SEEN, reports={Ordinal(0): report(0)}), JobState.RESTARTING),
+        (
+            replace(SEEN, reports={**SEEN.reports, Ordinal(1): report(1, attempt=3)}),
+            JobState.RESTARTING,
+        ),
+        (
+            replace(SEEN, reports={**SEEN.reports, Ordinal(1): report(1, engine_pid=None)}),
+            JobState.RESTARTING,
+        ),
+        (replace(SEEN, desired=Desired(3, run="run")), JobState.RESCALING),
+        (replace(SEEN, latest=replace(LATEST, version=Version(3))), JobState.RESCALING),
+        (
+            replace(SEEN, desired=Desired(2, (Request("1", "stop"),), run="run")),
+            JobState.STOPPING,
+        ),
+        (replace(SEEN, latest=replace(LATEST, stopped=True)), JobState.STOPPED),
+        (replace(SEEN, latest=replace(LATEST, finished=True)), JobState.FINISHED),
+        (replace(SEEN, latest=replace(LATEST, failure="why")), JobState.FAILED),
+    ],
+)
+def test_the_state_in_one_word(seen: Seen, state: JobState) -> None:
+    assert job_state(seen) is state
+
+
+def test_a_status_is_put_together() -> None:
+    status = job_status(SEEN)
+    assert [w.leader for w in status.workers] == [False, True]
+    assert [w.restarts for w in status.workers] == [3, 1]
+    assert [w.keeper_pid for w in status.workers] == [100, 101]
+    assert status.checkpoint is not None
+    assert (status.checkpoint.epoch, status.checkpoint.bytes) == (9, 1234)
+    assert status.checkpoint.path == "/checkpoints/1-9-x-0.root.json"
+    (step,) = status.steps
+    assert (step.tasks, step.rows_out, step.watermark_us, step.busy) == (2, 20, 100, 0.25)
+
+
+def test_steps_that_only_some_workers_have_are_kept_in_order() -> None:
+    a, b, c = (StepStatus(name, 1, rows_in=1) for name in "abc")
+    merged = merge_steps([(a, b), (b, c)])
+    assert [(step.name, step.rows_in) for step in merged] == [("a", 1), ("b", 2), ("c", 1)]
+    assert merge_steps([]) == ()
+
+
+def test_what_a_leader_waits_for_is_shown_as_the_reason() -> None:
+    stalled = replace(SEEN, latest=replace(LATEST, stalled="waiting for worker 1"))
+    assert job_status(stalled).failure == "waiting for worker 1"

@@ -1,0 +1,135 @@
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import StorageError
+from penstock.contract.assignment import Assignment
+from penstock.contract.codec import encode
+from penstock.contract.control import MembersFile
+from penstock.contract.ids import Attempt, BlobName, JobUid, SwapId, Version
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.manifest import BlobRef
+from penstock.keeper import stores
+from penstock.ports import LeaseView, SwapUnknown, Versioned
+from penstock.protocol import actions, events
+from penstock.storage.blobs import DirectoryBlobStore
+from penstock.testing.fakes import FakeLeaseStore, FakeMetaStore
+
+LATEST = Latest(JobUid("uid"), SwapId("swap-1"))
+MEMBERS = MembersFile(Attempt(1), (), Assignment(Version(1), 0, ()))
+NAME = BlobName("1-1-life-0.members.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A store that never answers."""
+
+    def get(self, name: str) -> Versioned | None:
+        raise StorageError("no answer")
+
+    def create(self, name: str, data: bytes) -> Versioned:
+        raise SwapUnknown("no answer")
+
+    def swap(self, name: str, data: bytes, version: str) -> Versioned:
+        raise SwapUnknown("no answer")
+
+    def read(self) -> LeaseView:
+        raise StorageError("no answer")
+
+    def write(self, holder: str | None, version: str) -> LeaseView:
+        raise SwapUnknown("no answer")
+
+
+def test_the_lease_is_read_and_written() -> None:
+    store = FakeLeaseStore(15.0)
+    read = stores.read_lease(store, actions.ReadLease(1))
+    assert read == events.LeaseRead(1, None, "0", 15.0, "0")
+    written = stores.write_lease(store, actions.WriteLease(2, "me", "0"))
+    assert written == events.LeaseWritten(2, "1")
+    late = stores.write_lease(store, actions.WriteLease(3, "other", "0"))
+    assert isinstance(late, events.LeaseFailed)
+    assert stores.read_lease(Silent(), actions.ReadLease(4)) == events.LeaseFailed(4, "no answer")
+    silent = stores.write_lease(Silent(), actions.WriteLease(5, "me", "1"))
+    assert silent == events.LeaseFailed(5, "no answer")
+
+
+def test_latest_is_read_and_swapped() -> None:
+    store = FakeMetaStore()
+    assert stores.read_latest(store, "l", actions.ReadLatest(1)) == events.LatestRead(1, None)
+    first = store.create("l", encode(LATEST))
+    read = stores.read_latest(store, "l", actions.ReadLatest(2))
+    assert read == events.LatestRead(2, LATEST, first.version, first.uid)
+    swap = actions.SwapLatest(Latest(JobUid("uid"), SwapId("swap-2")), first.version)
+    done = stores.swap_latest(store, "l", swap)
+    assert isinstance(done, events.SwapDone)
+    assert stores.swap_latest(store, "l", swap) == events.SwapConflicted(SwapId("swap-2"))
+    assert stores.swap_latest(Silent(), "l", swap) == events.SwapUnknown(SwapId("swap-2"))
+    unreadable = stores.read_latest(Silent(), "l", actions.ReadLatest(3))
+    assert unreadable == events.LatestUnreadable(3, "no answer")
+
+
+def test_a_record_of_another_version_of_us_is_unreadable() -> None:
+    store = FakeMetaStore()
+    store.create("l", b'{"is":"Latest","newField":1}')
+    read = stores.read_latest(store, "l", actions.ReadLatest(1))
+    assert isinstance(read, events.LatestUnreadable)
+    assert "newField" in read.reason
+
+
+def test_desired_is_read() -> None:
+    store = FakeMetaStore()
+    assert stores.read_desired(store, "d") is None
+    store.create("d", encode(Desired(3)))
+    assert stores.read_desired(store, "d") == Desired(3)
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> DirectoryBlobStore:
+    return DirectoryBlobStore(tmp_path)
+
+
+def test_files_are_written_read_listed_and_deleted(blobs: DirectoryBlobStore) -> None:
+    written = stores.file_action(blobs, actions.WriteBlob(NAME, MEMBERS))
+    assert isinstance(written, events.BlobWritten)
+    read = stores.file_action(blobs, actions.ReadBlob(written.ref, actions.BlobKind.MEMBERS))
+    assert read == events.BlobRead(written.ref, MEMBERS)
+    again = stores.file_action(blobs, actions.WriteBlob(NAME, MEMBERS))
+    assert isinstance(again, events.BlobNotWritten)
+    assert stores.file_action(blobs, actions.ListBlobs(1)) == events.BlobsListed(1, (NAME,))
+    assert stores.file_action(blobs, actions.DeleteBlobs((NAME, NAME))) is None
+    assert stores.file_action(blobs, actions.ListBlobs(2)) == events.BlobsListed(2, ())
+
+
+def test_damage_is_told_from_failure(blobs: DirectoryBlobStore, tmp_path: Path) -> None:
+    written = stores.write_blob(blobs, actions.WriteBlob(NAME, MEMBERS))
+    assert isinstance(written, events.BlobWritten)
+    missing = BlobRef(BlobName("1-1-life-9.root.json"), "", 0)
+    read = stores.read_blob(blobs, actions.ReadBlob(missing, actions.BlobKind.ROOT))
+    assert isinstance(read, events.BlobUnreadable)
+    assert read.damaged
+    other_kind = stores.read_blob(blobs, actions.ReadBlob(written.ref, actions.BlobKind.ROOT))
+    assert isinstance(other_kind, events.BlobUnreadable)
+    assert other_kind.damaged
+    data = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(data[:-1] + b"?")
+    altered = stores.read_blob(blobs, actions.ReadBlob(written.ref, actions.BlobKind.MEMBERS))
+    assert isinstance(altered, events.BlobUnreadable)
+    assert altered.damaged
+    assert "was altered" in altered.reason
+
+
+def test_the_root_file_is_created_once(blobs: DirectoryBlobStore) -> None:
+    assert stores.file_action(blobs, actions.ReadRootFile(1)) == events.RootFileRead(1, None)
+    written = stores.file_action(blobs, actions.WriteRootFile(2, "uid"))
+    assert written == events.RootFileWritten(2)
+    assert stores.file_action(blobs, actions.ReadRootFile(3)) == events.RootFileRead(3, "uid")
+    again = stores.file_action(blobs, actions.WriteRootFile(4, "other"))
+    assert isinstance(again, events.RootFileFailed)
+
+
+def test_a_failed_deletion_is_said_for_the_log(blobs: DirectoryBlobStore) -> None:
+    bad = actions.DeleteBlobs((BlobName("../outside"),))
+    reason = stores.file_action(blobs, bad)
+    assert isinstance(reason, str)
+    assert "is no name of a stored file" in reason

@@ -123,6 +123,10 @@ class Kernel:
         for offset, entry in enumerate(waiting):
             self._push(self.now_us + offset, entry)
 
+    def names(self) -> list[str]:
+        """List every node that was ever added, in order."""
+        return list(self._processes)
+
     def alive(self, name: str) -> bool:
         """Say whether a node is running or merely paused."""
         process = self._processes.get(name)

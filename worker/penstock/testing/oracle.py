@@ -13,9 +13,10 @@ The reference shares nothing with the core but the two formats that it must read
 from collections import Counter
 from collections.abc import Iterable
 
-from penstock.contract.ids import BlobName, SplitId
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import BlobName, SplitId, TaskId
 from penstock.contract.keygroups import groups_of
-from penstock.contract.manifest import RootManifest, SplitState, StateFile, TaskManifest
+from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.testing.kernel import Violation
 from penstock.testing.services import Disk, Torn, ref_of
 from penstock.testing.workload import Job, Record, fires, group_of, is_late, window_end
@@ -59,15 +60,18 @@ def stripped(job: Job, sink: str, row: tuple[object, ...]) -> list[tuple[str, tu
     return [("count", (key, branch, count)), ("origin", (key, branch, split, offset))]
 
 
-def expected_state(job: Job, root: RootManifest) -> State:
-    """Fold the records before the offsets of a checkpoint into the state it must hold."""
+def expected_state(job: Job, root: RootManifest, table: Assignment) -> State:
+    """Fold the records before the offsets of a checkpoint into the state it must hold.
+
+    ``table`` is the assignment under which its tasks were cut: before a rescale, the old one.
+    """
     offsets = {s.split: s.offset for t in root.tasks for s in t.splits}
     prefix = [r for split, rows in job.input.items() for r in rows[: offsets.get(split, 0)]]
     if job.name == "count":
         return {(k,): (n,) for k, n in Counter(r.key for r in prefix).items()}
     if job.name == "diamond":
         return {(k,): (n, n) for k, n in Counter(r.key for r in prefix).items()}
-    watermark = {g: t.watermark_us for t in root.tasks for g in _groups(root, t)}
+    watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
     counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
     groups = job.shape.groups
     return {
@@ -77,24 +81,20 @@ def expected_state(job: Job, root: RootManifest) -> State:
     }
 
 
-def _groups(root: RootManifest, task: TaskManifest) -> list[int]:
-    return groups_of(root.assignment.share_of(task.task))
-
-
 # --- Restoring a checkpoint alone
 
 
 def restored_state(job: Job, root: RootManifest, files: dict[BlobName, object]) -> State:
     """Read a checkpoint from a copy of its files: every task's entries, in order, narrowed."""
     state: State = {}
+    owner: dict[tuple[int, int], TaskId] = {}
     for task in root.tasks:
-        owned = set(_groups(root, task))
-        seen: set[int] = set()
         for entry in sorted(task.files, key=lambda f: f.order):
-            seen |= set(groups_of(entry.groups))
+            for group in groups_of(entry.groups):
+                other = owner.setdefault((task.task.stage, group), task.task)
+                if other != task.task:
+                    raise Violation("C", f"{task.task} and {other} both list group {group}")
             _read_entry(job, entry, files, state)
-        if not seen <= owned:
-            raise Violation("C", f"{task.task} lists groups {sorted(seen - owned)} it does not own")
     return state
 
 
@@ -115,11 +115,11 @@ def _read_entry(job: Job, entry: StateFile, files: dict[BlobName, object], into:
             into[key] = value
 
 
-def check_restorable(job: Job, root: RootManifest, disk: Disk) -> None:
+def check_restorable(job: Job, root: RootManifest, table: Assignment, disk: Disk) -> None:
     """C for one checkpoint: copy what it lists, restore the copy, compare with the fold."""
     names = [f.blob.name for t in root.tasks for f in t.files]
     copy = {name: disk.files[name] for name in names if name in disk.files}
-    found, wanted = restored_state(job, root, copy), expected_state(job, root)
+    found, wanted = restored_state(job, root, copy), expected_state(job, root, table)
     if found != wanted:
         raise Violation("C", f"epoch {root.epoch} holds {_difference(found, wanted)}")
     offsets(job, root)

@@ -9,9 +9,13 @@ after its time limit. The rules of each store are those of the ports that it sta
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
+from typing import Protocol
 
+from penstock.contract.codec import decode, encode
+from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
-from penstock.contract.manifest import BlobRef
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.testing.faults import Verdict
 from penstock.testing.kernel import SECOND, Kernel, Violation
 
@@ -32,7 +36,7 @@ class MetaSwap:
     """Write one object where ``version`` still holds; None means that it must not exist yet."""
 
     name: str
-    data: bytes
+    data: object
     version: str | None
 
 
@@ -65,6 +69,18 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Read a file by its name alone."""
+
+    name: BlobName
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """List the names of the job's directory."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Remove a file; a missing one is no error."""
 
@@ -87,8 +103,19 @@ class Unstage:
     staged: str
 
 
-Op = MetaGet | MetaSwap | LeaseRead | LeaseWrite | Put | Get | Delete | Publish | Unstage
-READS = (MetaGet, LeaseRead, Get)
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Remove what older attempts have staged for a sink, when its writers open after START."""
+
+    sink: str
+    attempt: int
+
+
+MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
+FileOp = Put | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep
+Op = MetaOp | FileOp
+READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
+STAGING = "_staging/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +158,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object of the metadata store."""
+    """An object of the metadata store; ``uid`` is the object's own, whatever is written."""
 
-    data: bytes
+    data: object
     version: str
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +185,44 @@ def ref_of(name: BlobName, content: object) -> BlobRef:
     return BlobRef(name, sha256(data).hexdigest(), len(data))
 
 
+class Watcher(Protocol):
+    """Whoever judges the stores: told of each effect at the moment it happens."""
+
+    def swapped(self, name: str, old: object, new: object) -> None:
+        """An object was replaced."""
+        ...
+
+    def deleted(self, name: BlobName) -> None:
+        """A file is about to be removed."""
+        ...
+
+    def published(self, target: str, staged: str, content: object) -> None:
+        """Output is about to become visible."""
+        ...
+
+
 class Service:
     """The stores of one job behind one address: linearizable, each call at one instant."""
 
-    def __init__(self, kernel: Kernel, chances: Random) -> None:
-        """Start empty; ``chances`` is the fault stream, used for unknown outcomes."""
+    def __init__(self, kernel: Kernel, chances: Random, *, codec: bool) -> None:
+        """Start empty. ``chances`` decides unknown outcomes; ``codec``: store what is read back."""
         self.kernel = kernel
         self.chances = chances
+        self.watcher: Watcher | None = None
+        self.codec = codec
         self.objects: dict[str, Stored] = {}
-        self.lease = Stored(b"", "lease-0")
+        self.lease_version = "lease-0"
         self.lease_holder: str | None = None
         self.disk = Disk()
         self.down = False
         self.applied_when_unknown = False
         self._versions = 0
+
+    def write(self, name: str, data: object) -> None:
+        """Write an object whatever is there: for whoever owns it alone."""
+        now = self.objects.get(name)
+        uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
+        self.objects[name] = Stored(data, self._fresh_version(), uid)
 
     def handle(self, event: object, now: float) -> None:
         """Act on a call, or finish one that was begun."""
@@ -183,7 +235,7 @@ class Service:
                 self._written(call)
 
     def _arrived(self, call: Call) -> None:
-        meta = isinstance(call.op, MetaGet | MetaSwap | LeaseRead | LeaseWrite)
+        meta = isinstance(call.op, MetaOp)
         if call.verdict is Verdict.FAILED or (self.down and meta):
             self._refuse(call)
         elif call.verdict is Verdict.UNKNOWN:
@@ -210,6 +262,9 @@ class Service:
             self.kernel.at(late, "store", Late(call))
 
     def _begin_write(self, call: Call, op: Put) -> None:
+        if op.name in self.disk.files and not op.name.count("-"):
+            self._reply(call, Reply(call.token, op, error="failed"))  # ROOT: somebody was first
+            return
         if op.name in self.disk.files:
             raise Violation("G", f"{call.client} writes {op.name}, a name that was used before")
         self.disk.files[op.name] = Torn()
@@ -224,48 +279,81 @@ class Service:
             self.kernel.happened("writer died inside a write")
             return
         assert isinstance(call.op, Put)
-        self.disk.files[call.op.name] = call.op.content
+        self.disk.files[call.op.name] = self._kept(call.op.content)
         self._reply(call, Reply(call.token, call.op, ref_of(call.op.name, call.op.content)))
 
     def _apply(self, call: Call) -> Reply:
-        match call.op:
+        op = call.op
+        match op:
             case MetaGet(name):
-                return Reply(call.token, call.op, self.objects.get(name))
-            case MetaSwap(name, data, version):
-                return self._swap(call, name, data, version)
+                return Reply(call.token, op, self.objects.get(name))
+            case MetaSwap():
+                return self._swap(call, op)
             case LeaseRead():
-                return Reply(call.token, call.op, (self.lease_holder, self.lease.version))
+                return Reply(call.token, op, (self.lease_holder, self.lease_version))
             case LeaseWrite(holder, version):
                 return self._write_lease(call, holder, version)
+            case _:
+                return self._apply_to_file(call, op)
+
+    def _apply_to_file(self, call: Call, op: FileOp) -> Reply:
+        match op:
             case Put(name, content):
-                self.disk.files[name] = content
-                return Reply(call.token, call.op, ref_of(name, content))
+                self.disk.files[name] = self._kept(content)
+                return Reply(call.token, op, ref_of(name, content))
             case Get(ref):
                 return self._get(call, ref)
+            case ReadFile(name):
+                found = self.disk.files.get(name)
+                there = found is not None and not isinstance(found, Torn)
+                return Reply(call.token, op, found, "" if there else "missing")
+            case ListFiles():
+                names = [n for n in sorted(self.disk.files) if not n.startswith(STAGING)]
+                return Reply(call.token, op, tuple(names))
             case Delete(name):
+                if self.watcher is not None:
+                    self.watcher.deleted(name)
                 self.disk.files.pop(name, None)
-                return Reply(call.token, call.op)
+                return Reply(call.token, op)
             case Publish(staged, target, content):
                 return self._publish(call, staged, target, content)
             case Unstage(staged):
                 self.disk.files.pop(BlobName(staged), None)
-                return Reply(call.token, call.op)
+                return Reply(call.token, op)
+            case Sweep(sink, attempt):
+                self._sweep(sink, attempt)
+                return Reply(call.token, op)
 
-    def _swap(self, call: Call, name: str, data: bytes, version: str | None) -> Reply:
-        now = self.objects.get(name)
-        if (now.version if now is not None else None) != version:
+    def _sweep(self, sink: str, attempt: int) -> None:
+        for name in [n for n in self.disk.files if n.startswith(STAGING)]:
+            _, of_attempt, of_sink, _ = name.split("/", 3)
+            if of_sink == sink and int(of_attempt) < attempt:
+                del self.disk.files[name]
+
+    def _kept(self, content: object) -> object:
+        """Return what a reader will see: with ``codec``, what the stored bytes mean."""
+        if not self.codec or not isinstance(content, RootManifest | MembersFile | Latest | Desired):
+            return content
+        return decode(type(content), encode(content))
+
+    def _swap(self, call: Call, op: MetaSwap) -> Reply:
+        now = self.objects.get(op.name)
+        if (now.version if now is not None else None) != op.version:
             self.kernel.happened("swap refused by a conflict")
-            return Reply(call.token, call.op, error="conflict")
-        stored = Stored(data, self._fresh_version())
-        self.objects[name] = stored
-        return Reply(call.token, call.op, stored)
+            return Reply(call.token, op, error="conflict")
+        uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
+        stored = Stored(self._kept(op.data), self._fresh_version(), uid)
+        self.objects[op.name] = stored
+        if self.watcher is not None:
+            self.watcher.swapped(op.name, now.data if now is not None else None, stored.data)
+        return Reply(call.token, op, stored)
 
     def _write_lease(self, call: Call, holder: str | None, version: str) -> Reply:
-        if version != self.lease.version:
+        if version != self.lease_version:
             return Reply(call.token, call.op, error="conflict")
         self.lease_holder = holder
-        self.lease = Stored(b"", self._fresh_version())
-        return Reply(call.token, call.op, (holder, self.lease.version))
+        self.lease_version = self._fresh_version()
+        return Reply(call.token, call.op, (holder, self.lease_version))
 
     def _get(self, call: Call, ref: BlobRef) -> Reply:
         content = self.disk.files.get(ref.name)
@@ -288,6 +376,8 @@ class Service:
             raise Violation("E", f"staged output {staged} is gone before it was published")
         if kept != content:
             raise Violation("E", f"staged output {staged} is not what its handle says")
+        if self.watcher is not None:
+            self.watcher.published(target, staged, content)
         self.disk.visible[target] = kept
         return Reply(call.token, call.op)
 

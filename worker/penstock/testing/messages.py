@@ -1,0 +1,50 @@
+"""What a simulated engine is told, beside streams and replies."""
+
+from dataclasses import dataclass
+
+from penstock.contract.control import Command
+from penstock.contract.ids import Attempt, TaskId, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command as the keeper passes it on."""
+
+    term: Term
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The job's code is loaded: the engine says hello."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketClosed:
+    """The keeper is gone: an engine never outlives it, once it can run at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One task may take one input."""
+
+    task: TaskId
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Time to repeat the status: it is the engine's sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Time to look at the splits again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The token of a call: which attempt asked, and for what."""
+
+    attempt: Attempt
+    token: object

@@ -1,0 +1,72 @@
+"""Where a simulated engine stands: its status, computed from its tasks."""
+
+from penstock.contract import control as msg
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import Attempt, Epoch, TaskId, Version
+from penstock.testing.exchange import Exchange
+from penstock.testing.task import SimTask
+
+
+class Standing:
+    """The part of an engine that its status is made of; all of it begins anew with an attempt."""
+
+    exchange: Exchange
+
+    def __init__(self) -> None:
+        self.attempt = Attempt(0)
+        self.tasks: dict[TaskId, SimTask] = {}
+        self._base = Epoch(0)
+        self._published = Epoch(0)
+        self._built = False
+        self._running = False
+        self._joining = False
+        self._cancelled = Version(0)
+        self._settled = Version(0)
+        self._ended = False
+        self._assignment: Assignment | None = None
+        self._proposed: Assignment | None = None
+
+    def standing(self) -> msg.EngineStatus:
+        """Return the status as it is now."""
+        tasks = list(self.tasks.values())
+        if self._assignment is None and self._proposed is None:
+            return msg.EngineStatus(self.attempt)
+        ready = self._built and (self._joining or all(t.ready for t in tasks))
+        running = ready and self._running and (self._joining or self.exchange.settled())
+        return msg.EngineStatus(
+            self.attempt,
+            self.attempt if ready and self._prepared_or_ready() else Attempt(0),
+            self.attempt if running and self._prepared_or_ready() else Attempt(0),
+            self._prepared(tasks),
+            self._resumed(tasks),
+            self._settled,
+            self._published_here(tasks),
+            all(t.core.exhausted for t in tasks),
+            all(t.finished for t in tasks if t.id not in self._holding_tasks()),
+            self._ended,
+        )
+
+    def _prepared_or_ready(self) -> bool:
+        return not self._joining or self._prepared(list(self.tasks.values())) > 0
+
+    def _holding_tasks(self) -> tuple[TaskId, ...]:
+        return () if self._assignment is None else self._assignment.tasks()
+
+    def _prepared(self, tasks: list[SimTask]) -> Version:
+        proposed = self._proposed
+        if proposed is None or proposed.version <= self._cancelled:
+            return Version(0)
+        done = bool(tasks) and all(t.prepared == proposed.version for t in tasks)
+        return proposed.version if done else Version(0)
+
+    def _resumed(self, tasks: list[SimTask]) -> Version:
+        if self._assignment is None:
+            return Version(0)
+        version = self._assignment.version
+        if self._proposed is None or self._proposed.version != version:
+            return version
+        return version if all(t.resumed == version for t in tasks) else Version(0)
+
+    def _published_here(self, tasks: list[SimTask]) -> Epoch:
+        newest = min((t.core.sinks.published for t in tasks), default=Epoch(0))
+        return max(self._published, newest if newest > self._base else Epoch(0))

@@ -1,0 +1,105 @@
+"""The simulated supervisor: starts, restarts and ends workers; writes what is wanted.
+
+Level-triggered, as the real one: at each look it compares what the job's object says with what
+runs. It alone may end a worker that the leader has given up, and never one that has started a
+newer life meanwhile.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import Ordinal
+from penstock.contract.latest import Desired, Latest, Request
+from penstock.testing.kernel import Kernel
+from penstock.testing.ports import Machine
+
+LOOK_US = 300_000
+RESTART_US = (50_000, 600_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Time to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperDied:
+    """A keeper's process is gone."""
+
+    ordinal: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the worker again."""
+
+    ordinal: Ordinal
+
+
+class SupervisorNode:
+    """Plays the part of the operator: the number of workers, their lives, the user's requests."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, workers: int) -> None:
+        self.kernel = kernel
+        self.machine = machine
+        self.desired = Desired(workers, run="run-1")
+        self._requests = 0
+
+    def handle(self, event: object, now: float) -> None:
+        """Take one event."""
+        match event:
+            case Look():
+                self._look()
+                self.kernel.at(LOOK_US, "super", Look())
+            case KeeperDied(ordinal):
+                delay = self.kernel.streams.schedule.randint(*RESTART_US)
+                self.kernel.at(delay, "super", Restart(ordinal))
+            case Restart(ordinal):
+                if self._wanted(ordinal) and not self.machine.worker_runs(ordinal):
+                    self.machine.start_worker(ordinal)
+
+    def rescale(self, workers: int) -> None:
+        """Want another number of workers; new ones are started before the leader hears of it."""
+        self.desired = replace(self.desired, workers=workers)
+        self._start_missing()
+        self.machine.write_desired(self.desired)
+
+    def ask(self, kind: str, argument: str | None) -> None:
+        """Ask for something once."""
+        self._requests += 1
+        request = Request(f"request-{self._requests}", kind, argument)
+        self.desired = replace(self.desired, requests=(*self.desired.requests, request))
+        self.machine.write_desired(self.desired)
+
+    def _look(self) -> None:
+        latest = self.machine.latest()
+        for lost in latest.lost:
+            if self.machine.engine_life(lost.ordinal) == lost.incarnation:
+                self.kernel.happened("supervisor ended a lost worker")
+                self.machine.end_worker(lost.ordinal)
+        answered = {a.request for a in latest.answers}
+        left = tuple(r for r in self.desired.requests if r.id not in answered)
+        if left != self.desired.requests:
+            self.desired = replace(self.desired, requests=left)
+            self.machine.write_desired(self.desired)
+        self._start_missing()
+        self._shrink(latest)
+
+    def _start_missing(self) -> None:
+        latest = self.machine.latest()
+        for number in range(max(self.desired.workers, latest.workers)):
+            if not latest.closed() and not self.machine.worker_known(Ordinal(number)):
+                self.machine.start_worker(Ordinal(number))
+
+    def _shrink(self, latest: Latest) -> None:
+        wanted = self.desired.workers
+        if latest.leader is None or latest.leader.ordinal >= wanted:
+            return
+        if latest.workers == wanted and latest.settled == latest.version:
+            for ordinal in self.machine.ordinals():
+                if ordinal >= wanted and self.machine.worker_known(ordinal):
+                    self.kernel.happened("supervisor removed a worker")
+                    self.machine.remove_worker(ordinal)
+
+    def _wanted(self, ordinal: Ordinal) -> bool:
+        latest = self.machine.latest()
+        return self.machine.worker_known(ordinal) and not latest.closed()

@@ -130,7 +130,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class CancelRescale:
-    """The proposed ``version`` is off: release what is held to the old owners, report prepared 0."""
+    """``version`` is off: release what is held to the old owners, and report prepared 0."""
 
     attempt: Attempt
     version: Version
@@ -336,6 +336,21 @@ class CheckpointWanted:
     attempt: Attempt
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Asked by one keeper of another: does ``leader`` refuse your dials too? Answer ``keeper``."""
+
+    leader: str
+    keeper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Answer to :class:`Suspect`: it does. Silence means that it does not."""
+
+    leader: str
+
+
 # What an engine says to its keeper, and what a keeper says to the leader.
 EngineReport = (
     EngineHello
@@ -348,7 +363,15 @@ EngineReport = (
     | CheckpointWanted
 )
 Report = (
-    Heartbeat | EngineLost | TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted
+    Heartbeat
+    | EngineLost
+    | TaskAck
+    | EpochFailed
+    | PublishFailed
+    | Splits
+    | CheckpointWanted
+    | Suspect
+    | Confirm
 )
 
 
@@ -387,6 +410,7 @@ __all__ = [
     "CheckpointWanted",
     "Command",
     "Commit",
+    "Confirm",
     "EndStreams",
     "EngineHello",
     "EngineLost",
@@ -408,5 +432,6 @@ __all__ = [
     "Splits",
     "StageSplits",
     "Start",
+    "Suspect",
     "TaskAck",
 ]

@@ -23,6 +23,8 @@ from penstock.protocol.actions import Action, ReadLatest
 from penstock.protocol.courier import Courier
 from penstock.protocol.desk import Desk
 from penstock.protocol.events import (
+    BlobRead,
+    BlobUnreadable,
     CoordinatorEvent,
     DesiredRead,
     LatestRead,
@@ -30,7 +32,9 @@ from penstock.protocol.events import (
     LeaseFailed,
     LeaseRead,
     LeaseWritten,
+    PeerRefused,
     PlanKnown,
+    ReportArrived,
     Retire,
     SwapConflicted,
     SwapDone,
@@ -44,6 +48,7 @@ from penstock.protocol.roster import Roster
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.shelf import Shelf
 from penstock.protocol.swaps import Swaps
+from penstock.protocol.takeover import Takeover
 
 
 @dataclass(slots=True)
@@ -63,11 +68,12 @@ class Coordinator:
         self.settings = settings
         self.me = me
         self.desk = Desk(me.incarnation)
-        self.election = Election(settings, f"{me.ordinal}/{me.incarnation}")
+        self.election = Election(settings, me.incarnation)
         self.plan: PhysicalPlan | None = None
         self.desired: Desired | None = None
         self.claim: Claim | None = None
         self.office: Office | None = None
+        self.takeover = Takeover(settings, me)
         self.retired = False
 
     def step(self, event: CoordinatorEvent, now: float) -> list[Action]:
@@ -104,6 +110,25 @@ class Coordinator:
                 self._absorb_claim(event)
                 if self.office is not None:
                     self.office.absorb(event)
+                else:
+                    self._follow(event)
+
+    def _follow(self, event: CoordinatorEvent) -> None:
+        """Watch the leader: when it is known to be dead, its Lease need not run out."""
+        dead: str | None = None
+        match event:
+            case PeerRefused(address):
+                if self._patience_s() == 0.0:
+                    self.takeover.refuse(self.desk, address)
+            case LatestRead() | LatestUnreadable() | BlobRead() | BlobUnreadable():
+                dead = self.takeover.absorb(self.desk, event)
+            case ReportArrived(envelope):
+                dead = self.takeover.hear(self.desk, envelope)
+            case _:
+                pass
+        if dead is not None and not self.election.held:
+            self.desk.note(f"event=takeover leader={dead}")
+            self.election.seize(self.desk, dead)
 
     def _absorb_claim(self, event: CoordinatorEvent) -> None:
         claim = self.claim
@@ -132,6 +157,7 @@ class Coordinator:
     # --- Pursue --------------------------------------------------------------------------------
 
     def _pursue(self) -> None:
+        self.takeover.pursue(self.desk)
         self.election.pursue(self.desk, self._patience_s())
         if not self.election.held:
             if self.office is not None or self.claim is not None:

@@ -28,6 +28,7 @@ class Election:
 
     ``renewed_at`` is when the last successful write was *sent*. ``fresh``: the Lease was read and
     not yet acted upon. ``holder``, ``text``: what was read last, unchanged since ``seen_at``.
+    ``seizing``: the holder whose keeper is known to be dead; its Lease is taken unexpired.
     """
 
     settings: ControlSettings
@@ -44,6 +45,7 @@ class Election:
     waiting: int | None = None
     sent_at: float = 0.0
     writing: str | None = None
+    seizing: str | None = None
     next_at: float = 0.0
 
     def absorb(self, desk: Desk, event: LeaseEvent) -> None:
@@ -73,6 +75,7 @@ class Election:
         self.holder, self.text, self.seen_at = self.writing, None, desk.now
         self.held = self.writing is not None and not self.giving_up
         self.renewed_at = self.sent_at
+        self.seizing = None
         self.fresh = self.giving_up and self.writing is not None
         self.giving_up = self.fresh
         self.next_at = desk.now if self.fresh else desk.now + self.settings.lease_retry_s
@@ -104,7 +107,14 @@ class Election:
             self.giving_up = False
             self._look_again(desk, patience_s or 0.0)
 
+    def seize(self, desk: Desk, holder: str) -> None:
+        """Take the Lease from a dead holder as soon as it is read once more, and only from it."""
+        self.seizing = holder
+        self.next_at = desk.now
+
     def _free_at(self, patience_s: float) -> float:
+        if self.seizing is not None and self.holder == self.seizing:
+            return self.seen_at
         duration = 0.0 if self.holder is None else self.settings.lease_duration_s
         return self.seen_at + duration + patience_s
 
@@ -128,6 +138,7 @@ class Election:
     def give_up(self, desk: Desk) -> None:
         """Stop leading: free the Lease if it is ours, and stay out for one lease duration."""
         self.giving_up = self.held
+        self.seizing = None
         self.fresh = self.held and bool(self.version)
         self.held = False
         self.cool_until = desk.now + self.settings.lease_duration_s

@@ -73,25 +73,23 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--size",
-        type=_quantity,
+        type=quantity,
         default=40_000_000,
         metavar="BYTES",
         help="read at most so much text, like 40M (default)",
     )
+    parser.add_argument("--files", type=positive, default=16, help="files of one turn (default 16)")
     parser.add_argument(
-        "--files", type=_positive, default=16, help="files of one turn (default 16)"
-    )
-    parser.add_argument(
-        "--repeat", type=_positive, default=1, help="turns over the text (default 1)"
+        "--repeat", type=positive, default=1, help="turns over the text (default 1)"
     )
     _common(parser, _dataset, replaces=True)
 
 
 def _add_temperature(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--rows", type=_positive, default=500_000)
-    parser.add_argument("--files", type=_positive, default=8)
-    parser.add_argument("--motes", type=_positive, default=54)
+    parser.add_argument("--rows", type=positive, default=500_000)
+    parser.add_argument("--files", type=positive, default=8)
+    parser.add_argument("--motes", type=positive, default=54)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bound", type=_duration, default="30s", help="disorder (default 30s)")
     parser.add_argument("--late", type=_duration, default="10m", help="how late late rows are")
@@ -120,7 +118,7 @@ def _common(
     *,
     replaces: bool = False,
 ) -> None:
-    parser.add_argument("--threads", type=_positive, default=2, help="Spark threads (default 2)")
+    parser.add_argument("--threads", type=positive, default=2, help="Spark threads (default 2)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON (- for stdout)")
     if replaces:
         parser.add_argument("--replace", action="store_true", help="write another dataset anew")
@@ -220,14 +218,16 @@ def _with_spark(options: argparse.Namespace, use: Callable[["SparkSession"], T])
         return use(spark)
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Read a whole number above 0. Raises ArgumentTypeError."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is no number above 0")
     return number
 
 
-def _quantity(text: str) -> int:
+def quantity(text: str) -> int:
+    """Read a quantity like 40M. Raises ArgumentTypeError."""
     return _unit(units.quantity_bytes, text)
 
 

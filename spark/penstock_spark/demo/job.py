@@ -1,0 +1,182 @@
+"""One ``penstock run`` in a process of its own, watched through its status and its output."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.base.errors import ConfigError, PenstockError, StorageError
+from penstock.contract.status import ENDED, CheckpointStatus, JobState, JobStatus, WorkerStatus
+from penstock.supervisor import connect
+from penstock.supervisor.client import JobClient
+
+LOOK_INTERVAL_S = 0.05
+LAST_WORDS_CHARS = 4000
+
+
+class DemoError(PenstockError):
+    """The job did not do what the demo needs; the message says what was awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """Where a run reads and writes; all below one folder of the demo's own."""
+
+    name: str
+    file: Path
+    settings: Sequence[str]
+    output: Path
+    state: Path
+    log: Path
+
+
+@dataclass(slots=True)
+class Observed:
+    """What the watcher saw: the newest status, every checkpoint once, the first output."""
+
+    status: JobStatus | None = None
+    checkpoints: dict[int, CheckpointStatus] = field(default_factory=dict)
+    first_output_s: float | None = None
+
+
+class RunningJob:
+    """A job that runs until it ends by itself or :meth:`end` is called."""
+
+    def __init__(self, files: JobFiles, workers: int) -> None:
+        """Start it, and a thread that looks at it twenty times a second."""
+        self._files = files
+        self._log = files.log.open("wb")
+        self.begun = time.monotonic()
+        self._process = subprocess.Popen(
+            command(files, workers), stdout=self._log, stderr=subprocess.STDOUT
+        )
+        self.seen = Observed()
+        self._client: JobClient | None = None
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._watcher.start()
+
+    @property
+    def running(self) -> bool:
+        """Say whether the process is there."""
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end; return the exit code. Raises DemoError when it takes too long."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise DemoError(
+                f"the job has not ended after {timeout_s:.0f} s{self.words()}"
+            ) from error
+        self._over.set()
+        self._watcher.join()
+        return code
+
+    def until(self, what: str, true: Callable[[JobStatus], bool], timeout_s: float) -> JobStatus:
+        """Wait until a status is as wanted. Raises DemoError when the job ends or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            status = self.seen.status
+            if status is not None and true(status):
+                return status
+            if not self.running:
+                raise DemoError(f"the job ended while the demo waited for {what}{self.words()}")
+            time.sleep(LOOK_INTERVAL_S)
+        raise DemoError(f"{what}: not within {timeout_s:.0f} s{self.words()}")
+
+    def epochs(self, more: int, timeout_s: float = 60.0) -> JobStatus:
+        """Wait until ``more`` further epochs are committed and visible."""
+        status = self.until("a status", lambda _: True, timeout_s)
+        wanted = status.published_through + more
+        return self.until(f"epoch {wanted}", lambda s: s.published_through >= wanted, timeout_s)
+
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """Return the workers as last seen."""
+        status = self.seen.status
+        return () if status is None else status.workers
+
+    def rescale(self, workers: int) -> str:
+        """Ask for another number of workers and wait until it is done; return the answer.
+
+        Raises DemoError when it is refused.
+        """
+        answer = self._connected().rescale(workers)
+        if not answer.ok:
+            raise DemoError(f"rescale to {workers} workers: {answer.text}")
+        return answer.text
+
+    def end(self) -> None:
+        """End the job and all its processes if it still runs: for the way out after an error."""
+        if self.running:
+            for _ in range(2):  # the second interrupt stops at once
+                self._process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(3)
+        if self.running:
+            self._process.kill()
+        self._over.set()
+        self._log.close()
+
+    def words(self) -> str:
+        """Return the end of the job's own output, for an error message."""
+        text = self._files.log.read_text(errors="replace")[-LAST_WORDS_CHARS:].strip()
+        return f"; its last words ({self._files.log}):\n{text}" if text else ""
+
+    def _connected(self) -> JobClient:
+        if self._client is None:
+            self._client = connect(self._files.state, self._files.name)
+        return self._client
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            if self.seen.first_output_s is None and any_visible(self._files.output):
+                self.seen.first_output_s = time.monotonic() - self.begun
+            with suppress(ConfigError, StorageError):  # it is not up yet, or has just ended
+                self._look()
+            self._over.wait(LOOK_INTERVAL_S)
+
+    def _look(self) -> None:
+        status = self._connected().status()
+        self.seen.status = status
+        if status.checkpoint is not None:
+            self.seen.checkpoints.setdefault(status.checkpoint.epoch, status.checkpoint)
+
+
+def command(files: JobFiles, workers: int) -> list[str]:
+    """Return the command line, as a user would type it."""
+    settings = [part for setting in files.settings for part in ("--set", setting)]
+    run = [sys.executable, "-m", "penstock.cli", "run", str(files.file), *settings]
+    return [*run, "--workers", str(workers), "--dir", str(files.state)]
+
+
+def any_visible(folder: Path) -> bool:
+    """Say whether an output file is there."""
+    try:
+        return any(name.endswith(".parquet") for name in os.listdir(folder))
+    except FileNotFoundError:
+        return False
+
+
+def kill_worker(worker: WorkerStatus) -> None:
+    """Kill both processes of a worker with SIGKILL, as a lost machine would."""
+    for pid in (worker.keeper_pid, worker.engine_pid):
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_well(status: JobStatus) -> bool:
+    """Say whether the job runs with all its workers."""
+    return status.state is JobState.RUNNING
+
+
+def has_ended(status: JobStatus) -> bool:
+    """Say whether the job is over."""
+    return status.state in ENDED

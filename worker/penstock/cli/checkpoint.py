@@ -7,6 +7,6 @@ from penstock.cli.options import DEFAULT_DIRECTORY, DirectoryOption, JobArgument
 def checkpoint(
     job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
-    """Take a checkpoint now and wait until it is committed."""
+    """Take a checkpoint and wait until it is committed."""
     with client_of(directory, job) as client:
         report(client.request("checkpoint", None), as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.base.errors import PeerError, StorageError
+from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
 from penstock.cli.exits import Exit
 from penstock.contract import codec
 
@@ -24,10 +24,17 @@ def client_of(directory: Path, job: str) -> "Iterator[JobClient]":
 
     try:
         client = connect(directory.absolute(), job)
+    except (ConfigError, StorageError, PeerError) as error:
+        raise _unreachable(error) from error
+    try:
         yield client
     except (StorageError, PeerError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(Exit.UNREACHABLE) from error
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: PenstockError) -> typer.Exit:
+    print(f"error: {error}", file=sys.stderr)
+    return typer.Exit(Exit.UNREACHABLE)
 
 
 def report(answer: "RequestAnswer", as_json: bool) -> None:

@@ -28,7 +28,7 @@ def graph(
         typer.Option("--output", "-o", metavar="PATH", help="a file; default: standard output"),
     ] = None,
 ) -> None:
-    """Draw a job: its steps in stages, and how rows go between them."""
+    """Draw a job: its stages, and how rows go between them."""
     from penstock.graph import load_job  # noqa: PLC0415  keep --help fast
     from penstock.graph.draw import draw_mermaid, draw_svg, draw_text  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.rates import StepRate, short_bytes, short_count, short_seconds, step_rates
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import WORKER_UP, JobState, JobStatus
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 10
@@ -59,7 +59,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
 
 
 def _title(now: JobStatus) -> Text:
-    up = sum(1 for w in now.workers if w.state.lower() == "running")
+    up = sum(1 for w in now.workers if w.state == WORKER_UP)
     text = Text.assemble(
         (now.job, "bold"),
         "  ",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.contract.status import JobState, JobStatus, StepStatus
+from penstock.contract.status import WORKER_UP, JobState, JobStatus, StepStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def _rate(old: StepStatus | None, new: StepStatus, seconds: float, now: JobStatu
 
 def headline(now: JobStatus) -> str:
     """Say in one line where a job stands."""
-    up = sum(1 for w in now.workers if w.state.lower() == "running")
+    up = sum(1 for w in now.workers if w.state == WORKER_UP)
     leader = next((str(w.ordinal) for w in now.workers if w.leader), "-")
     parts = [f"{now.job}", str(now.state), f"workers {up}/{now.wanted_workers}", f"leader {leader}"]
     if now.checkpoint is not None:

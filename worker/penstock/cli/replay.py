@@ -7,7 +7,10 @@ import typer
 
 
 def replay(context: typer.Context) -> None:
-    """Push a dataset into a running job at a chosen rate; arguments as of penstock_spark replay."""
+    """Push a dataset into a running job with PySpark.
+
+    The arguments are those of `python -m penstock_spark replay`; see its --help.
+    """
     command = [sys.executable, "-m", "penstock_spark", "replay", *context.args]
     try:
         raise typer.Exit(subprocess.run(command, check=False).returncode)

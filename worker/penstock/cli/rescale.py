@@ -17,6 +17,6 @@ def rescale(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the number of workers of a running job; others go on meanwhile."""
+    """Change the number of workers of a running job."""
     with client_of(directory, job) as client:
         report(client.rescale(workers), as_json)

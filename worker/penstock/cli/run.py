@@ -50,10 +50,10 @@ def run(  # noqa: PLR0917  typer passes by name
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job on this machine until its input ends, it fails, or Ctrl-C.
+    """Run a job on this machine until its input has ended.
 
-    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run again, it goes on from
-    where it stands.
+    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run
+    again, it goes on from where it stands.
     """
     from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415  keep --help fast
     from penstock.cli.preflight import check_before_start  # noqa: PLC0415

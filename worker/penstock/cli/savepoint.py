@@ -14,6 +14,6 @@ def savepoint(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a savepoint and wait until it is complete; it is never collected."""
+    """Take a savepoint, which is kept until you delete it."""
     with client_of(directory, job) as client:
         report(client.request("savepoint", name), as_json)

@@ -7,7 +7,7 @@ from penstock.cli.options import DEFAULT_DIRECTORY, DirectoryOption, JobArgument
 def status(
     job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
-    """Show where a running job stands: workers, rates, last checkpoint."""
+    """Show where a running job stands."""
     with client_of(directory, job) as client:
         now = client.status()
     if as_json:

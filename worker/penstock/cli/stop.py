@@ -17,6 +17,9 @@ def stop(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a running job; `penstock run` of the same file goes on from where it stopped."""
+    """Stop a running job after a last checkpoint.
+
+    Run the same file again, and it goes on from where it stopped.
+    """
     with client_of(directory, job) as client:
         report(client.stop(savepoint), as_json)

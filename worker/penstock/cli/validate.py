@@ -12,7 +12,7 @@ def validate(
     set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
 ) -> None:
-    """Check a job file, its graph, its user code and the columns of its inputs."""
+    """Check a job file, its code and the columns of its inputs."""
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job  # noqa: PLC0415
 

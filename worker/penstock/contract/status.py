@@ -21,6 +21,7 @@ class JobState(StrEnum):
     FAILED = "Failed"
 
 
+WORKER_UP = "up"  # keeper and engine run
 ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
 

@@ -71,7 +71,7 @@ def edge_text(edge: CompiledEdge) -> str:
 def stage_text(stage: CompiledStage) -> str:
     """Name a stage and how parallel it is."""
     parallel = stage.plan.parallelism
-    tasks = "one task per worker" if parallel is None else f"{parallel} task{'s' * (parallel != 1)}"
+    tasks = "one task a worker" if parallel is None else f"{parallel} task{'s' * (parallel != 1)}"
     return f"stage {stage.plan.index}: {tasks}" + (", keyed" if stage.plan.keyed else "")
 
 

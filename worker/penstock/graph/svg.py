@@ -9,14 +9,16 @@ from penstock.contract.graph import MAIN, Sink, Source
 if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob, CompiledStage
 
-STEP_WIDTH, STEP_HEIGHT = 210, 48
-STEP_GAP, PADDING, HEAD = 26, 16, 30
-COLUMN_GAP, ROW_GAP, MARGIN = 130, 32, 20
+STEP_WIDTH, STEP_HEIGHT = 250, 48
+STEP_GAP, PADDING, HEAD = 26, 20, 30
+SIDE = 10  # how far out an edge goes that passes steps of its stage
+COLUMN_GAP, ROW_GAP, MARGIN = 140, 32, 20
+LABEL_WIDTH = 100
 CHAR_WIDTH = 6.6  # of the 11 px face; text that is wider is cut
 _COLOURS = {"source": "#d6e8fa", "sink": "#d8f0dc", "keyed": "#fdebc8", "plain": "#ffffff"}
 _STYLE = (
     "text{font:12px 'Segoe UI',Helvetica,Arial,sans-serif;fill:#1c2733}"
-    ".small{font-size:11px;fill:#5a6876}.head{font-size:11px;fill:#5a6876}"
+    ".small,.head{font-size:11px;fill:#5a6876}"
     ".stage{fill:#f5f7f9;stroke:#c4ccd4}.step{stroke:#7d8b99}"
     ".edge{fill:none;stroke:#47566a;stroke-width:1.5}"
 )
@@ -46,8 +48,8 @@ def draw_svg(job: "CompiledJob") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(job.name)}">',
         f"<style>{_STYLE}</style>",
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
-        'markerHeight="8" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#47566a"/></marker>'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
+        'markerHeight="6" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#47566a"/></marker>'
         "</defs>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         *(_stage_svg(s, stages[s.plan.index]) for s in job.stages),
@@ -133,30 +135,33 @@ def _edges_svg(job: "CompiledJob", stages: dict[int, Box], steps: dict[str, Box]
 
 
 def _curve(sender: Box, receiver: Box, label: str) -> str:
-    """Draw from the right side of a step to the left side of another, with the label above."""
+    """Draw from the right side of a step to the left side of another, labelled."""
     x1, y1 = sender.x + sender.width, sender.y + sender.height / 2
     x2, y2 = receiver.x, receiver.y + receiver.height / 2
-    middle = (x1 + x2) / 2
-    path = f"M{x1:.0f},{y1:.0f} C{middle:.0f},{y1:.0f} {middle:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
-    y = (y1 + y2) / 2 - 6
+    bend = x2 - LABEL_WIDTH  # behind it the line is straight, and the label beside it is free
+    half = (x1 + bend) / 2
+    path = (
+        f"M{x1:.0f},{y1:.0f} C{half:.0f},{y1:.0f} {half:.0f},{y2:.0f} {bend:.0f},{y2:.0f} H{x2:.0f}"
+    )
+    y = y2 - 6 if y1 >= y2 else y2 + 14
     return (
         f'<path class="edge" d="{path}" marker-end="url(#tip)"/>'
-        f'<text class="small" x="{middle:.0f}" y="{y:.0f}" text-anchor="middle">'
+        f'<text class="small" x="{x2 - PADDING - 6:.0f}" y="{y:.0f}" text-anchor="end">'
         f"{escape(label)}</text>"
     )
 
 
 def _chain(upper: Box, lower: Box, distance: int, label: str) -> str:
-    """Draw downwards inside a stage; past steps in between along the left side."""
+    """Draw downwards inside a stage; past steps in between along the right side."""
     x = upper.x + upper.width / 2
     if distance == 1:
         path = f"M{x:.0f},{upper.y + upper.height:.0f} V{lower.y:.0f}"
         at = (x + 6, (upper.y + upper.height + lower.y) / 2 + 4)
     else:
-        side = upper.x - 8
-        y1, y2 = upper.y + upper.height / 2, lower.y + lower.height / 2
-        path = f"M{upper.x:.0f},{y1:.0f} H{side:.0f} V{y2:.0f} H{lower.x:.0f}"
-        at = (lower.x + 6, lower.y - 8)
+        right = upper.x + upper.width
+        y1, y2 = upper.y + 0.75 * upper.height, lower.y + 0.5 * lower.height
+        path = f"M{right:.0f},{y1:.0f} h{SIDE:.0f} V{y2:.0f} H{right:.0f}"
+        at = (right - CHAR_WIDTH * (len(label) + 1), lower.y - 8)
     text = f'<text class="small" x="{at[0]:.0f}" y="{at[1]:.0f}">{escape(label)}</text>'
     return f'<path class="edge" d="{path}" marker-end="url(#tip)"/>' + (text if label else "")
 

@@ -97,6 +97,7 @@ CHECKPOINT_INTERVAL_S_DEFAULT = 10.0
 CHECKPOINT_TIMEOUT_S_DEFAULT = 600.0
 CHECKPOINT_FIRST_DELAY_S = 0.5  # the first output should not wait for a whole interval
 STATE_FILES_PER_TASK_MAX = 16  # more are compacted: bounds what a restore reads
+STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # of files merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"

@@ -8,6 +8,8 @@ Costs: nothing stalls by size. Arrays of rows and bytes grow in reserved address
 copy; the slots grow eight for each new key (see ``kernels.table``); a cut costs what has changed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import StateError
+from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, table
 from penstock.model.keys import EncodedKeys, Keys
@@ -23,6 +26,7 @@ from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserv
 from penstock.steps.base import StateSchema, Value
 
 FIRST_BITS = 10
+COMMITTED = 0  # the generation before the first one
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
 MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
@@ -146,6 +150,11 @@ class HotTable:
         found = np.empty(self.high_row, np.int32)
         return found[: table.rows_of_groups(self._table, groups, found)]
 
+    def all_rows(self, *, tombstones: bool) -> Int32s:
+        """Return all rows, with or without the deleted ones."""
+        rows = self.rows_of_groups(np.ones(KEY_GROUPS_MAX, np.uint8))
+        return rows if tombstones else rows[(self._records["status"][rows] & table.LIVE) != 0]
+
     def release(self, rows: Int32s) -> None:
         """Forget rows without a tombstone: their groups belong to another task now."""
         self._clear(rows)
@@ -162,7 +171,7 @@ class HotTable:
         return RowsCopy(records["group"], deleted, records["hash"], keys, values)
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
-        """Take rows of a file as committed: a later load of the same key wins.
+        """Take rows of a file inside :meth:`loading`: a later load of the same key wins.
 
         ``values`` are as in :class:`RowsCopy`, a bytes column as a binary array.
         """
@@ -176,9 +185,19 @@ class HotTable:
             self._clear(gone)
             table.delete(self._table, gone)
 
-    def loaded(self) -> None:
-        """End loading: what was loaded counts as committed, and tombstones are dropped."""
-        self.settle(int(self._counters[table.GENERATION]))
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Take what is loaded inside as committed: no delta holds it, and tombstones go.
+
+        Changes of one's own that are not committed yet stay listed.
+        """
+        generation = self._counters[table.GENERATION]
+        self._counters[table.GENERATION] = COMMITTED
+        try:
+            yield
+        finally:
+            self._counters[table.GENERATION] = generation
+        table.settle(self._table, COMMITTED)
 
     # --- Sizes ------------------------------------------------------------------------------
 

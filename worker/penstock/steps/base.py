@@ -107,7 +107,7 @@ class Step(Protocol):
         """Hear that event time has reached ``time_us``; never goes back."""
         ...
 
-    def on_groups_gained(self, share: Share, watermark_us: int) -> None:
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Hear that state of these groups was loaded, and the watermark of its last owner."""
         ...
 
@@ -133,7 +133,7 @@ class PlainStep:
     def on_watermark(self, time_us: int) -> None:
         """Do nothing: this step does not look at time."""
 
-    def on_groups_gained(self, share: Share, watermark_us: int) -> None:
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Do nothing: the state itself was loaded by the task."""
 
     def counters(self) -> dict[str, int]:

@@ -25,6 +25,7 @@ from penstock.model.kernels.xxhash import is_valid
 
 SUM, MIN, MAX, LAST = 1, 2, 3, 4
 
+MASK = tuple_of((U8, INT))  # validity bitmap, bit of row 0
 INTEGERS = tuple_of((I64, U8, INT))  # values, validity bitmap, bit of row 0
 FLOATS = tuple_of((F64, U8, INT))
 INTEGER_STATE = tuple_of((OUT_I64, OUT_I64))  # accumulated, values seen (by state row)
@@ -33,11 +34,12 @@ INTEGER_AFTER = tuple_of((OUT_I64, OUT_I64))  # the same, by input row
 FLOAT_AFTER = tuple_of((OUT_F64, OUT_I64))
 
 
-@kernel(VOID, I32, OUT_I64, OUT_I64)
-def count_rows(rows: Any, counts: Any, after: Any) -> None:
-    """Count input rows per state row; ``after[i]`` is the count behind input i."""
+@kernel(VOID, I32, MASK, OUT_I64, OUT_I64)
+def count_rows(rows: Any, mask: Any, counts: Any, after: Any) -> None:
+    """Count the valid input rows per state row; ``after[i]`` is the count behind input i."""
+    validity, bit = mask
     for i in range(rows.size):
-        counts[rows[i]] += 1
+        counts[rows[i]] += is_valid(validity, bit + i)
         after[i] = counts[rows[i]]
 
 
@@ -59,7 +61,35 @@ def _folded(operation: Any, old: Any, value: Any) -> Any:
 
 
 @helper
-def _fold(operation: Any, rows: Any, column: Any, state: Any, result: Any) -> None:
+def _overflows(old: Any, value: Any) -> bool:
+    total = old + value
+    return bool(((old ^ total) & (value ^ total)) < 0)
+
+
+@kernel(INT, INT, I32, INTEGERS, INTEGER_STATE, INTEGER_AFTER)
+def fold_integers(operation: int, rows: Any, column: Any, state: Any, result: Any) -> Any:
+    """Fold int64 values; nulls are skipped. Returns how many rows were done before an overflow."""
+    values, validity, bit = column
+    accumulated, counts = state
+    after, seen = result
+    for i in range(rows.size):
+        row = rows[i]
+        if is_valid(validity, bit + i):
+            if counts[row] == 0:
+                accumulated[row] = values[i]
+            elif operation == SUM and _overflows(accumulated[row], values[i]):
+                return i
+            else:
+                accumulated[row] = _folded(operation, accumulated[row], values[i])
+            counts[row] += 1
+        after[i] = accumulated[row]
+        seen[i] = counts[row]
+    return rows.size
+
+
+@kernel(INT, INT, I32, FLOATS, FLOAT_STATE, FLOAT_AFTER)
+def fold_floats(operation: int, rows: Any, column: Any, state: Any, result: Any) -> Any:
+    """Fold float64 values; nulls are skipped; NaN is the largest. Returns the number of rows."""
     values, validity, bit = column
     accumulated, counts = state
     after, seen = result
@@ -73,15 +103,4 @@ def _fold(operation: Any, rows: Any, column: Any, state: Any, result: Any) -> No
             counts[row] += 1
         after[i] = accumulated[row]
         seen[i] = counts[row]
-
-
-@kernel(VOID, INT, I32, INTEGERS, INTEGER_STATE, INTEGER_AFTER)
-def fold_integers(operation: int, rows: Any, column: Any, state: Any, result: Any) -> None:
-    """Fold int64 values; nulls are skipped; a sum wraps at 64 bits, as Spark's does unless ANSI."""
-    _fold(operation, rows, column, state, result)
-
-
-@kernel(VOID, INT, I32, FLOATS, FLOAT_STATE, FLOAT_AFTER)
-def fold_floats(operation: int, rows: Any, column: Any, state: Any, result: Any) -> None:
-    """Fold float64 values; nulls are skipped; NaN is the largest."""
-    _fold(operation, rows, column, state, result)
+    return rows.size

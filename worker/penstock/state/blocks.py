@@ -1,0 +1,198 @@
+"""State files: an SST of column blocks, sorted by key group.
+
+A record's key is first group, last group (16 bits each), number of the block (32 bits), all
+big-endian; its value is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group:
+``group, deleted, hash, key`` and one column for each value. One record per row took twelve times
+as long to write and as long to read, with the GIL held: see docs/decisions/.
+
+The schema of the state is in each block's metadata and must be that of the reader.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from rocksdict import Options, Rdict, SstFileWriter
+
+from penstock.base.errors import StateError
+from penstock.contract.keygroups import Share
+from penstock.model.columns import Bytes, fixed, pack_validity, text
+from penstock.model.keys import Keys
+from penstock.state.hot import BYTES, END, HotTable, RowsCopy
+from penstock.steps.base import StateSchema, Value
+
+FORMAT = 1
+BLOCK_ROWS = 32_768
+_KEY = struct.Struct(">HHI")
+_META = b"penstock"
+_VALUE = "value:"
+
+
+def all_values(schema: StateSchema) -> tuple[Value, ...]:
+    """List the stored value columns, the end of a timed state included."""
+    return (*schema.values, Value(END, "int64")) if schema.timed else schema.values
+
+
+def described(schema: StateSchema, max_key_groups: int) -> bytes:
+    """Spell the schema of a state as stored: equal bytes mean that files fit."""
+    plain = {
+        "format": FORMAT,
+        "state": schema.name,
+        "keys": [[name, str(kind)] for name, kind in schema.keys],
+        "values": [[v.name, v.dtype, v.width] for v in all_values(schema)],
+        "timed": schema.timed,
+        "max_key_groups": max_key_groups,
+    }
+    return json.dumps(plain, sort_keys=True).encode()
+
+
+def write_file(
+    path: Path, schema: StateSchema, max_key_groups: int, parts: Iterator[RowsCopy]
+) -> int:
+    """Write copies of rows, each part behind the groups of the last; return how many rows."""
+    writer = SstFileWriter(Options(raw_mode=True))
+    writer.open(str(path))
+    number = rows = 0
+    for part in parts:
+        batch = _batch(part, schema, max_key_groups)
+        for start in range(0, batch.num_rows, BLOCK_ROWS):
+            block = batch.slice(start, BLOCK_ROWS)
+            groups = block.column("group")
+            key = _KEY.pack(groups[0].as_py(), groups[-1].as_py(), number)
+            writer[key] = _encoded(block)
+            number += 1
+        rows += batch.num_rows
+    if rows:
+        writer.finish()
+    return rows
+
+
+def _encoded(block: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, block.schema) as stream:
+        stream.write_batch(block)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def _batch(part: RowsCopy, schema: StateSchema, max_key_groups: int) -> pa.RecordBatch:
+    """Make one batch of copied rows, sorted by key group."""
+    columns = {
+        "group": pa.array(part.groups),
+        "deleted": pa.array(part.deleted),
+        "hash": pa.array(part.hashes),
+        "key": _binary(part.keys.ends, part.keys.data, part.keys.null),
+    }
+    for value in all_values(schema):
+        given = part.values[value.name]
+        columns[_VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
+    batch = pa.RecordBatch.from_pydict(columns)
+    batch = batch.replace_schema_metadata({_META: described(schema, max_key_groups)})
+    return batch.take(pa.array(np.argsort(part.groups, kind="stable")))
+
+
+def _binary(ends: npt.NDArray[np.int64], data: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
+    bitmap = pack_validity(~null)
+    buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(null), buffers)
+
+
+def _plain(values: npt.NDArray[Any]) -> pa.Array:
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+class BlockReader:
+    """Reads one state file that lies on local disk, through a scratch database of its own.
+
+    RocksDB reads an SST only from inside a database; nothing else ever enters that one.
+    """
+
+    def __init__(self, path: Path, scratch: Path, origin: str) -> None:
+        """Open ``path``; ``origin`` names file and epoch in errors. Raises StateError."""
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        self._origin = origin
+        try:
+            self._database: Any = Rdict(str(scratch), options)
+            self._database.ingest_external_file([str(path)])
+        except Exception as error:  # rocksdict raises plain Exception
+            raise StateError(f"{origin}: cannot be read: {error}") from error
+
+    def close(self) -> None:
+        """Close the scratch database; its folder is the caller's to remove."""
+        self._database.close()
+
+    def blocks(self, share: Share) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ``share``, block by block in order of their groups."""
+        for record_key, value in self._database.items():
+            first, last, _ = _KEY.unpack(record_key)
+            if any(r.start <= last and first < r.stop for r in share):
+                block = _read_block(value, self._origin)
+                if not any(r.start <= first and last < r.stop for r in share):
+                    block = _narrowed(block, share)
+                if block.num_rows:
+                    yield block
+
+    def load(self, share: Share, table: HotTable, max_key_groups: int) -> None:
+        """Load the rows of ``share`` into a table that is being loaded. Raises StateError."""
+        for block in self.blocks(share):
+            check_schema(block, table.schema, max_key_groups, self._origin)
+            table.load(*loadable(block, table.schema))
+
+
+def _read_block(value: bytes, origin: str) -> pa.RecordBatch:
+    try:
+        return pa.ipc.open_stream(value).read_next_batch()
+    except (pa.ArrowInvalid, OSError, StopIteration) as error:
+        raise StateError(f"{origin}: a block is no Arrow stream: {error}") from error
+
+
+def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
+    groups = fixed(block.column("group"), np.uint16)
+    mask = np.zeros(len(groups), np.bool_)
+    for r in share:
+        mask |= (groups >= r.start) & (groups < r.stop)
+    return block.filter(pa.array(mask))
+
+
+def check_schema(
+    block: pa.RecordBatch, schema: StateSchema, max_key_groups: int, origin: str
+) -> None:
+    """Refuse a block of another schema or number of key groups, showing both (StateError)."""
+    stored = (block.schema.metadata or {}).get(_META, b"")
+    wanted = described(schema, max_key_groups)
+    if stored != wanted:
+        raise StateError(
+            f"{origin}: stored state does not fit: stored {stored.decode(errors='replace')}, "
+            f"the job has {wanted.decode()}"
+        )
+
+
+def loadable(
+    block: pa.RecordBatch, schema: StateSchema
+) -> tuple[Keys, npt.NDArray[np.bool_], dict[str, Any]]:
+    """Return keys, which rows are deleted, and values, as :meth:`HotTable.load` takes them."""
+    groups = fixed(block.column("group"), np.uint16).astype(np.int32)
+    keys = Keys(text(block.column("key")), fixed(block.column("hash"), np.uint64), groups)
+    deleted = np.asarray(block.column("deleted").to_numpy(zero_copy_only=False), np.bool_)
+    values: dict[str, Any] = {}
+    for value in all_values(schema):
+        column = block.column(_VALUE + value.name)
+        values[value.name] = column if value.dtype == BYTES else _numbers(column, value)
+    return keys, deleted, values
+
+
+def _numbers(column: pa.Array, value: Value) -> npt.NDArray[Any]:
+    if value.width == 1:
+        if pa.types.is_boolean(column.type):
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+        return fixed(column, value.dtype)
+    return fixed(column.flatten(), value.dtype).reshape(-1, value.width)

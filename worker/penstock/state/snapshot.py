@@ -1,0 +1,192 @@
+"""From a cut to listed files: the delta is written, and small files are merged beside it.
+
+All of it runs off the task's thread, on values that the cut has copied. Files are built on local
+disk and handed to the blob store under names from the caller, who uses each name once. What is
+written for an epoch that aborts is never listed: the next cut starts from the committed entries.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.base.errors import StateError
+from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Share, groups_of, to_share
+from penstock.contract.manifest import StateFile
+from penstock.protocol.files import (
+    Files,
+    drops_tombstones,
+    groups_of_files,
+    in_order,
+    next_order,
+    to_merge,
+)
+from penstock.state.blocks import BlockReader, write_file
+from penstock.state.hot import HotTable, RowsCopy
+from penstock.steps.base import StateSchema
+
+if TYPE_CHECKING:
+    from penstock.ports import BlobStore
+
+SUFFIX = ".state.sst"
+Naming = Callable[[str], BlobName]
+
+
+@dataclass(slots=True)
+class Cut:
+    """What a task's state was at a barrier: copied changes, and the entries they build on.
+
+    ``listing`` is what the epoch's manifest lists, once :meth:`write` has returned it.
+    """
+
+    epoch: Epoch
+    share: Share
+    max_key_groups: int
+    base: Files
+    changes: tuple[tuple[StateSchema, RowsCopy], ...]
+    listing: Files | None = field(default=None)
+
+    def write(self, naming: Naming, blobs: "BlobStore") -> Files:
+        """Write the delta of every state, merge where there are many files; return all entries.
+
+        Raises StorageError (the epoch aborts) or StateError (a committed file cannot be read).
+        """
+        listing: list[StateFile] = []
+        order = next_order(self.base)
+        with tempfile.TemporaryDirectory(prefix="penstock-cut-") as folder:
+            shelf = Shelf(self, Path(folder), naming, blobs)
+            for schema, copied in self.changes:
+                own = tuple(f for f in self.base if f.state == schema.name)
+                listing += shelf.merged(schema, own)
+                if len(copied.groups):
+                    groups = to_share({*groups_of(self.share), *copied.groups.tolist()})
+                    listing.append(shelf.store(schema, iter([copied]), order, groups))
+        self.listing = in_order(listing)
+        return self.listing
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Writes files of one cut. ``folder`` is a scratch folder of its own."""
+
+    cut: Cut
+    folder: Path
+    naming: Naming
+    blobs: "BlobStore"
+    _count: int = 0
+
+    def store(
+        self, schema: StateSchema, parts: Iterator[RowsCopy], order: int, groups: Share
+    ) -> StateFile:
+        """Write one file and hand it to the blob store."""
+        path = self._fresh()
+        rows = write_file(path, schema, self.cut.max_key_groups, parts)
+        blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
+        path.unlink()
+        return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
+
+    def merged(self, schema: StateSchema, files: Files) -> Files:
+        """Return the entries of one state, the newest ones merged to one when there are many."""
+        chosen = to_merge(files, STATE_FILES_PER_TASK_MAX)
+        if not chosen:
+            return files
+        left = tuple(f for f in files if f not in chosen)
+        keep_tombstones = not drops_tombstones(chosen, files)
+        groups = groups_of_files(chosen)
+        with ExitStack() as stack:
+            readers = [(f.groups, stack.enter_context(self._open(f))) for f in chosen]
+            parts = self._parts(schema, readers, _slabs(chosen, groups), keep_tombstones)
+            first = next(parts, None)
+            if first is None:  # nothing but deleted keys
+                return left
+            again = _chained(first, parts)
+            return (*left, self.store(schema, again, max(f.order for f in chosen), groups))
+
+    def _parts(
+        self,
+        schema: StateSchema,
+        readers: Sequence[tuple[Share, "OpenFile"]],
+        slabs: Sequence[Share],
+        keep_tombstones: bool,
+    ) -> Iterator[RowsCopy]:
+        """Merge slab by slab: only one slab of the state is in memory at a time."""
+        for slab in slabs:
+            table = HotTable(schema)
+            for groups, file in readers:
+                visible = to_share(set(groups_of(groups)) & set(groups_of(slab)))
+                file.reader.load(visible, table, self.cut.max_key_groups)
+            copied = table.copy_rows(table.all_rows(tombstones=keep_tombstones))
+            if len(copied.groups):
+                yield copied
+
+    def _open(self, file: StateFile) -> "OpenFile":
+        return OpenFile(file, self._fresh(), self.blobs)
+
+    def _fresh(self) -> Path:
+        self._count += 1
+        return self.folder / f"{self._count}.sst"
+
+
+class OpenFile:
+    """A listed file, fetched, checked against its hash and open for reading; a context manager."""
+
+    def __init__(self, file: StateFile, path: Path, blobs: "BlobStore") -> None:
+        """Fetch ``file`` to ``path``. Raises StateError naming file and epoch when altered."""
+        origin = f"state file {file.blob.name} (state {file.state!r}, epoch {file.epoch})"
+        try:
+            blobs.fetch(file.blob, str(path))
+        except StateError as error:
+            raise StateError(f"{origin}: {error}") from error
+        self._scratch = path.with_suffix(".db")
+        self._path = path
+        self.reader = BlockReader(path, self._scratch, origin)
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close and remove the local copy."""
+        self.reader.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._path.unlink(missing_ok=True)
+
+
+def load_files(
+    table: HotTable, files: Sequence[StateFile], max_key_groups: int, blobs: "BlobStore"
+) -> None:
+    """Load entries of one state in order, each as narrow as listed, into a table.
+
+    Raises StateError naming file and epoch when one is altered, missing or does not fit.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-load-") as folder, table.loading():
+        for number, file in enumerate(in_order(files)):
+            with OpenFile(file, Path(folder) / f"{number}.sst", blobs) as opened:
+                opened.reader.load(file.groups, table, max_key_groups)
+
+
+def _slabs(files: Files, groups: Share) -> list[Share]:
+    """Cut groups into runs whose files hold about ``STATE_MERGE_BYTES_MAX`` together."""
+    size = sum(f.blob.size for f in files)
+    listed = groups_of(groups)
+    count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))
+    return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
+
+
+def _chained(first: RowsCopy, rest: Iterator[RowsCopy]) -> Iterator[RowsCopy]:
+    yield first
+    yield from rest
+
+
+def flags(share: Share, max_key_groups: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    """Return one byte per key group: 1 where the share has it."""
+    found = np.zeros(max_key_groups, np.uint8)
+    for r in share:
+        found[r.start : r.stop] = 1
+    return found

@@ -33,7 +33,7 @@ class WorkerReport:
 
     ``incarnation`` is the newest announced life of the engine (empty: none yet), ``keeper_life``
     that of the keeper's process. A process is ended only while the life it is known by is the
-    newest announced.
+    newest announced. ``metrics`` is where Prometheus finds this worker.
     """
 
     ordinal: Ordinal
@@ -45,3 +45,4 @@ class WorkerReport:
     engine_restarts: int = 0
     progress: EngineProgress | None = None
     checkpoint: CheckpointDone | None = None
+    metrics: str = ""

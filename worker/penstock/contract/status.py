@@ -27,7 +27,10 @@ ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """One worker: process ids of keeper and engine (None: not running) and whether it leads."""
+    """One worker: process ids of keeper and engine (None: not running) and whether it leads.
+
+    ``metrics`` is the address where Prometheus finds it, empty while it starts.
+    """
 
     ordinal: int
     state: str
@@ -35,6 +38,7 @@ class WorkerStatus:
     engine_pid: int | None = None
     leader: bool = False
     restarts: int = 0
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)

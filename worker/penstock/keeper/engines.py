@@ -56,8 +56,11 @@ class Engines:
             self._process.send(term, command)
 
     def end(self, incarnation: Incarnation) -> None:
-        """End this life, by force after a moment; EngineGone follows."""
-        if self._process is not None and self._process.incarnation == incarnation:
+        """End this life, by force after a moment; EngineGone follows.
+
+        An empty name means the one that has not said hello yet.
+        """
+        if self._process is not None and incarnation in ("", self._process.incarnation):
             self._process.end()
 
     def kill(self) -> None:

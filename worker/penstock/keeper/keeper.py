@@ -23,7 +23,9 @@ from penstock.keeper.engines import Engines
 from penstock.keeper.inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
 from penstock.keeper.performer import Outside, Performer, Stores
 from penstock.keeper.watcher import watch_desired
+from penstock.metrics.exporter import Exporter
 from penstock.metrics.logs import Log
+from penstock.metrics.registry import registry_of
 from penstock.protocol import actions, events
 from penstock.protocol.coordinator import Coordinator
 from penstock.protocol.member import Member
@@ -61,6 +63,7 @@ class Keeper:
         self._checkpoints = CheckpointWatch()
         self._retire_by: float | None = None
         self._lease_actions = 0
+        self._exporter = Exporter(registry_of(launch.job, self._report))
         self._announcer.start()
         interval_s = launch.control.meta_poll_interval_s
         watch_desired(metadata, desired_name(launch.job), interval_s, self.inbox)
@@ -82,6 +85,7 @@ class Keeper:
             self._tick_due()
         self._engines.kill()
         self._server.close()
+        self._exporter.close()
         self._log.say("keeper ended")
 
     def _next(self) -> Item | Crash | Leave | None:
@@ -163,6 +167,7 @@ class Keeper:
             max(0, view.starts - 1),
             view.progress,
             self._checkpoints.newest,
+            self._exporter.address,
         )
 
 

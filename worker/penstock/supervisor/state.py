@@ -107,6 +107,7 @@ def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:
         engine_pid,
         leads,
         seen.restarts.get(ordinal, 0) + engine_restarts,
+        "" if report is None else report.metrics,
     )
 
 

@@ -69,7 +69,7 @@ class Performer:
                 self._log.say("ending the engine", incarnation=incarnation, reason=reason)
                 self._outside.engines.end(incarnation)
             case actions.Note(text):
-                self._log.say(text, core=core.value)
+                self._log.line(text)
             case actions.ReadLease() | actions.WriteLease():
                 self._lease.do(self._lease_job(action))
             case actions.ReadLatest() | actions.SwapLatest():

@@ -29,13 +29,16 @@ class Log:
 
     def say(self, event: str, **fields: Value) -> None:
         """Write one line. A reader that went away loses lines, nothing else."""
+        parts = [f"{key}={_text(value)}" for key, value in fields.items()]
+        self.line(" ".join([f"event={_text(event)}", *parts]))
+
+    def line(self, text: str) -> None:
+        """Write one line whose text is key=value already, as the pure cores spell their notes."""
         now = datetime.now(UTC)  # noqa: TID251 - a line carries the time that people's clocks show
         time = now.isoformat(timespec="milliseconds")
-        parts = [f"{key}={_text(value)}" for key, value in fields.items()]
-        head = f"{time.replace('+00:00', 'Z')} {self._head} event={_text(event)}"
         try:
             with self._lock:
-                self._stream.write(" ".join([head, *parts]) + "\n")
+                self._stream.write(f"{time.replace('+00:00', 'Z')} {self._head} {text}\n")
                 self._stream.flush()
         except (OSError, ValueError):
             return

@@ -74,7 +74,7 @@ def job_state(seen: Seen) -> JobState:
         return JobState.STOPPING
     if not seen.keepers:
         return JobState.PENDING
-    if latest.run != desired.run or latest.attempt == 0:
+    if latest.run != desired.run or latest.attempt == 0 or latest.settled == 0:
         return JobState.STARTING
     if not _all_run(seen):
         return JobState.RESTARTING

@@ -12,7 +12,7 @@ LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit check format lock clean
+.PHONY: help setup test unit bench check format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
@@ -40,6 +40,10 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 	@echo "== import contracts"; $(BIN)/lint-imports --no-cache
 	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
 	@echo "== make check: all clean"
+
+bench: $(STAMP)  ## run the benchmarks: table, JSON and plots in bench/results (10 minutes)
+	@echo "== make bench: network word count with checkpoints; counts are checked"
+	@$(BIN)/python -m bench.run
 
 format: $(STAMP)  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .

@@ -4,6 +4,7 @@
 swap whose reply was lost can be told from another's. Everything else is a view of it.
 """
 
+import json
 from dataclasses import dataclass
 
 from penstock.base.limits import LATEST_BYTES_MAX
@@ -19,6 +20,8 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import BlobRef
+
+CLIPPED = " [...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,20 @@ class Latest:
     def closed(self) -> bool:
         """Say whether no engine may run: the job has finished, stopped or failed."""
         return self.finished or self.stopped or self.failure is not None
+
+
+def clip(text: str, bytes_max: int) -> str:
+    """Shorten ``text`` so that its JSON form has at most ``bytes_max`` bytes, quotes aside."""
+    if len(json.dumps(text)) - 2 <= bytes_max:
+        return text
+    kept: list[str] = []
+    size = len(CLIPPED)
+    for char in text:
+        size += len(json.dumps(char)) - 2
+        if size > bytes_max:
+            break
+        kept.append(char)
+    return "".join(kept) + CLIPPED
 
 
 def encode_latest(latest: Latest) -> bytes:

@@ -12,28 +12,39 @@ Under any of the three no engine runs. A stop never takes a final epoch: the inp
 
 from dataclasses import dataclass, replace
 
-from penstock.base.limits import REASON_CHARS_MAX
+from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.control import EndStreams, Shutdown
-from penstock.contract.latest import Answer, Latest
+from penstock.contract.latest import Answer, Latest, clip
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.roster import member_of
 
 
-def finish(lead: Lead) -> None:
-    """End the streams, which is allowed only now that the last output is visible; then finish."""
-    at = lead.latest
-    waiting = [m for m in lead.admitted() if not lead.life(m).status.ended]
-    for member in waiting:
-        lead.want(member, EndStreams(at.attempt), at.attempt)
-    if not waiting and not lead.swaps.busy:
-        lead.propose(replace(at, finished=True, published_through=lead.published_through()))
-
-
 @dataclass(slots=True)
 class Ending:
-    """``stop_seen_at``: since when a stop waits for output to become visible."""
+    """``stop_seen_at``: since when a stop waits for output to become visible.
+
+    ``ended_by``: when all members must have ended their streams.
+    """
 
     stop_seen_at: float | None = None
+    ended_by: float | None = None
+
+    def drop(self) -> None:
+        """Forget that streams were to end: a new attempt takes a final epoch of its own."""
+        self.ended_by = None
+
+    def finish(self, lead: Lead) -> None:
+        """End the streams, which is allowed only now that all output is visible; then finish."""
+        at = lead.latest
+        if self.ended_by is None:
+            self.ended_by = lead.desk.now + lead.settings.ready_timeout_s
+        waiting = [m for m in lead.admitted() if not lead.life(m).status.ended]
+        for member in waiting:
+            lead.want(member, EndStreams(at.attempt), at.attempt)
+            if lead.desk.due(self.ended_by):
+                lead.roster.lose(lead.life(member), "did not end its streams in time")
+        if not waiting and not lead.swaps.busy:
+            lead.propose(replace(at, finished=True, published_through=lead.published_through()))
 
     def pursue(self, lead: Lead) -> bool:
         """Close the job when it has to; True when nothing else may be done."""
@@ -41,7 +52,7 @@ class Ending:
             return False
         at = lead.latest
         if lead.failure is not None:
-            text = lead.failure[:REASON_CHARS_MAX]
+            text = clip(lead.failure, FAILURE_BYTES_MAX)
             lead.failure = None
             lead.propose(replace(at, failure=text, run=_run(lead)))
             return True

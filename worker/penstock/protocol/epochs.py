@@ -46,12 +46,17 @@ class Flight:
 
 @dataclass(slots=True)
 class Epochs:
-    """``last`` is the newest number used in this term: an aborted one is not used again in it."""
+    """``last`` is the newest number used in this term: an aborted one is not used again in it.
+
+    ``again``: one was asked for while one was in flight. ``answering``: requests that the committed
+    epoch answers once it is published; ``refused``: answers of aborted ones.
+    """
 
     flight: Flight | None = None
     last: Epoch = Epoch(0)
     next_at: float = 0.0
     started_at: float = 0.0
+    again: bool = False
     answering: tuple[str, ...] = ()
     refused: tuple[Answer, ...] = ()
 
@@ -67,7 +72,8 @@ class Epochs:
         self.answering = ()
 
     def soon(self, lead: Lead) -> None:
-        """Take the next periodic epoch as soon as the pause allows."""
+        """Take the next periodic epoch at once, or after the one in flight."""
+        self.again = self.flight is not None
         self.next_at = min(self.next_at, lead.desk.now)
 
     def start(self, lead: Lead, flight: Flight) -> None:
@@ -153,8 +159,15 @@ class Epochs:
                 lead.want(member, inject, flight.epoch)
         if len(flight.acks) < len(flight.tasks):
             return
+        if flight.kind is BarrierKind.FINAL and not self._all_read(lead, flight):
+            self.abort(lead, "a source has more to read")
+            return
         flight.name = lead.desk.file_name(lead.term, flight.epoch, ROOT_SUFFIX)
         shelf.write(lead.desk, flight.name, _root(lead, flight))
+
+    def _all_read(self, lead: Lead, flight: Flight) -> bool:
+        sources = lead.stage_sources()
+        return all(a.exhausted for t, a in flight.acks.items() if t.stage in sources)
 
     def _commit(self, lead: Lead, flight: Flight, root: BlobRef) -> None:
         """Commit epoch and, when it is a rescale's, version: both in this one swap."""
@@ -184,7 +197,10 @@ class Epochs:
         self.flight = None
         self.answering = flight.requests
         interval_end = self.started_at + lead.settings.checkpoint_interval_s
-        self.next_at = max(interval_end, lead.desk.now + lead.settings.checkpoint_min_pause_s)
+        self.next_at = lead.desk.now + lead.settings.checkpoint_min_pause_s
+        if not self.again:
+            self.next_at = max(interval_end, self.next_at)
+        self.again = False
         lead.desk.note(f"event=committed epoch={flight.epoch} version={lead.latest.version}")
 
     # --- What members do not know yet ------------------------------------------------------------

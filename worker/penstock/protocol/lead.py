@@ -22,11 +22,11 @@ members already run, one round of heartbeats brings it to RUNNING, and no stream
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from penstock.base.limits import ANSWER_CHARS_MAX, ANSWERS_MAX
+from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import Announce, Command, MembersFile
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
-from penstock.contract.latest import Answer, Desired, Latest, Leader, Member, Request
+from penstock.contract.latest import Answer, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.courier import Courier
@@ -210,10 +210,12 @@ class Lead:
 
     def answers(self, *new: Answer) -> tuple[Answer, ...]:
         """Return the answers with ``new`` ones; only those nobody asks for any more may go."""
-        asked = {r.id for r in self.desired.requests} if self.desired is not None else set()
-        known = [a for a in self.latest.answers if self.desired is None or a.request in asked]
-        fresh = [replace(a, text=a.text[:ANSWER_CHARS_MAX]) for a in new]
-        return tuple(known + fresh)[-2 * ANSWERS_MAX :]
+        known = self.latest.answers
+        if self.desired is not None:
+            asked = [r.id for r in self.desired.requests[:ANSWERS_MAX]]
+            known = tuple(a for a in known if a.request in asked)
+        fresh = tuple(replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new)
+        return (known + fresh)[-ANSWERS_MAX:]
 
     def stage_sources(self) -> list[StageIndex]:
         """List the stages that read a source."""

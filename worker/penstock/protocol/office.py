@@ -18,7 +18,7 @@ from penstock.contract.control import (
 )
 from penstock.protocol import recovery as health
 from penstock.protocol.collection import Collection
-from penstock.protocol.ending import Ending, finish
+from penstock.protocol.ending import Ending
 from penstock.protocol.epochs import Epochs
 from penstock.protocol.events import (
     BlobNotWritten,
@@ -202,7 +202,7 @@ class Office:
         if rescale.stage not in (Stage.IDLE, Stage.PREPARING):
             return
         if lead.is_final():
-            finish(lead)
+            self.ending.finish(lead)
         else:
             self.requests.pursue(lead, epochs, rescale.idle)
 
@@ -229,6 +229,7 @@ class Office:
         self.epochs.drop()
         self.rescale.drop()
         self.recovery.drop()
+        self.ending.drop()
 
     def leaves(self) -> bool:
         """Say whether this leader has to hand over: its worker is no member any more."""

@@ -6,7 +6,7 @@ an earlier start would mix the states of two attempts. Nothing is restarted that
 
 from dataclasses import dataclass, replace
 
-from penstock.base.limits import LOST_MAX
+from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.control import (
     Commit,
@@ -19,8 +19,8 @@ from penstock.contract.control import (
     StageSplits,
     Start,
 )
-from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal
-from penstock.contract.latest import Lost, Member
+from penstock.contract.ids import Attempt, BlobName, Ordinal
+from penstock.contract.latest import Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.protocol.epochs import Epochs
@@ -77,6 +77,7 @@ class Recovery:
             if found and len(found) == count:
                 return found
         lead.say("waiting", f"for=workers wanted={lead.target()} committed={lead.latest.workers}")
+        _say_misfits(lead)
         return None
 
     def _assignment(self, lead: Lead, lives: list[Life]) -> Assignment | None:
@@ -227,9 +228,10 @@ def record_lost(lead: Lead) -> None:
         and life.incarnation not in named
         and _candidate(lead, life.ordinal) is None
     ]
-    room = LOST_MAX - len(at.lost)
-    if new and room > 0:
-        lead.propose(replace(at, lost=at.lost + tuple(new[:room])))
+    if new:
+        successors = [x.ordinal for x in new]
+        kept = [x for x in at.lost if x.ordinal not in successors]
+        lead.propose(replace(at, lost=tuple(kept + new)[-LOST_MAX:]))
 
 
 def dismiss(lead: Lead) -> None:
@@ -254,6 +256,16 @@ def _candidate(lead: Lead, ordinal: int) -> Life | None:
 
 def _alive(lead: Lead, member: Member) -> bool:
     return lead.roster.alive(lead.desk, lead.life(member))
+
+
+def _say_misfits(lead: Lead) -> None:
+    """Say which engines compiled another job than the leader's: they are never admitted."""
+    assert lead.plan is not None
+    for life in lead.roster.lives.values():
+        beat = life.heartbeat
+        if beat is not None and not life.lost and beat.fingerprint != lead.plan.fingerprint:
+            other = f"theirs={beat.fingerprint} ours={lead.plan.fingerprint}"
+            lead.say(f"other-plan-{life.ordinal}", f"worker={life.ordinal} {other}")
 
 
 def _cannot_begin(lead: Lead, lives: list[Life]) -> bool:
@@ -312,9 +324,5 @@ def _stalled(lead: Lead) -> str | None:
     """Say so when attempts fail again and again; they go on at the longest back-off."""
     if lead.failures < lead.settings.restarts_before_stalled:
         return None
-    return f"{lead.failures} attempts in a row committed nothing: {lead.reason}"
-
-
-def last_epoch(lead: Lead) -> Epoch:
-    """Return the epoch that recovery goes back to: the one in the object, never another."""
-    return lead.latest.epoch
+    text = f"{lead.failures} attempts in a row committed nothing: {lead.reason}"
+    return clip(text, TEXT_BYTES_MAX)

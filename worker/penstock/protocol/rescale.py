@@ -22,10 +22,11 @@ is no way back: a lost member means recovery under the new version.
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from penstock.base.limits import TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import BlobName, Ordinal, Version
-from penstock.contract.latest import Lost, Member, Retained
+from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.model.elements import BarrierKind
 from penstock.protocol.epochs import Epochs, Flight
@@ -243,6 +244,7 @@ class Rescale:
         waiting = [m for m in lead.core() if not _cancelled(lead, m)]
         for member in waiting:
             lead.want(member, CancelRescale(lead.latest.attempt, version), version)
+        self._overdue(lead, waiting, "did not give its records back")
         if waiting or lead.swaps.busy:
             return
         assert lead.file is not None
@@ -261,7 +263,8 @@ class Rescale:
             self._enter(lead, Stage.CANCELLING)
         elif self.name in shelf.written and not lead.swaps.busy:
             members = shelf.written[self.name]
-            lead.propose(replace(at, members=members, pinned=(), rescale=f"undone: {self.why}"))
+            text = clip(f"undone: {self.why}", TEXT_BYTES_MAX)
+            lead.propose(replace(at, members=members, pinned=(), rescale=text))
 
     def _retry(self, lead: Lead, why: str) -> None:
         self.failures += 1
@@ -281,7 +284,7 @@ class Rescale:
         for member in waiting:
             lead.want(member, Adopt(at.attempt, at.version, at.epoch, at.root), at.version)
         if waiting:
-            self._overdue(lead, waiting)
+            self._overdue(lead, waiting, "did not resume")
             return
         unsettled = [m for m in lead.members() if not _settled(lead, m)]
         for member in unsettled:
@@ -295,10 +298,11 @@ class Rescale:
         self._write(lead, shelf, replace(lead.file, members=lead.core()))
         self._enter(lead, Stage.TRIMMING)
 
-    def _overdue(self, lead: Lead, waiting: list[Member]) -> None:
-        if lead.desk.due(self.since + lead.settings.ready_timeout_s):
+    def _overdue(self, lead: Lead, waiting: list[Member], what: str) -> None:
+        """Give up members that miss the deadline: their loss ends the attempt."""
+        if waiting and lead.desk.due(self.since + lead.settings.ready_timeout_s):
             for member in waiting:
-                lead.roster.lose(lead.life(member), "did not resume in time")
+                lead.roster.lose(lead.life(member), f"{what} in time")
 
     def _trim(self, lead: Lead, shelf: Shelf) -> None:
         assert self.name is not None

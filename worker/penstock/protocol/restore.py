@@ -9,6 +9,7 @@
 
 from dataclasses import dataclass, replace
 
+from penstock.base.limits import LOST_OUTPUT_MAX
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest, Restore, Retained
 from penstock.contract.manifest import RootManifest
@@ -168,4 +169,6 @@ def _dropped(at: Latest, wanted: Restore) -> Latest:
     """Give up the unpublished output of the newest epoch where that was asked for."""
     if not wanted.drop_unpublished or at.published_through >= at.epoch:
         return at
-    return replace(at, published_through=at.epoch, lost_output=(*at.lost_output, at.epoch))
+    return replace(
+        at, published_through=at.epoch, lost_output=(*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:]
+    )

@@ -12,7 +12,7 @@ LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test unit bench check format lock clean
+.PHONY: help setup demo test unit bench check format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
@@ -24,6 +24,10 @@ setup: $(STAMP)  ## install everything into .venv (takes no time when nothing ch
 $(STAMP): $(LOCKS) pyproject.toml tools/bootstrap.sh
 	@PYTHON='$(PYTHON)' VENV='$(VENV)' sh tools/bootstrap.sh
 	@touch $@
+
+demo: $(STAMP)  ## count words of real text while workers die and come; Spark checks every row
+	@echo "== make demo: dataset, job, SIGKILLs, rescales, oracle (options: DEMO='--help')"
+	@$(BIN)/python -m penstock_spark.demo $(DEMO)
 
 test: $(STAMP)  ## run every test
 	@echo "== make test: every test (unit, golden, property, simulation, integration)"

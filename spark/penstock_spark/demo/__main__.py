@@ -71,6 +71,7 @@ class Demo:
         rows = [
             *summary.job_rows(counting, marker["rows"], counted.rows_found, seconds),
             *summary.event_rows(events),
+            *summary.pause_rows(sorted(self._work.glob("wordcount-state/wordcount/workers/*/log"))),
             *summary.checkpoint_rows(counting),
             ("different words", counted.words_expected),
             ("word count exact", "yes" if counted.exact else "NO"),

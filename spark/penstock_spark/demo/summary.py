@@ -1,6 +1,8 @@
 """The table at the end, and the same as JSON."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from penstock_spark.demo.job import RunningJob
 from penstock_spark.demo.scenario import Event
@@ -43,6 +45,30 @@ def checkpoint_rows(job: RunningJob) -> list[Row]:
 def event_rows(events: Sequence[Event]) -> list[Row]:
     """Say how long each disturbance took."""
     return [(e.name, f"{e.seconds:.2f} s") for e in events]
+
+
+def pause_rows(logs: Sequence[Path]) -> list[Row]:
+    """Read from the engines' logs how long rows stood still at the rescales.
+
+    Moved key groups: from the barrier at a sender to the release of what it held. The others: while
+    a task aligned its barrier and loaded what it gained.
+    """
+    text = "\n".join(log.read_text(errors="replace") for log in logs)
+    rows: list[Row] = []
+    for version in sorted({int(v) for v in re.findall(r"event=rescale_\w+ .*version=(\d+)", text)}):
+        moved = _times(text, f"event=rescale_released .*version={version} moved_ms=([0-9.]+)")
+        stayed = _times(text, f"event=rescale_resumed .*version={version} aligned_ms=([0-9.]+)")
+        rows.append((f"pause at rescale to version {version}: moved groups", _ms(moved)))
+        rows.append((f"pause at rescale to version {version}: other groups", _ms(stayed)))
+    return rows
+
+
+def _times(text: str, pattern: str) -> list[float]:
+    return [float(found) for found in re.findall(pattern, text)]
+
+
+def _ms(times: Sequence[float]) -> str:
+    return f"{max(times):.0f} ms" if times else "none"
 
 
 def _mid(values: Sequence[float]) -> float:

@@ -20,6 +20,7 @@ from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
 from penstock.contract.control import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch
+from penstock.contract.progress import EngineProgress
 
 if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
@@ -85,7 +86,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     identity = Identity(launch.job_uid, launch.ordinal, launch.incarnation)
     parts = JobParts(job, identity, Path(launch.scratch))
 
-    def say(report: EngineReport) -> None:
+    def say(report: EngineReport | EngineProgress) -> None:
         with suppress(LinkClosed):  # the main loop hears of it, and ends
             link.send(report)
 

@@ -203,9 +203,7 @@ class Performer:
         if parts.source is not None:
             parts.source.open(action.splits)
         if parts.state is not None:
-            share = tuple(r for f in action.files for r in f.groups)
-            if action.watermark_us is not None:
-                parts.chain.on_groups_gained(share, action.watermark_us)
+            parts.chain.on_groups_gained(action.share, action.watermark_us)
         self.pauses.load_s = time.monotonic() - since
         self.step(ev.Loaded(action.version))
 

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.limits import LATENCY_MARK_INTERVAL_S, LATENCY_MARKS_PER_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data
+from penstock.ports import PacedReader, Read
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
 from penstock.transport.batches import measure
 
 if TYPE_CHECKING:
     from penstock.ports import Source, SplitReader
 
+_MARK_NS = round(LATENCY_MARK_INTERVAL_S * 1e9)
 _CUTS_KEPT = 16  # aborted epochs leave theirs behind; more than these are nobody's any more
 
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
@@ -28,6 +31,7 @@ class SourceTask:
         self._readers: dict[SplitId, SplitReader] = {}
         self._turn: list[SplitId] = []
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
+        self._marks: list[int] = []
         self.reading: tuple[SplitId, int] | None = None
 
     def open(self, states: Iterable[SplitState]) -> None:
@@ -59,6 +63,11 @@ class SourceTask:
             if reader is not None:
                 reader.committed(epoch, state)
 
+    def marks(self) -> list[int]:
+        """Return the latency marks of the rows read since the last call: when they were due."""
+        marks, self._marks = self._marks, []
+        return marks
+
     def next(self, reads: Callable[[SplitId], bool]) -> SourceEvent | None:
         """Ask the next split whose turn it is; None when no split may be read."""
         for _ in range(len(self._turn)):
@@ -73,7 +82,19 @@ class SourceTask:
         if read is None:
             return SplitEnded(split) if reader.state().finished else SplitEmpty(split)
         self.reading = (split, read.offset)
+        if isinstance(reader, PacedReader):
+            self._marks += _due_marks(reader, read)
         batch: Any = read.batch
         return RowsRead(
             split, Data(batch, batch.num_rows, measure(batch), None, reader.state().max_ts)
         )
+
+
+def _due_marks(reader: PacedReader, read: Read) -> list[int]:
+    """Return the marks (monotonic ns) that fall between the due times of the rows of a read."""
+    first = reader.due_ns(read.offset)
+    after = reader.due_ns(read.offset + read.batch.num_rows)
+    if first is None or after is None:
+        return []
+    start = -(-first // _MARK_NS) * _MARK_NS
+    return list(range(start, after, _MARK_NS))[:LATENCY_MARKS_PER_READ_MAX]

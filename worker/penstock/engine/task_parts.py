@@ -35,6 +35,10 @@ class Chain(Protocol):
         """Find timers and the like of key groups whose state was just loaded."""
         ...
 
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return what each step has counted, by the names of steps that count."""
+        ...
+
 
 class State(Protocol):
     """The keyed state of a task."""

@@ -38,6 +38,22 @@ class TaskThread(threading.Thread):
         self._quiet_at = 0.0
         self._said_quiet = False
 
+    def counters(self) -> dict[tuple[str, str], int]:
+        """Return counters by (step, name). From any thread: a number may be a batch behind."""
+        steps = self.core.setup.plan.stages[self.task.stage].steps
+        counted = {
+            (step, name): value
+            for step, values in self._parts.chain.counters().items()
+            for name, value in values.items()
+        }
+        counted.setdefault((steps[0], "rows_in"), self.standing.rows_in)
+        for name, sink in self._parts.sinks.items():
+            counted[name, "rows_in"] = sink.rows
+        rest = [s for s in steps if s not in self._parts.sinks]
+        if rest and self._parts.edges:
+            counted.setdefault((rest[-1], "rows_out"), self.standing.rows_out)
+        return counted
+
     # --- The thread ---------------------------------------------------------------------------
 
     def run(self) -> None:

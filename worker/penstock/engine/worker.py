@@ -18,8 +18,10 @@ from penstock.contract import control as c
 from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
+from penstock.contract.progress import EngineProgress
 from penstock.engine.attempt import Attempt, Place
 from penstock.engine.build import JobParts
+from penstock.engine.progress import Progress, ProgressTeller
 from penstock.engine.publisher import Job, Publisher, Staging
 from penstock.engine.restore import Preloader, read_root
 from penstock.engine.status import AttemptMarks, StatusTeller, status_of
@@ -57,7 +59,7 @@ class Worker:
         job: JobParts,
         blobs: BlobStore,
         *,
-        say: Callable[[c.EngineReport], None],
+        say: Callable[[c.EngineReport | EngineProgress], None],
         clock: Clock,
         heartbeat_interval_s: float,
     ) -> None:
@@ -74,8 +76,11 @@ class Worker:
         self._place = Place(ordinal, job, self._exchange, self)
         self._attempt = Attempt(self._place, AttemptMarks())
         self._broken: AttemptId | None = None
+        self._progress = Progress(job.plan, job.guarantees)
         self._teller = StatusTeller(self._status, say, heartbeat_interval_s)
         self._teller.start()
+        self._counting = ProgressTeller(self._say_progress)
+        self._counting.start()
 
     @property
     def address(self) -> str:
@@ -85,6 +90,7 @@ class Worker:
     def close(self) -> bool:
         """Stop everything; False when threads are left that only the end of the process ends."""
         self._teller.stop()
+        self._counting.stop()
         self._attempt.end(self._attempt.marks.restored)
         self._publisher.close()
         self._preloader.close()
@@ -190,6 +196,9 @@ class Worker:
     def _status(self) -> c.EngineStatus:
         attempt = self._attempt
         return status_of(attempt.marks, list(attempt.tasks.values()))
+
+    def _say_progress(self) -> None:
+        self._say(self._progress.draw(self._attempt, self._exchange.stats()))
 
     # --- For tasks (Host) ---------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class Switch(Frame):
             return [ev.Preload(self.assignment.version, files)]
         assert self.life is Life.BUILDING, "a task is built once"
         splits = self.stored_splits(self.root, self.assignment.splits_of(self.task))
-        self.loading = ev.Load(self.assignment.version, files, splits, self.time.task_us)
+        self.loading = ev.Load(self.assignment.version, share, files, splits, self.time.task_us)
         return [self.loading]
 
     def loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
@@ -198,7 +198,9 @@ class Switch(Frame):
         held = () if joins else self.assignment.splits_of(self.task)
         gained = self.stored_splits(event.root, tuple(s for s in names if s not in held))
         files = entries_of(event.root, self.task.stage, share)
-        self.loading = ev.Load(event.version, files, gained, watermark_of(event.root, self.task))
+        self.loading = ev.Load(
+            event.version, share, files, gained, watermark_of(event.root, self.task)
+        )
         return [*actions, self.loading]
 
     def peer_version(self, event: ev.PeerVersion, _: float) -> list[ev.Action]:

@@ -278,9 +278,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Make these files and split states the task's own, then say Loaded(version)."""
+    """Make these key groups, files and split states the task's own, then say Loaded(version)."""
 
     version: Version
+    share: Share
     files: tuple[StateFile, ...]
     splits: tuple[SplitState, ...]
     watermark_us: int | None = None

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -172,6 +173,17 @@ def test_a_fresh_job_refuses_the_output_of_another(sink: ParquetSink, tmp_path: 
         sink.claim("job-2", fresh=True)
     sink.claim("job-2", fresh=False)  # it goes on from the other's checkpoint
     assert words(tmp_path) == ["a"]
+
+
+def test_many_workers_claim_at_the_same_moment(tmp_path: Path) -> None:
+    def claim(_: int) -> None:
+        sink = ParquetSink("out", str(tmp_path), SCHEMA)
+        sink.claim("job-1", fresh=True)
+        sink.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(claim, range(64)))
+    assert [p.name for p in (tmp_path / "_staging").iterdir()] == ["OWNER.json"]
 
 
 def test_foreign_files_are_refused_at_a_fresh_start(tmp_path: Path) -> None:

@@ -7,15 +7,16 @@ workers at once ends in the same files. Whatever else lies at a name is an error
 import errno
 import json
 import os
+import uuid
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.parquet_stage import (
+    STAGED_SUFFIX,
     Staged,
     hash_file,
     parse_cut,
     remove_all,
-    remove_staged,
     sync_folder,
 )
 from penstock.contract.ids import Epoch
@@ -111,9 +112,9 @@ def claim(output: Path, staging: Path, job_uid: str, fresh: bool) -> None:
             f" this job did not write ({found[0]} …): name an empty folder, or remove them"
         )
     if fresh:
-        for leftover in staging.iterdir():
-            remove_staged(leftover)
-    temporary = staging / f"{OWNER}.{os.getpid()}"
+        # Only what another job staged: workers claim at the same moment, each with a file below.
+        remove_all(staging.glob(f"*{STAGED_SUFFIX}"))
+    temporary = staging / f"{OWNER}.{uuid.uuid4().hex}"
     temporary.write_text(json.dumps({"job_uid": job_uid}))
     temporary.replace(owner)
 

@@ -22,6 +22,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, StorageError
 from penstock.connectors.parquet_publish import ParquetPublisher, claim
 from penstock.connectors.parquet_stage import (
+    STAGED_SUFFIX,
     Cut,
     Staged,
     clean_schema,
@@ -33,7 +34,6 @@ from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
 
 STAGING = "_staging"
-STAGED_SUFFIX = ".part"
 ENCODER_THREADS = 1
 
 

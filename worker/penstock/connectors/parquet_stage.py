@@ -16,6 +16,7 @@ from penstock.contract.columns import HIDDEN_PREFIX
 
 ROW_GROUP_ROWS = 1 << 20
 COMPRESSION = "snappy"
+STAGED_SUFFIX = ".part"
 
 
 @dataclass(frozen=True, slots=True)

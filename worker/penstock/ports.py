@@ -6,7 +6,7 @@ Blocking methods say so; none may be called from a task's hot loop unless it say
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +156,24 @@ class SplitReader(Protocol):
         ...
 
 
+@runtime_checkable
+class PacedReader(Protocol):
+    """A split reader that knows when its rows were to be sent: the loop is open."""
+
+    def due_ns(self, offset: int) -> int | None:
+        """Return the monotonic time at which a row was due; None when there is no rate."""
+        ...
+
+
+@runtime_checkable
+class LatencyMeter(Protocol):
+    """A sink writer that counts how old latency markers are when they reach it."""
+
+    def mark(self, latency_ns: int) -> None:
+        """Count one marker. Cheap."""
+        ...
+
+
 class Source(Protocol):
     """A replayable input made of splits. Offsets live in the checkpoint and nowhere else."""
 
@@ -238,9 +256,11 @@ __all__ = [
     "BlobStore",
     "Clock",
     "Ids",
+    "LatencyMeter",
     "LeaseStore",
     "LeaseView",
     "MetaStore",
+    "PacedReader",
     "Pending",
     "Read",
     "SinkPublisher",

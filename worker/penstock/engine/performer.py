@@ -83,6 +83,9 @@ class Performer:
         except UserCodeError as error:
             raise self._placed(error) from error.__cause__
         self._flush()
+        if self._parts.source is not None:
+            for origin_ns in self._parts.source.marks():
+                self._pass_on(LatencyMarker(self.task, origin_ns))
 
     def _placed(self, error: UserCodeError) -> UserCodeError:
         """Add source, partition and offset to a user's error, where they are known here."""
@@ -150,10 +153,17 @@ class Performer:
             self.tell()
 
     def _mark(self, action: ev.Mark) -> None:
+        self._pass_on(action.marker)
+
+    def _pass_on(self, marker: LatencyMarker) -> None:
+        """Send a marker to one receiver after the other; where rows end, measure its age."""
         if self.core.outputs:
             self._marker_turn += 1
             channel = self.core.outputs[self._marker_turn % len(self.core.outputs)]
-            self._send(ev.Send(channel, action.marker))
+            self._send(ev.Send(channel, marker))
+            return
+        for sink in self._parts.sinks.values():
+            sink.mark(time.monotonic_ns() - marker.origin_ns)
 
     # --- Checkpoints --------------------------------------------------------------------------
 

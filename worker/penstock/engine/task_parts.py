@@ -12,6 +12,7 @@ from penstock.engine.router import Custom
 from penstock.engine.source_task import SourceTask
 from penstock.engine.storer import Storer
 from penstock.model.elements import Control
+from penstock.ports import LatencyMeter
 from penstock.protocol.task import TaskCore
 
 if TYPE_CHECKING:
@@ -186,6 +187,12 @@ class SinkSlot:
         """Take rows."""
         self.rows += batch.num_rows
         self.writer.write(batch)
+
+    def mark(self, latency_ns: int) -> None:
+        """Let a sink that measures latency count the age of a marker."""
+        writer: object = self._writer
+        if isinstance(writer, LatencyMeter):
+            writer.mark(latency_ns)
 
     def room(self) -> bool:
         """Say whether rows may be written now."""

@@ -154,7 +154,7 @@ class BlobsListed:
 
 @dataclass(frozen=True, slots=True)
 class RootFileRead:
-    """The text of the file ROOT; None when there is no such file."""
+    """The text of the file ROOT, complete or not; None when there is no such file."""
 
     token: int
     text: str | None

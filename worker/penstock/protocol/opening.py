@@ -7,17 +7,22 @@ a wrong volume, is refused; nothing ever starts from nothing beside existing che
 ::
 
     read ROOT ── absent, nothing committed ──> create it ──> read again
-       │ ── absent, something committed ──> stalled
+       │ ── torn, nothing committed ──> remove it ──> read again
+       │ ── absent or torn, something committed ──> stalled
        │ ── another uid ──> stalled
        └── ours ──> closed? CLOSED : read root manifest and members file ──> GATHERING | RESETTING
 """
 
 from dataclasses import dataclass, replace
 
-from penstock.protocol.actions import ReadRootFile, WriteRootFile
+from penstock.contract.ids import BlobName
+from penstock.protocol.actions import DeleteBlobs, ReadRootFile, WriteRootFile
 from penstock.protocol.events import RootFileFailed, RootFileRead, RootFileWritten
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.shelf import Shelf
+
+ROOT_FILE = BlobName("ROOT")
+COMPLETE = "\n"  # ends the text: without it the write was cut short
 
 RootFileEvent = RootFileRead | RootFileWritten | RootFileFailed
 
@@ -45,15 +50,19 @@ class Opening:
                 self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
 
     def _judge(self, lead: Lead, text: str | None) -> None:
-        if text is not None:
-            self.checked = text == lead.uid
+        if text is not None and text.endswith(COMPLETE):
+            owner = text.removesuffix(COMPLETE)
+            self.checked = owner == lead.uid
             if not self.checked:
-                self._refuse(lead, f"the volume belongs to object {text}, not to {lead.uid}")
+                self._refuse(lead, f"the volume belongs to object {owner}, not to {lead.uid}")
         elif lead.latest.max_epoch > 0:
             self._refuse(lead, f"epoch {lead.latest.epoch} is committed, the volume has no ROOT")
+        elif text is not None:  # torn: whoever wrote it has never read it, and so begun nothing
+            lead.desk.do(DeleteBlobs((ROOT_FILE,)))
+            self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
         else:
             self.token = lead.desk.number()
-            lead.desk.do(WriteRootFile(self.token, lead.uid))
+            lead.desk.do(WriteRootFile(self.token, lead.uid + COMPLETE))
 
     def _refuse(self, lead: Lead, why: str) -> None:
         """Stall: say so in the object, and look again from time to time."""

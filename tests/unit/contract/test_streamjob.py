@@ -74,7 +74,7 @@ def test_steps_are_typed_and_parameters_are_filled_in() -> None:
     assert graph is not None
     lines, counts, out = graph.steps
     assert isinstance(lines.parameters, Source)
-    assert lines.parameters.connector.options == {"path": "in/x"}
+    assert lines.parameters.connector.options["path"] == "in/x"
     assert isinstance(counts.parameters, Aggregate)
     assert counts.parameters.compute[0].function is Function.COUNT
     assert counts.key_by == ("w",)

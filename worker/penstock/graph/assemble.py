@@ -18,10 +18,13 @@ from penstock.contract.graph import (
     Split,
     Window,
 )
+from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledStage, Node
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, Wired
+from penstock.steps.process import Process as UserProcess
+from penstock.steps.window import WindowShape, window
 
 if TYPE_CHECKING:
     from typing import Any
@@ -130,8 +133,19 @@ def _keyed_step(node: Node, given: pa.Schema, states: States) -> Step:
     match node.parameters:
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
+        case Window(size, compute, offset, lateness):
+            assert node.time is not None, f"step {node.name!r} was checked to have event time"
+            shape = WindowShape(size, offset, lateness, node.time)
+            made = window(node.name, shape, keys, compute, schemas)
+            made.open(states.open)
+            return made
+        case Process(call, columns):
+            kept = (arrow_schema(columns), node.output_schema(MAIN))
+            process = UserProcess(node.name, keys, call, _function(node), kept)
+            process.open(states.open)
+            return process
         case _:
-            raise ConfigError(f"step {node.name!r}: this kind of step is not built yet")
+            raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
 
 
 def _function(node: Node) -> "Callable[[Any], Any]":

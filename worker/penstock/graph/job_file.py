@@ -15,7 +15,6 @@ from penstock.contract.override import override
 from penstock.contract.reader import Origin
 from penstock.contract.streamjob import StreamJob
 from penstock.contract.streamjob_read import read_stream_job
-from penstock.graph.draft import short_path
 from penstock.graph.yaml_file import read_yaml_file
 
 
@@ -32,7 +31,6 @@ class JobFile:
 def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
     """Read a file and apply ``--set`` texts in order. Raises ConfigError naming file and line."""
     plain, origin = read_yaml_file(path)
-    origin = Origin(short_path(str(path)), origin.places)
     folder = path.absolute().parent
     kept = _read_places(_places_path(path))
     if kept is not None:

@@ -12,6 +12,7 @@ import yaml
 from penstock.base.errors import ConfigError
 from penstock.contract.fields import Plain
 from penstock.contract.reader import Origin
+from penstock.graph.draft import short_path
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 VALUES_MAX: Final = 200_000
@@ -34,7 +35,7 @@ def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"{path}: has {len(data)} bytes; at most {FILE_BYTES_MAX} are read")
-    return parse_yaml(data, str(path))
+    return parse_yaml(data, short_path(str(path)))
 
 
 def parse_yaml(data: bytes | str, file: str) -> tuple[Plain, Origin]:

@@ -1,0 +1,272 @@
+"""Wrong jobs: each message names file and line, the step, what is wrong and the nearest name."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import STEPS_MAX
+from penstock.contract.columns import Column, Columns
+from penstock.graph import load_job
+
+HEAD = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: j}
+spec:
+  job:
+    parameters: {input: data}
+"""
+SOURCE = "{name: src, source: {parquet: {path: x}, columns: [COLUMNS], MORE}}"
+COLUMNS = (
+    "{name: word, type: string}, {name: n, type: int64}, {name: ts, type: 'timestamp[us]'}, "
+    "{name: tags, type: 'list<item: int64>'}"
+)
+COUNT = "aggregate: {compute: [{name: count, function: count}]}"
+SINK = "{name: out, sink: {discard: {}}}"
+TIME = "eventTime: {column: ts}"
+WINDOW = "window: {size: 1m, compute: [{name: count, function: count}]}"
+
+
+def graph_file(folder: Path, *steps: str, columns: str = COLUMNS, source: str = "") -> Path:
+    lines = [SOURCE.replace("COLUMNS", columns).replace("MORE", source or "batchRows: 10"), *steps]
+    file = folder / "job.yaml"
+    file.write_text(
+        HEAD + "    graph:\n      steps:\n" + "".join(f"        - {x}\n" for x in lines)
+    )
+    return file
+
+
+def message(file: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_job(file, None)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (
+            f"{{name: a, keyBy: [wrod], {COUNT}}}",
+            "'wrod' is not there: unknown column 'wrod': did you mean 'word'?",
+        ),
+        (
+            f"{{name: a, keyBy: [tags], {COUNT}}}",
+            "'tags' has type list<item: int64>, for which there is no key hash",
+        ),
+        (f"{{name: a, keyBy: [n, n], {COUNT}}}", "a key column is named twice: n, n"),
+        (
+            "{name: a, inputs: [scr], split: {column: word}}",
+            "unknown step 'scr': did you mean 'src'?",
+        ),
+        (
+            "{name: a, inputs: [src.lat], split: {column: word}}",
+            "unknown output 'lat': known are main (of step 'src')",
+        ),
+        (
+            "{name: a, inputs: [src.dead-letter], split: {column: word}}",
+            "has no output 'dead-letter'",
+        ),
+        ("{name: a, split: {column: n}}", "column 'n' has type int64; it must be a text"),
+        (
+            "{name: a, keyBy: [n], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
+            "column of 's' 'word' has type string; it must be a number",
+        ),
+        (
+            "{name: a, keyBy: [n], aggregate: {compute: [{name: n, function: count}]}}",
+            "two columns are named 'n'",
+        ),
+        (
+            f"{{name: a, keyBy: [n], {WINDOW}}}",
+            "a window goes by event time, and its rows have none",
+        ),
+        ("{name: a, map: {function: 'nowhere_at_all:f'}}", "there is no module 'nowhere_at_all'"),
+        (
+            "{name: a, map: {function: 'json:dumpz', per: record}}",
+            "unknown name 'dumpz': did you mean 'dump'?",
+        ),
+        ("{name: a, map: {function: 'json:dumps', per: record}}", "columns are missing"),
+        ("{name: a, inputs: [a], split: {column: word}}", "reads its own output: a <- a"),
+        (
+            "{name: a, parallelism: 3, partition: forward, split: {column: word}}",
+            "forward from 'src' needs equal",
+        ),
+    ],
+)
+def test_steps(tmp_path: Path, step: str, expected: str) -> None:
+    text = message(graph_file(tmp_path, step, SINK))
+    assert expected in text
+    assert f"{tmp_path / 'job.yaml'}:10: " in text
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("eventTime: {column: tss}", "event-time column 'tss' is not there: unknown column 'tss'"),
+        (
+            "eventTime: {column: n}",
+            "event-time column 'n' has type int64; it must be timestamp[us]",
+        ),
+    ],
+)
+def test_event_time(tmp_path: Path, source: str, expected: str) -> None:
+    assert expected in message(graph_file(tmp_path, SINK, source=source))
+
+
+def test_event_time_that_is_lost_on_the_way(tmp_path: Path) -> None:
+    words = "{name: words, split: {column: word}}"
+    text = message(
+        graph_file(tmp_path, words, f"{{name: w, keyBy: [word], {WINDOW}}}", SINK, source=TIME)
+    )
+    assert "step 'w': a window goes by event time, and its rows have none" in text
+
+
+def test_a_cycle_over_several_steps_is_spelled_out(tmp_path: Path) -> None:
+    steps = (
+        "{name: a, inputs: [src, b], split: {column: word}}",
+        "{name: b, inputs: [a], split: {column: word}}",
+        SINK,
+    )
+    assert "step 'a': reads its own output: a <- b <- a" in message(graph_file(tmp_path, *steps))
+
+
+def test_outputs_nobody_reads_and_sinks_that_are_read(tmp_path: Path) -> None:
+    file = graph_file(tmp_path, SINK, "{name: a, inputs: [src], split: {column: word}}")
+    assert "step 'a': nothing reads it; end every branch with a sink" in message(file)
+    file = graph_file(
+        tmp_path, SINK, "{name: a, split: {column: word}}", "{name: o, sink: {discard: {}}}"
+    )
+    assert "step 'out' is a sink: nothing can be read from it" in message(file)
+    dead = "{name: a, filter: {function: 'json:dumps', onError: dead-letter}}"
+    assert "nothing reads its output 'dead-letter'" in message(graph_file(tmp_path, dead, SINK))
+
+
+def test_different_columns_cannot_be_put_together(tmp_path: Path) -> None:
+    words = "{name: words, split: {column: word}}"
+    text = message(
+        graph_file(tmp_path, words, "{name: out, inputs: [src, words], sink: {discard: {}}}")
+    )
+    assert "its inputs have different columns: src has (word string, n int64" in text
+
+
+def test_too_many_steps(tmp_path: Path) -> None:
+    steps = [f"{{name: s{i}, inputs: [src], sink: {{discard: {{}}}}}}" for i in range(STEPS_MAX)]
+    assert f"has {STEPS_MAX + 1} items; at most {STEPS_MAX} are allowed" in message(
+        graph_file(tmp_path, *steps)
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "import nothing_here_xyz\n",
+            "bad_job.py:1: ModuleNotFoundError: No module named 'nothing_here_xyz'",
+        ),
+        ("x = 1\ny = x / 0\n", "bad_job.py:2: ZeroDivisionError: division by zero"),
+        ("def job(:\n", "bad_job.py:1: SyntaxError"),
+        ("def jab(params): pass\n", "unknown name 'job': did you mean 'jab'?"),
+        ("job = 3\n", "is no function but int"),
+        (
+            "def job(params):\n    return params['inptu']\n",
+            "bad_job.py:2: unknown parameter 'inptu': did you mean 'input'?",
+        ),
+        ("def job(params):\n    raise KeyError('q')\n", "bad_job.py:2 (in job): KeyError: 'q'"),
+        (
+            "def job(params):\n    return 3\n",
+            "the function returned int; it must return the ps.Job",
+        ),
+        (
+            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+            "    s = j.source('a', ps.parquet('x'), columns={'w': 'string'})\n"
+            "    s.key_by('v').aggregate('c', n=ps.count()).sink('o', ps.discard())\n"
+            "    return j\n",
+            "bad_job.py:5: step 'c': key column 'v' is not there: unknown column 'v': known are w",
+        ),
+        (
+            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+            "    j.source('a', ps.parquet('x'))\n    j.source('a', ps.parquet('x'))\n"
+            "    return j\n",
+            "bad_job.py:5: a step named 'a' is there already (at ",
+        ),
+        (
+            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+            "    j.source('a', ps.generator(rowz=3)).sink('o', ps.discard())\n    return j\n",
+            "unknown field 'rowz': did you mean 'rows'?",
+        ),
+    ],
+)
+def test_entrypoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, expected: str
+) -> None:
+    import sys
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "bad_job", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "bad_job.py").write_text(body)
+    (tmp_path / "job.yaml").write_text(HEAD + "    entrypoint: bad_job:job\n")
+    text = message(tmp_path / "job.yaml")
+    assert expected in text
+    if "returned int" in expected or "unknown name" in expected:
+        assert text.startswith("job.yaml:7: ")
+
+
+def test_a_script_names_lines_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = "    script: |\n      def job(params):\n        return params['x']\n"
+    (tmp_path / "job.yaml").write_text(HEAD + script)
+    assert message(Path("job.yaml")).startswith("job.yaml:9: unknown parameter 'x'")
+    (tmp_path / "job.yaml").write_text(HEAD + "    script: |\n      x =\n")
+    assert message(Path("job.yaml")).startswith("job.yaml:8: job.script: invalid syntax")
+    (tmp_path / "job.yaml").write_text(HEAD + "    script: |\n      x = 1\n")
+    assert "defines no function job(params)" in message(Path("job.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: [1\n", "job.yaml:2: not YAML"),
+        ("a: 1\na: 2\n", "job.yaml:2: 'a' is there twice in one object"),
+        ("a: 1\n---\nb: 2\n", "holds 2 objects; one is expected"),
+        ("", "holds 0 objects"),
+        ("? [1]\n: 2\n", "a key must be a text"),
+        (
+            "kind: StreamJob\nspek: {}\n",
+            "job.yaml:2: spek: unknown field 'spek': did you mean 'spec'?",
+        ),
+    ],
+)
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(text)
+    assert expected in message(Path("job.yaml"))
+
+
+def test_a_missing_file() -> None:
+    assert message(Path("no/such.yaml")) == "no/such.yaml: there is no such file"
+
+
+def test_aliases_may_not_grow_without_bound(tmp_path: Path) -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"]
+    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)]
+    (tmp_path / "job.yaml").write_text("".join(levels))
+    assert "holds more than" in message(tmp_path / "job.yaml")
+
+
+def test_a_batch_function_that_fails_without_rows_must_declare_its_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Inspector:
+        def source_schema(self, connector: object, columns: Columns) -> list[Column]:
+            return [Column("word", "string")]
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fn_of_test.py").write_text("def f(batch):\n    return batch.nothing\n")
+    file = graph_file(tmp_path, "{name: a, map: {function: 'fn_of_test:f'}}", SINK)
+    with pytest.raises(ConfigError) as caught:
+        load_job(file, Inspector())
+    assert "its columns are not declared, and calling it with an empty batch failed" in str(
+        caught.value
+    )
+    assert "fn_of_test.py:2 (in f): AttributeError" in str(caught.value)

@@ -1,0 +1,209 @@
+"""The Python API and the file make the same graph; steps that are not keyed never shuffle."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import penstock as ps
+from penstock.base.errors import ConfigError
+from penstock.contract.columns import Column
+from penstock.contract.graph import decode_graph, encode_graph
+from penstock.contract.plan import Partitioning
+from penstock.contract.streamjob import Job, Spec, StreamJob
+from penstock.graph import ENTRY, CompiledJob, JobFile, Link, load_job, read_job_file
+from penstock.graph.load import compile_draft, draft_of
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+LINES = {"line": "string", "n": "int64"}
+
+
+class EmptyInputs:
+    def source_schema(self, connector: object, columns: object) -> pa.Schema:
+        return pa.schema([("line", pa.string()), ("n", pa.int64())])
+
+
+def compiled(build: Callable[[ps.Job], None], *, look: bool = False) -> CompiledJob:
+    job = ps.Job()
+    build(job)
+    file = JobFile(StreamJob("test", Spec(Job(entrypoint="a:b"))), {})
+    return compile_draft(file, job.draft, EmptyInputs() if look else None)
+
+
+def stages(job: CompiledJob) -> list[tuple[str, ...]]:
+    return [s.steps for s in job.plan.stages]
+
+
+def upper(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(0, "line", pc.utf8_upper(batch.column("line")))
+
+
+def test_word_count_in_python_is_the_graph_of_the_file() -> None:
+    def build(job: ps.Job) -> None:
+        lines = job.source("lines", ps.parquet("data/lines"), columns={"line": "string"})
+        counts = lines.split("words", "line").key_by("word").aggregate("counts", count=ps.count())
+        counts.sink("output", ps.parquet("data/counts"))
+
+    ours = compiled(build)
+    theirs = load_job(EXAMPLES / "wordcount.yaml", None)
+    assert stages(ours) == [("lines", "words"), ("counts", "output")]
+    assert [e.keys for e in ours.edges] == [("word",)]
+    assert ours.stages[1].nodes[0].outputs == theirs.stages[1].nodes[0].outputs
+    assert ours.plan.fingerprint == theirs.plan.fingerprint
+    assert decode_graph(encode_graph(theirs.graph)) == theirs.graph
+
+
+def test_temperature_file_has_windows_with_a_late_output() -> None:
+    job = load_job(EXAMPLES / "temperature.yaml", None)
+    assert stages(job) == [("readings",), ("minutes", "output", "late")]
+    window, output, late = job.stages[1].nodes
+    assert window.time == "ts"
+    assert [c.name for c in output.columns][:3] == ["mote", "window_start", "window_end"]
+    assert output.columns[3:5] == (Column("count", "int64"), Column("sum", "double"))
+    assert late.inputs == (Link(0, "late"),)
+    assert [c.name for c in late.columns] == ["mote", "ts", "temperature"]
+    assert job.edges[0].timed
+
+
+def test_steps_that_are_not_keyed_are_chained_whatever_their_shape() -> None:
+    def build(job: ps.Job) -> None:
+        lines = job.source("lines", ps.parquet("x"), columns=LINES, parallelism=3)
+        left = lines.map("left", upper, columns=LINES)
+        right = lines.filter("right", lambda b: b.column("n"))
+        left.union(right).sink("out", ps.discard())
+
+    job = compiled(build)
+    assert stages(job) == [("lines", "left", "right", "out")]
+    assert job.plan.stages[0].parallelism == 3
+    assert job.stages[0].nodes[3].inputs == (Link(1, "main"), Link(2, "main"))
+
+
+@pytest.mark.parametrize(
+    ("deal", "expected"),
+    [
+        (ps.Stream.broadcast, Partitioning.BROADCAST),
+        (ps.Stream.round_robin, Partitioning.ROUND_ROBIN),
+        (lambda s: s.partition(lambda batch, tasks: [0] * batch.num_rows), Partitioning.CUSTOM),
+        (lambda s: s.key_by("n"), Partitioning.KEY),
+        (lambda s: s.parallel(4), Partitioning.ROUND_ROBIN),
+    ],
+)
+def test_what_deals_rows_out_begins_a_stage(
+    deal: Callable[[ps.Stream], ps.Stream], expected: Partitioning
+) -> None:
+    def build(job: ps.Job) -> None:
+        stream = deal(job.source("lines", ps.parquet("x"), columns=LINES))
+        stream.map("next", upper, columns=LINES).sink("out", ps.discard())
+
+    job = compiled(build)
+    assert stages(job) == [("lines",), ("next", "out")]
+    edge = job.edges[0]
+    assert edge.plan.partitioning is expected
+    assert (edge.function is not None) == (expected is Partitioning.CUSTOM)
+    assert job.stages[1].nodes[0].inputs == (Link(ENTRY, "main"),)
+    assert job.plan.stages[1].keyed == (expected is Partitioning.KEY)
+
+
+def test_a_union_of_stages_is_a_stage_with_forward_edges() -> None:
+    def build(job: ps.Job) -> None:
+        one = job.source("one", ps.parquet("x"), columns=LINES)
+        two = job.source("two", ps.parquet("y"), columns=LINES)
+        one.union(two).sink("out", ps.discard())
+
+    job = compiled(build)
+    assert stages(job) == [("one",), ("two",), ("out",)]
+    assert {e.plan.partitioning for e in job.edges} == {Partitioning.FORWARD}
+
+
+def test_columns_of_a_batch_function_are_found_with_no_rows() -> None:
+    def build(job: ps.Job) -> None:
+        lines = job.source("lines", ps.parquet("x"))
+        lines.map("loud", upper).sink("out", ps.discard())
+
+    node = compiled(build, look=True).stages[0].node("loud")
+    assert node.outputs["main"] == (Column("line", "string"), Column("n", "int64"))
+
+
+def test_the_fingerprint_is_of_what_state_depends_on() -> None:
+    def build(key: str, path: str, lateness: str) -> str:
+        def make(job: ps.Job) -> None:
+            rows = job.source(
+                "rows",
+                ps.parquet(path),
+                columns={"k": "string", "line": "string", "ts": "timestamp[us]"},
+                event_time="ts",
+            )
+            window = rows.key_by(key).window("w", "1m", allowed_lateness=lateness, n=ps.count())
+            window.sink("out", ps.discard())
+
+        return compiled(make).plan.fingerprint
+
+    same = build("k", "x", "0s")
+    assert build("k", "elsewhere", "10s") == same
+    assert build("line", "x", "0s") != same
+
+
+def test_a_script_and_an_entrypoint_build_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = (
+        "import penstock as ps\n"
+        "def job(params):\n"
+        "    job = ps.Job()\n"
+        "    job.source('a', ps.parquet(params['input']), columns={'x': 'int64'})"
+        ".sink('b', ps.discard())\n"
+        "    return job\n"
+    )
+    (tmp_path / "my_test_job.py").write_text(body)
+    head = (
+        "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n  job:\n"
+    )
+    head += "    parameters: {input: here}\n"
+    (tmp_path / "e.yaml").write_text(head + "    entrypoint: my_test_job:job\n")
+    indented = "".join(f"      {line}\n" for line in body.splitlines())
+    (tmp_path / "s.yaml").write_text(head + "    script: |\n" + indented)
+    for name in ("e.yaml", "s.yaml"):
+        job = load_job(tmp_path / name, None, ["job.parameters.input=there"])
+        assert job.graph.step("a").parameters.connector.options == {"path": "there"}  # type: ignore[union-attr]
+
+
+def test_a_kept_copy_compiles_to_the_same_job_and_names_the_same_lines(tmp_path: Path) -> None:
+    from penstock.graph import keep_job_file
+
+    file = read_job_file(EXAMPLES / "wordcount.yaml", ["job.parameters.input=q", "replicas=3"])
+    keep_job_file(file, tmp_path / "job.json")
+    again = load_job(tmp_path / "job.json", None)
+    assert again == load_job(file, None)
+    assert again.places["words"].endswith("wordcount.yaml:23")
+    assert again.spec.replicas == 3
+
+
+def test_pipeline_and_farm_only_build_graphs() -> None:
+    def build(job: ps.Job) -> None:
+        lines = job.source("lines", ps.parquet("x"), columns=LINES)
+        shaped = ps.pipeline(one=upper, two=upper).on(lines)
+        ps.farm("work", upper, workers=4, columns=LINES).on(shaped).sink("out", ps.discard())
+
+    job = compiled(build, look=True)
+    assert stages(job) == [("lines", "one", "two"), ("work", "out")]
+    assert job.plan.stages[1].parallelism == 4
+    assert job.edges[0].plan.partitioning is Partitioning.ROUND_ROBIN
+
+
+def test_parameters_are_texts_read_with_a_type() -> None:
+    parameters = ps.Parameters({"n": "3", "x": "0.5", "on": "true", "t": "1m"})
+    assert (parameters.integer("n"), parameters.number("x")) == (3, 0.5)
+    assert (parameters.boolean("on"), parameters.seconds("t")) == (True, 60.0)
+    assert (parameters.integer("m", 7), parameters.get("m")) == (7, None)
+    with pytest.raises(ConfigError, match="unknown parameter 'nn': did you mean 'n'"):
+        parameters["nn"]
+    with pytest.raises(ConfigError, match="'on': expected a whole number, got 'true'"):
+        parameters.integer("on")
+
+
+def test_functions_are_not_imported_to_draw(tmp_path: Path) -> None:
+    draft = draft_of(read_job_file(EXAMPLES / "wordcount.yaml"), with_functions=False)
+    assert [s.name for s in draft.steps] == ["lines", "words", "counts", "output"]

@@ -48,6 +48,17 @@ def test_parts_are_joined_in_order_and_their_bounds_too() -> None:
     assert batches.bounds(parts[:1]) == (5, 9)
 
 
+def test_rows_take_the_schema_of_their_stream_without_a_copy() -> None:
+    strict = pa.schema([SCHEMA.field("word").with_nullable(False), SCHEMA.field("n")])
+    rows = pa.RecordBatch.from_arrays(batch(3).columns, schema=strict)
+    same = batches.conform(rows, SCHEMA)
+    assert same.schema.equals(SCHEMA)
+    assert same.column(0).buffers()[2].address == rows.column(0).buffers()[2].address
+    assert batches.conform(same, SCHEMA) is same
+    with pytest.raises(ConfigError, match=r"rows of \[word: string\] on an edge of \[word: string"):
+        batches.conform(rows.select(["word"]), SCHEMA)
+
+
 def test_a_batch_that_fits_is_not_cut() -> None:
     whole = data(100)
     assert list(batches.pieces(whole)) == [whole]

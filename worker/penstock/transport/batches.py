@@ -37,6 +37,23 @@ def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
     return pa.concat_batches([part.payload for part in parts])
 
 
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows under exactly the schema of their stream; nothing is copied.
+
+    Steps may differ in what Arrow calls nullable and in notes. Raises ConfigError when columns or
+    types differ: what the steps make is not what the job says.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    if batch.schema.names != schema.names or batch.schema.types != schema.types:
+        raise ConfigError(f"rows of [{_spell(batch.schema)}] on an edge of [{_spell(schema)}]")
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _spell(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name}: {f.type}" for f in schema)
+
+
 def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | None]:
     """Return the event-time bounds of all parts; unknown when those of any part are."""
     if len(parts) == 1:

@@ -9,6 +9,7 @@ import pyarrow.flight as fl
 from penstock.base.settings import CompressionSettings
 from penstock.model.compression import choose
 from penstock.model.handshake import Hello, encode_hello
+from penstock.transport.batches import conform
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
@@ -73,8 +74,9 @@ class OutStream:
             codec = choose(self._compression, batch, self._rate.bytes_per_s)
             options = pa.ipc.IpcWriteOptions(compression=codec)
             self._writer.begin(self._schema, options=options)
+        rows = conform(batch, self._schema)
         start = perf_counter()
-        self._writer.write_with_metadata(batch, metadata)
+        self._writer.write_with_metadata(rows, metadata)
         self._rate.count(batch.get_total_buffer_size(), perf_counter() - start)
 
     def send_control(self, metadata: bytes) -> None:

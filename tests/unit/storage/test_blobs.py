@@ -132,6 +132,26 @@ def test_peek_reads_what_no_manifest_lists(store: DirectoryBlobStore) -> None:
     assert store.peek(root, 3) == b"uid"
 
 
+def test_a_file_of_a_fixed_name_appears_whole_and_once(
+    store: DirectoryBlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, data = BlobName("ROOT"), b"uid"
+
+    def crash(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "link", crash)
+        with pytest.raises(StorageError, match="Input/output error"):
+            store.put_whole(root, BlobName("ROOT-1"), data)
+    assert list(store.list_for_collection()) == []
+    store.put_whole(root, BlobName("ROOT-2"), data)
+    with pytest.raises(StorageError, match="exists already"):
+        store.put_whole(root, BlobName("ROOT-3"), b"other")
+    assert store.peek(root, 100) == data
+    assert list(store.list_for_collection()) == [root]
+
+
 def test_a_root_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file/root"):

@@ -4,6 +4,8 @@ Each function performs one action and returns the one event that answers it; the
 ports become the events that the cores know.
 """
 
+import uuid
+
 from penstock.base.errors import PeerError, PenstockError, StateError
 from penstock.contract.codec import decode, encode
 from penstock.contract.control import MembersFile
@@ -155,7 +157,8 @@ def write_root_file(
 ) -> events.CoordinatorEvent:
     """Perform :class:`actions.WriteRootFile`."""
     try:
-        store.put(ROOT_FILE, action.text.encode())
+        staged = BlobName(f"{ROOT_FILE}-{uuid.uuid4()}")
+        store.put_whole(ROOT_FILE, staged, action.text.encode())
     except PenstockError as error:
         return events.RootFileFailed(action.token, str(error))
     return events.RootFileWritten(action.token)

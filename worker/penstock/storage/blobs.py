@@ -82,6 +82,26 @@ class DirectoryBlobStore:
         except OSError as error:
             raise StorageError(f"{self._root / name}: {error.strerror}") from error
 
+    def put_whole(self, name: BlobName, staged: BlobName, data: bytes) -> None:
+        """Create a file of a fixed name: it appears with its content or not at all.
+
+        A file in the making is named ``staged``, which is fresh, and linked when it is durable:
+        other names may be left torn by a crash because nobody asks for them, a fixed one may not.
+        Raises StorageError when the name exists.
+        """
+        self.put(staged, data)
+        *folders, leaf = _parts(name)
+        *staged_folders, staged_leaf = _parts(staged)
+        assert folders == staged_folders, "linked within one folder"
+        try:
+            with self._folder(folders) as folder:
+                os.link(staged_leaf, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+        except OSError as error:
+            raise _write_error(error, self._root / name) from error
+        finally:
+            self.delete(staged)
+
     def delete(self, name: BlobName) -> None:
         """Remove; a missing file is no error. Raises StorageError."""
         *folders, leaf = _parts(name)

@@ -207,6 +207,7 @@ class LocalCluster:
         self._final = status
         if not self._kill:
             self._wanted.wait_for_readers(SUPERVISOR_LINGER_S)
+        self._wanted.close()
         self._log.say("supervisor ended", state=status.state, failure=status.failure)
         self._folder.retract()
         self._server.close()

@@ -36,6 +36,7 @@ class Wanted:
         self._answered: dict[str, RequestAnswer] = {}
         self._asked: set[str] = set()
         self._heard = threading.Condition()
+        self._last: tuple[Latest, Desired] | None = None
 
     def begin(self, workers: int, restore: Restore | None) -> None:
         """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too."""
@@ -46,14 +47,23 @@ class Wanted:
         with self._lock:
             self._write(lambda _: Desired(workers, restore=restore, run=run))
 
+    def close(self) -> None:
+        """Remember both objects as they are: the store is about to be closed."""
+        with self._lock:
+            self._last = self.latest(), self.desired()
+
     def latest(self) -> Latest:
         """Read the truth as it is now."""
+        if self._last is not None:
+            return self._last[0]
         found = self._store.get(self._latest)
         assert found is not None, "made by begin()"
         return decode(Latest, found.data)
 
     def desired(self) -> Desired:
         """Read what is wanted now."""
+        if self._last is not None:
+            return self._last[1]
         found = self._store.get(self._desired)
         assert found is not None, "made by begin()"
         return decode(Desired, found.data)
@@ -123,6 +133,8 @@ class Wanted:
     def collect(self) -> None:
         """Take answered requests away from ``-desired`` and remember their answers."""
         given = {answer.request: answer for answer in self.latest().answers}
+        if not given or self._last is not None:
+            return
         with self._lock:
             desired = self.desired()
             done = [request for request in desired.requests if request.id in given]
@@ -139,6 +151,8 @@ class Wanted:
             self._write(lambda now: replace(now, requests=left))
 
     def _write(self, change: Callable[[Desired], Desired]) -> None:
+        if self._last is not None:
+            raise ConfigError("the job has ended")
         found = self._store.get(self._desired)
         if found is None:
             self._store.create(self._desired, encode(change(Desired(0))))

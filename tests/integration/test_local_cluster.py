@@ -1,0 +1,146 @@
+"""Real workers killed, stopped and rescaled under load; the output is compared exactly."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.contract.status import JobStatus, WorkerStatus
+from penstock.supervisor import LocalCluster, connect
+from tests.integration.local_job import (
+    QUICK,
+    after_more,
+    check_exact,
+    cluster_settings,
+    finish,
+    finish_quickly,
+    kill,
+    log_of,
+    make_lines,
+    processes_of,
+    sound,
+    started,
+    until,
+)
+
+RATE = 150
+LINES = 15_000  # of each file: enough for the slowest machine
+
+
+def leader(status: JobStatus) -> WorkerStatus:
+    return next(worker for worker in status.workers if worker.leader)
+
+
+def follower(status: JobStatus) -> WorkerStatus:
+    return next(worker for worker in status.workers if not worker.leader)
+
+
+def kill_and_recover(cluster: LocalCluster, victim: str) -> None:
+    before = until(cluster, lambda s: sound(s) and any(w.leader for w in s.workers))
+    worker = leader(before) if victim.startswith("leader") else follower(before)
+    kill(worker.engine_pid if victim.endswith("engine") else worker.keeper_pid)
+    until(cluster, lambda s: s.attempt > before.attempt)
+    after_more(cluster)
+
+
+def settled(cluster: LocalCluster, request: str) -> None:
+    until(cluster, lambda _: cluster.answer(request).ok is True)
+
+
+def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=5, lines=LINES)
+    with started(cluster_settings(folders, rate=RATE)) as cluster:
+        for victim in ("follower", "leader", "leader's engine", "follower's engine", "leader"):
+            kill_and_recover(cluster, victim)
+        status = finish_quickly(cluster, folders)
+    assert status.attempt >= 6, "every kill is a rollback"
+    assert status.term >= 3, "two leaders died"
+    assert check_exact(folders) == 5 * LINES * 8
+    assert processes_of(folders.state) == []
+
+
+def test_rescales_under_load_restart_nobody(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=5, lines=LINES)
+    with started(cluster_settings(folders, rate=RATE)) as cluster:
+        first = until(cluster, sound)
+        for workers in (3, 2, 3):
+            asked = cluster.rescale(workers)
+            settled(cluster, asked.id)
+            now = after_more(cluster)
+            assert len(now.workers) == workers
+            assert [w.engine_pid for w in now.workers[:2]] == [
+                w.engine_pid for w in first.workers
+            ], "those that stay are not restarted"
+        status = finish_quickly(cluster, folders)
+    assert status.attempt == 1, "no rollback"
+    assert check_exact(folders) == 5 * LINES * 8
+
+
+def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=3, lines=LINES)
+    # Long enough for the lease to pass before the stopped worker counts as lost.
+    patient = replace(
+        QUICK, lease_duration_s=1.5, lease_renew_deadline_s=1.0, heartbeat_timeout_s=20.0
+    )
+    with started(cluster_settings(folders, rate=RATE, control=patient)) as cluster:
+        before = until(cluster, sound)
+        old = leader(before)
+        assert old.keeper_pid is not None
+        os.kill(old.keeper_pid, signal.SIGSTOP)
+        until(cluster, lambda s: s.term > before.term)
+        os.kill(old.keeper_pid, signal.SIGCONT)
+        now = after_more(cluster)
+        assert leader(now).ordinal != old.ordinal
+        assert leader(now).keeper_pid != old.keeper_pid
+        assert old.keeper_pid in [w.keeper_pid for w in now.workers], "it lives on as a member"
+        finish_quickly(cluster, folders)
+    assert "event=deposed" in log_of(folders, old.ordinal)
+    check_exact(folders)
+
+
+def test_a_stopped_worker_is_given_up_and_replaced(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=3, lines=LINES)
+    with started(cluster_settings(folders, rate=RATE)) as cluster:
+        before = until(cluster, sound)
+        victim = follower(before)
+        assert victim.keeper_pid is not None
+        os.kill(victim.keeper_pid, signal.SIGSTOP)
+        until(cluster, lambda s: s.attempt > before.attempt)
+        now = after_more(cluster)
+        assert victim.keeper_pid not in [w.keeper_pid for w in now.workers]
+        finish_quickly(cluster, folders)
+    check_exact(folders)
+    assert processes_of(folders.state) == []
+
+
+def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=3, lines=LINES)
+    with started(cluster_settings(folders, rate=RATE)) as cluster:
+        after_more(cluster)
+        client = connect(folders.state, "wordcount")
+        assert client.stop().ok is True
+        client.close()
+        stopped = cluster.wait(60)
+        assert stopped is not None
+        assert stopped.state == "Stopped"
+    part = check_exact(folders, complete=False)
+    assert 0 < part < 3 * LINES * 8
+    assert processes_of(folders.state) == []
+    with started(cluster_settings(folders, rate=0, workers=3)) as cluster:
+        finish(cluster)
+    check_exact(folders)
+
+
+def test_one_run_of_a_job_at_a_time(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=1, lines=LINES)
+    settings = cluster_settings(folders, rate=RATE)
+    with (
+        started(settings),
+        pytest.raises(ConfigError, match=rf"already running \(pid {os.getpid()}\)"),
+    ):
+        LocalCluster(settings).start()
+    with pytest.raises(ConfigError, match="is not running"):
+        connect(folders.state, "wordcount")

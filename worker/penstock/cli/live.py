@@ -5,8 +5,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.rates import StepRate, short_bytes, short_count, short_seconds, step_rates
-from penstock.contract.status import WORKER_UP, JobState, JobStatus
+from penstock.cli.rates import (
+    History,
+    StepRate,
+    checkpoint_text,
+    short_bytes,
+    short_count,
+    short_seconds,
+    step_rates,
+)
+from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 10
@@ -25,16 +33,15 @@ class LiveScreen:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._live: Live | None = None
-        self._before: JobStatus | None = None
+        self._history = History()
 
     def show(self, status: JobStatus) -> None:
         """Redraw."""
-        picture = draw(self._before, status)
+        picture = draw(*self._history.add(status))
         if self._live is None:
             self._live = Live(picture, console=self._console, refresh_per_second=REFRESH_PER_S)
             self._live.start()
         self._live.update(picture)
-        self._before = status
 
     def note(self, text: str) -> None:
         """Print a line above the table."""
@@ -59,12 +66,12 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
 
 
 def _title(now: JobStatus) -> Text:
-    up = sum(1 for w in now.workers if w.state == WORKER_UP)
+    up = sum(w.state == WORKER_UP for w in now.workers)
     text = Text.assemble(
         (now.job, "bold"),
         "  ",
         (str(now.state), _STATE_STYLE.get(now.state, "bold yellow")),
-        f"  workers {up}/{now.wanted_workers}",
+        "" if now.state in ENDED else f"  workers {up}/{now.wanted_workers}",
     )
     restarts = sum(w.restarts for w in now.workers)
     if restarts:
@@ -122,8 +129,4 @@ def _footer(now: JobStatus) -> Text:
         return Text("no checkpoint yet", style="dim")
     age = max(0.0, (now.time_us - checkpoint.time_us) / 1e6)
     published = "" if now.published_through >= checkpoint.epoch else ", output not yet visible"
-    return Text(
-        f"epoch {checkpoint.epoch}: {short_bytes(checkpoint.bytes)} "
-        f"in {short_seconds(checkpoint.duration_s)}, {short_seconds(age)} ago{published}",
-        style="dim",
-    )
+    return Text(f"{checkpoint_text(checkpoint)}, {short_seconds(age)} ago{published}", style="dim")

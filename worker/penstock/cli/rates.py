@@ -1,8 +1,18 @@
 """Two statuses make rates. Pure: times come from the statuses themselves."""
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 
-from penstock.contract.status import WORKER_UP, JobState, JobStatus, StepStatus
+from penstock.contract.status import (
+    ENDED,
+    WORKER_UP,
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    StepStatus,
+)
+
+LOOK_BACK_US = 3_000_000  # rates are over at least so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +48,58 @@ def _rate(old: StepStatus | None, new: StepStatus, seconds: float, now: JobStatu
     )
 
 
+class History:
+    """The statuses of the last seconds: engines count once a second, so rates need a longer look.
+
+    Once a job has ended its engines are gone: their last counters stay, over the whole run.
+    """
+
+    def __init__(self) -> None:
+        self._first: JobStatus | None = None
+        self._recent: deque[JobStatus] = deque()
+
+    def add(self, now: JobStatus) -> tuple[JobStatus | None, JobStatus]:
+        """Take a status; return what to compare it with, and it with what must not be forgotten."""
+        last = self._recent[-1] if self._recent else None
+        if last is not None and now.state in ENDED:
+            now = _with_last_words(last, now)
+        if self._first is None or (self._first.attempt != now.attempt) or not self._first.steps:
+            self._first = now
+            self._recent.clear()
+        self._recent.append(now)
+        while len(self._recent) > 2 and now.time_us - self._recent[1].time_us >= LOOK_BACK_US:
+            self._recent.popleft()
+        return (self._first if now.state in ENDED else self._recent[0]), now
+
+
+def _with_last_words(last: JobStatus, now: JobStatus) -> JobStatus:
+    checkpoint = now.checkpoint
+    known = last.checkpoint
+    if checkpoint is not None and known is not None and known.epoch == checkpoint.epoch:
+        checkpoint = replace(checkpoint, bytes=known.bytes, duration_s=known.duration_s)
+    return replace(now, steps=now.steps or last.steps, checkpoint=checkpoint)
+
+
 def headline(now: JobStatus) -> str:
     """Say in one line where a job stands."""
-    up = sum(1 for w in now.workers if w.state == WORKER_UP)
+    up = sum(w.state == WORKER_UP for w in now.workers)
     leader = next((str(w.ordinal) for w in now.workers if w.leader), "-")
-    parts = [f"{now.job}", str(now.state), f"workers {up}/{now.wanted_workers}", f"leader {leader}"]
+    parts = [now.job, str(now.state)]
+    if now.state not in ENDED:
+        parts += [f"workers {up}/{now.wanted_workers}", f"leader {leader}"]
     if now.checkpoint is not None:
         parts.append(f"epoch {now.checkpoint.epoch}")
     if now.failure and now.state is not JobState.RUNNING:
         parts.append(now.failure.splitlines()[0])
     return "  ".join(parts)
+
+
+def checkpoint_text(checkpoint: CheckpointStatus) -> str:
+    """Say how large a checkpoint was and how long it took, as far as its leader could tell."""
+    if not checkpoint.duration_s:
+        return f"epoch {checkpoint.epoch}"
+    size, took = short_bytes(checkpoint.bytes), short_seconds(checkpoint.duration_s)
+    return f"epoch {checkpoint.epoch}: {size} in {took}"
 
 
 def short_count(value: float) -> str:

@@ -91,6 +91,7 @@ def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
             if status is not None:
                 screen.show(status)
             if ended is not None:
+                screen.close()
                 return _ended(ended, interrupts)
             if interrupts.count >= 2:
                 cluster.kill()

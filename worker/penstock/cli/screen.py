@@ -5,15 +5,15 @@ import sys
 from typing import IO, Protocol
 
 from penstock.cli.rates import (
+    History,
     StepRate,
+    checkpoint_text,
     headline,
-    short_bytes,
     short_count,
-    short_seconds,
     step_rates,
 )
 from penstock.contract import codec
-from penstock.contract.status import CheckpointStatus, JobState, JobStatus
+from penstock.contract.status import ENDED, JobStatus
 
 LINE_INTERVAL_US = 2_000_000  # without a terminal nobody needs two lines a second
 BUSY_BLOCKED = 0.3  # share of waiting from which a step counts as held back
@@ -70,20 +70,22 @@ class PlainLines:
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
+        self._history = History()
         self._last: JobStatus | None = None
-        self._shown: JobStatus | None = None
+        self._shown_us = 0
 
     def show(self, status: JobStatus) -> None:
         """Write what has changed."""
-        if self._last is None or self._last.state is not status.state:
-            self.note(headline(status))
+        before, status = self._history.add(status)
         new = status.checkpoint
         if new is not None and (self._last is None or _epoch(self._last) != new.epoch):
-            self.note(checkpoint_line(new))
-        if self._shown is None or status.time_us - self._shown.time_us >= LINE_INTERVAL_US:
-            if status.state is JobState.RUNNING and status.steps:
-                self.note("  ".join(_step_text(r) for r in step_rates(self._shown, status)))
-            self._shown = status
+            self.note(f"committed {checkpoint_text(new)}")
+        if self._last is None or self._last.state is not status.state:
+            self.note(headline(status))
+        due = status.time_us - self._shown_us >= LINE_INTERVAL_US or status.state in ENDED
+        if due and status.steps:
+            self.note("  ".join(_step_text(r) for r in step_rates(before, status)))
+            self._shown_us = status.time_us
         self._last = status
 
     def note(self, text: str) -> None:
@@ -99,15 +101,9 @@ def _epoch(status: JobStatus) -> int:
 
 
 def _step_text(rate: StepRate) -> str:
-    text = f"{rate.step.name} {short_count(rate.rows_in_per_s)}/s"
+    rows = rate.step.rows_in or rate.step.rows_out
+    per_s = rate.rows_in_per_s or rate.rows_out_per_s
+    text = f"{rate.step.name} {short_count(rows)} ({short_count(per_s)}/s)"
     return text + (
         f" (held back {rate.step.blocked:.0%})" if rate.step.blocked > BUSY_BLOCKED else ""
-    )
-
-
-def checkpoint_line(checkpoint: CheckpointStatus) -> str:
-    """Say which epoch was committed, how large it is and how long it took."""
-    return (
-        f"epoch {checkpoint.epoch} committed: {short_bytes(checkpoint.bytes)} "
-        f"in {short_seconds(checkpoint.duration_s)}"
     )

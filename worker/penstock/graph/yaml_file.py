@@ -15,7 +15,7 @@ from penstock.contract.reader import Origin
 from penstock.graph.draft import short_path
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-VALUES_MAX: Final = 200_000
+VALUES_MAX: Final = 50_000
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCALARS: Final = {
     "tag:yaml.org,2002:null": "null",

@@ -1,0 +1,110 @@
+"""Commands as a shell runs them: output, messages on standard error, exit codes."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.base.errors import ConfigError
+from penstock.cli.app import make_app
+from penstock.cli.local import cluster_settings, restore_of
+from penstock.cli.preflight import check_before_start
+from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
+from penstock.graph import read_job_file
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+COMMANDS = [
+    "run",
+    "validate",
+    "graph",
+    "status",
+    "rescale",
+    "checkpoint",
+    "savepoint",
+    "stop",
+    "replay",
+]
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    done = CliRunner().invoke(make_app(), ["--help"])
+    assert done.exit_code == 0
+    assert all(f"\n  {c} " in done.output for c in COMMANDS)
+    assert "0 done, 1 failed, 2 something must be edited" in done.output
+    for command in COMMANDS[:-1]:
+        assert CliRunner().invoke(make_app(), [command, "--help"]).exit_code == 0
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(make_app(), ["--version"]).output == "penstock 0.1.0\n"
+
+
+@pytest.mark.parametrize("format_", ["text", "svg", "mermaid"])
+def test_graph_draws(format_: str, tmp_path: Path) -> None:
+    file = str(EXAMPLES / "wordcount.yaml")
+    done = CliRunner().invoke(make_app(), ["graph", file, "--format", format_])
+    assert done.exit_code == 0
+    assert "counts" in done.output
+    assert "key(word)" in done.output
+    written = CliRunner().invoke(make_app(), ["graph", file, "-f", format_, "-o", f"{tmp_path}/g"])
+    assert written.output == f"wrote {tmp_path}/g\n"
+    assert (tmp_path / "g").read_text() == done.output
+
+
+def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
+    for command in (["status", "j"], ["rescale", "j", "2"], ["checkpoint", "j"], ["stop", "j"]):
+        done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
+        assert done.exit_code == 3, command
+        assert "'j'" in done.stderr or " j " in done.stderr, done.stderr
+
+
+def test_a_missing_input_folder_is_found_before_anything_starts(tmp_path: Path) -> None:
+    file = EXAMPLES / "wordcount.yaml"
+    settings = [f"job.parameters.input={tmp_path}/nowhere"]
+    with pytest.raises(ConfigError) as caught:
+        check_before_start(read_job_file(file, settings), file, settings)
+    assert "wordcount.yaml:19: step 'lines': " in str(caught.value)
+    assert f"{tmp_path}/nowhere is not there" in str(caught.value)
+
+
+def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    head = "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n"
+    file.write_text(head + "  job: {entrypoint: 'nothing_there:job'}\n")
+    with pytest.raises(ConfigError, match=r"job\.yaml:5: .*there is no module 'nothing_there'"):
+        check_before_start(read_job_file(file), file, [])
+
+
+def test_what_the_cluster_is_told(tmp_path: Path) -> None:
+    file = read_job_file(EXAMPLES / "wordcount.yaml", ["checkpoint.interval=250ms", "replicas=3"])
+    settings = cluster_settings(file, tmp_path, None)
+    assert (settings.job, settings.workers, settings.max_key_groups) == ("wordcount", 3, 256)
+    assert settings.checkpoint.interval_s == 0.25
+    assert settings.control.checkpoint_first_delay_s == 0.25
+    assert settings.job_file.parent == tmp_path / "wordcount"
+    other = read_job_file(EXAMPLES / "wordcount.yaml", ["replicas=4"])
+    assert cluster_settings(other, tmp_path, None).job_file != settings.job_file
+
+
+def test_what_a_job_begins_from(tmp_path: Path) -> None:
+    spec = Spec(Job(entrypoint="a:b"))
+    assert restore_of(spec, None, replay_output=False, drop_unpublished=False) is None
+    latest = restore_of(spec, "latest", replay_output=True, drop_unpublished=False)
+    assert latest is not None
+    assert (latest.path, latest.epoch, latest.allow_output_replay) == (None, None, True)
+    epoch = restore_of(spec, "12", replay_output=False, drop_unpublished=False)
+    folder = restore_of(spec, str(tmp_path), replay_output=False, drop_unpublished=True)
+    assert epoch is not None
+    assert folder is not None
+    assert (epoch.epoch, folder.path, folder.drop_unpublished) == (12, str(tmp_path), True)
+    assert len({latest.nonce, epoch.nonce, folder.nonce}) == 3
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        restore_of(spec, f"{tmp_path}/no", replay_output=False, drop_unpublished=False)
+
+
+def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
+    given = RestoreFrom("n1", path=str(tmp_path), unpublished=Unpublished.DROP)
+    spec = Spec(Job(entrypoint="a:b"), restore=given)
+    restore = restore_of(spec, None, replay_output=False, drop_unpublished=False)
+    assert restore is not None
+    assert (restore.nonce, restore.path, restore.drop_unpublished) == ("n1", str(tmp_path), True)

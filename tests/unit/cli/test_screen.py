@@ -1,0 +1,132 @@
+"""Rates from statuses, plain lines, JSON lines and the live table."""
+
+import io
+import json
+from dataclasses import replace
+
+from rich.console import Console
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.cli.exits import Exit, exit_of_error, exit_of_state
+from penstock.cli.live import draw
+from penstock.cli.rates import History, short_bytes, short_count, short_seconds, step_rates
+from penstock.cli.screen import JsonLines, PlainLines
+from penstock.contract import codec
+from penstock.contract.status import (
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    StepStatus,
+    WorkerStatus,
+)
+
+WORKERS = (WorkerStatus(0, "up", 1, 2, True), WorkerStatus(1, "up", 3, 4, restarts=1))
+
+
+def status(second: float, rows: int, *, attempt: int = 1, **more: object) -> JobStatus:
+    steps = (
+        StepStatus("lines", 2, rows, rows, busy=0.5, blocked=0.4, queue_bytes=2048),
+        StepStatus("counts", 2, rows * 10, rows, watermark_us=int(second * 1e6) - 1_500_000),
+    )
+    plain = JobStatus(
+        "words", "u", JobState.RUNNING, int(second * 1e6), 2, attempt=attempt, workers=WORKERS
+    )
+    return replace(plain, **{"steps": steps, **more})  # type: ignore[arg-type]
+
+
+EPOCH = CheckpointStatus(7, 9_000_000, 3 << 20, 0.25, "x")
+
+
+def test_rates_are_between_two_statuses_of_one_attempt() -> None:
+    lines, counts = step_rates(status(10, 1000), status(12, 3000))
+    assert (lines.rows_in_per_s, counts.rows_in_per_s) == (1000, 10_000)
+    assert (lines.lag_s, counts.lag_s) == (None, 1.5)
+    assert step_rates(status(10, 1000), status(12, 3000, attempt=2))[0].rows_in_per_s == 0
+    assert step_rates(None, status(12, 3000))[0].rows_in_per_s == 0
+
+
+def test_history_looks_back_seconds_and_keeps_the_last_words() -> None:
+    history = History()
+    for tick in range(20):
+        before, now = history.add(status(10 + tick / 2, 1000 * (tick // 2), checkpoint=EPOCH))
+    assert before is not None
+    assert 3_000_000 <= now.time_us - before.time_us <= 3_500_000
+    gone = status(
+        30, 0, steps=(), state=JobState.FINISHED, checkpoint=replace(EPOCH, bytes=0, duration_s=0.0)
+    )
+    before, now = history.add(gone)
+    assert before is not None
+    assert before.time_us == 10_000_000
+    assert now.steps[0].rows_in == 9000
+    assert now.checkpoint == EPOCH
+
+
+def test_plain_lines_say_what_changes() -> None:
+    out = io.StringIO()
+    screen = PlainLines(out)
+    screen.show(status(1, 0, state=JobState.STARTING, steps=()))
+    screen.show(status(2, 1000))
+    screen.show(status(3, 2000, checkpoint=EPOCH))
+    screen.show(status(5, 4000, checkpoint=EPOCH))
+    screen.show(status(6, 0, steps=(), state=JobState.FINISHED, checkpoint=EPOCH))
+    assert out.getvalue().splitlines() == [
+        "words  Starting  workers 2/2  leader 0",
+        "words  Running  workers 2/2  leader 0",
+        "lines 1k (0/s) (held back 40%)  counts 10k (0/s)",
+        "committed epoch 7: 3 MiB in 250 ms",
+        "lines 4k (1k/s) (held back 40%)  counts 40k (10k/s)",
+        "words  Finished  epoch 7",
+        "lines 4k (750/s) (held back 40%)  counts 40k (7.5k/s)",
+    ]
+
+
+def test_json_lines_are_statuses_and_notes() -> None:
+    out = io.StringIO()
+    screen = JsonLines(out)
+    screen.show(status(1, 5))
+    screen.note("stopping")
+    first, second = out.getvalue().splitlines()
+    assert codec.decode(JobStatus, first.encode()) == status(1, 5)
+    assert json.loads(second) == {"note": "stopping"}
+
+
+def test_the_table_shows_rates_backpressure_lag_and_the_last_epoch() -> None:
+    console = Console(file=io.StringIO(), width=110, color_system=None)
+    console.print(draw(status(10, 1000), status(12, 3000, checkpoint=EPOCH, failure="a reason")))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "words  Running  workers 2/2  restarts 1" in text
+    assert "█████████·  50%  40%" in text
+    assert "1.5 s" in text
+    assert "epoch 7: 3 MiB in 250 ms, 3 s ago, output not yet visible" in text
+    assert "a reason" in text
+
+
+def test_numbers_are_short() -> None:
+    assert [short_count(v) for v in (0, 999, 1234, 45_678, 1_234_567, 2e9)] == [
+        "0",
+        "999",
+        "1.23k",
+        "45.7k",
+        "1.23M",
+        "2G",
+    ]
+    assert [short_bytes(v) for v in (0, 1023, 1536, 64 << 20)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "64 MiB",
+    ]
+    assert [short_seconds(v) for v in (0.0351, 1.25, 150, 9000, 200_000)] == [
+        "35 ms",
+        "1.25 s",
+        "2.5 min",
+        "2.5 h",
+        "2.31 d",
+    ]
+
+
+def test_exit_codes() -> None:
+    assert exit_of_state(JobState.FINISHED) == exit_of_state(JobState.STOPPED) == 0
+    assert exit_of_state(JobState.FAILED) == 1
+    assert (exit_of_error(ConfigError("x")), exit_of_error(StateError("x"))) == (2, 1)
+    assert [int(e) for e in Exit] == [0, 1, 2, 3, 130]

@@ -1,0 +1,76 @@
+"""The public names are pinned, cheap to look up, and all there."""
+
+import subprocess
+import sys
+
+import penstock
+
+NAMES = {
+    "Aggregation",
+    "ConfigError",
+    "Farm",
+    "Job",
+    "KeyedStream",
+    "Parameters",
+    "PenstockError",
+    "Pipeline",
+    "SinkWriter",
+    "Source",
+    "Stream",
+    "UserCodeError",
+    "__version__",
+    "count",
+    "discard",
+    "farm",
+    "generator",
+    "ingest",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "parquet",
+    "pipeline",
+    "sum",
+}
+STREAM_METHODS = {
+    "broadcast",
+    "dead_letter",
+    "filter",
+    "flat_map",
+    "forward",
+    "key_by",
+    "late",
+    "map",
+    "output",
+    "parallel",
+    "partition",
+    "round_robin",
+    "sink",
+    "split",
+    "union",
+}
+
+
+def test_public_names_are_these() -> None:
+    assert set(penstock.__all__) == NAMES == set(dir(penstock))
+    assert all(getattr(penstock, name) is not None for name in NAMES)
+
+
+def test_methods_of_streams_are_these() -> None:
+    def public(kind: type) -> set[str]:
+        return {n for n in vars(kind) if not n.startswith("_")}
+
+    assert public(penstock.Job) == {"source"}
+    assert public(penstock.Stream) == STREAM_METHODS
+    assert public(penstock.KeyedStream) == {"aggregate", "process", "window"}
+
+
+def test_the_command_line_and_the_api_import_neither_arrow_nor_numba() -> None:
+    code = (
+        "import sys, penstock.cli.app, penstock.cli.preflight, penstock.cli.local, penstock as ps\n"
+        "import penstock.supervisor\n"
+        "ps.Job, ps.count, ps.parquet\n"
+        "print([m for m in ('pyarrow', 'numba', 'numpy', 'pyspark') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -27,27 +27,24 @@ def running(workers: int, *, leads: int = 0, settled: bool = True) -> Latest:
 
 
 @pytest.mark.parametrize(
-    ("latest", "wanted", "needed"),
+    ("latest", "wanted", "now", "needed"),
     [
-        (FRESH, 2, 2),
-        (running(2), 2, 2),
-        (running(2), 3, 3),  # growing comes first
-        (running(3), 2, 3),  # not committed yet
-        (running(2, settled=False), 2, 2),
-        (running(2, leads=2, settled=True), 2, 3),  # the leader hands over first
-        (running(2, leads=1, settled=True), 2, 2),
-        (running(3, settled=False), 4, 4),
+        (FRESH, 2, 0, 2),
+        (running(2), 2, 2, 2),
+        (running(2), 2, 1, 2),  # one died
+        (running(2), 3, 2, 3),  # growing comes first
+        (running(3), 2, 3, 3),  # not committed yet
+        (running(2), 2, 3, 2),  # committed and settled
+        (running(2, settled=False), 2, 3, 3),  # one that has left may have output to publish
+        (running(2, leads=2), 2, 3, 3),  # the leader hands over first
+        (running(2, leads=1), 2, 3, 2),
+        (running(3, settled=False), 4, 3, 4),
+        (running(3, settled=False), 3, 0, 3),  # a new run of a job that was being rescaled
+        (running(2), 2, 4, 2),  # a growth that was called off before it was committed
     ],
 )
-def test_how_many_workers_run(latest: Latest, wanted: int, needed: int) -> None:
-    assert workers_needed(latest, Desired(wanted, run=RUN)) == needed
-
-
-def test_a_shrink_waits_for_its_settling() -> None:
-    committed = running(2, settled=False)
-    assert workers_needed(replace(committed, leader=leader(2)), Desired(2, run=RUN)) == 3
-    # Ordinal 2 has left the table, but its last output may not be published yet.
-    assert workers_needed(committed, Desired(2, run=RUN)) == 2
+def test_how_many_workers_run(latest: Latest, wanted: int, now: int, needed: int) -> None:
+    assert workers_needed(latest, Desired(wanted, run=RUN), now) == needed
 
 
 @pytest.mark.parametrize(
@@ -65,7 +62,7 @@ def test_a_shrink_waits_for_its_settling() -> None:
 def test_what_ends_a_run(change: dict[str, object], over: bool) -> None:
     latest = replace(running(2), **change)  # type: ignore[arg-type]
     assert is_over(latest, Desired(2, run=RUN)) is over
-    assert workers_needed(latest, Desired(2, run=RUN)) == (0 if over else 2)
+    assert workers_needed(latest, Desired(2, run=RUN), 2) == (0 if over else 2)
 
 
 def test_a_restore_begins_a_finished_job_anew_once() -> None:

@@ -190,10 +190,11 @@ class LocalCluster:
             self._log.say("metadata store failed", reason=str(error))
             return True
         pids = self._workers.pids()
+        running = max(pids, default=-1) + 1
         for ordinal in to_end(latest.lost, self._reports.announced(pids), SILENT_KEEPER_S):
             self._log.say("ending a silent worker that was given up", worker=ordinal)
             self._workers.kill(ordinal)
-        for news in self._workers.run_all(workers_needed(latest, desired)):
+        for news in self._workers.run_all(workers_needed(latest, desired, running)):
             self._log.say(news)
         return not is_over(latest, desired) or bool(self._workers.pids())
 

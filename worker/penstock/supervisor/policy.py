@@ -18,8 +18,8 @@ def is_over(latest: Latest, desired: Desired) -> bool:
     return latest.run == desired.run and latest.closed()
 
 
-def workers_needed(latest: Latest, desired: Desired) -> int:
-    """Say how many workers must run: ordinals below this number.
+def workers_needed(latest: Latest, desired: Desired, running: int) -> int:
+    """Say how many workers must run: ordinals below this number. ``running`` is what runs now.
 
     Growing comes first. Shrinking comes last: when the smaller number is committed, all members
     run under it, its output is published, and the leader is one of those that stay.
@@ -30,7 +30,8 @@ def workers_needed(latest: Latest, desired: Desired) -> int:
     settled = latest.settled == latest.version and latest.workers in (0, desired.workers)
     if settled and leader < desired.workers:
         return desired.workers
-    return max(desired.workers, latest.workers, leader + 1)
+    # Not settled: a worker that has left the committed table may still have output to publish.
+    return max(desired.workers, latest.workers, leader + 1, running)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from penstock.contract.names import blob_name
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 from penstock.protocol.task import TaskSetup
+from penstock.testing.calls import Get, Op, Reply
 from penstock.testing.exchange import Exchange, Flush, Identity
 from penstock.testing.kernel import Crash
 from penstock.testing.messages import Answered, Beat, Compiled, Order, Poll, SocketClosed, Turn
 from penstock.testing.network import Carried, StreamBroken
 from penstock.testing.ports import Cluster
-from penstock.testing.services import Get, Op, Reply
 from penstock.testing.standing import Standing
 from penstock.testing.task import SimTask
 from penstock.testing.task_files import Token, publication

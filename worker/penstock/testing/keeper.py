@@ -8,16 +8,15 @@ keeper dies first.
 from dataclasses import dataclass
 
 from penstock.contract.control import EngineHello, EngineReport
-from penstock.contract.ids import BlobName, Incarnation, Ordinal
+from penstock.contract.ids import Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import actions as act
 from penstock.protocol import events as ev
 from penstock.protocol.coordinator import Coordinator
 from penstock.protocol.member import Member
-from penstock.testing.network import Packet
-from penstock.testing.ports import Host
-from penstock.testing.services import (
+from penstock.testing.calls import (
+    ROOT_FILE,
     Delete,
     Get,
     LeaseRead,
@@ -29,12 +28,13 @@ from penstock.testing.services import (
     Put,
     ReadFile,
     Reply,
-    Stored,
 )
+from penstock.testing.network import Packet
+from penstock.testing.ports import Host
+from penstock.testing.services import Stored
 
 LATEST = "latest"
 DESIRED = "desired"
-ROOT_FILE = BlobName("ROOT")
 
 
 @dataclass(frozen=True, slots=True)

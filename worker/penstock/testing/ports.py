@@ -16,10 +16,11 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol.settings import ControlSettings
+from penstock.testing.calls import Op
 from penstock.testing.exchange import ChannelSizes, Exchange
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Network
-from penstock.testing.services import Op, Service
+from penstock.testing.services import Service
 from penstock.testing.workload import Job
 
 

@@ -16,144 +16,35 @@ from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.testing.calls import (
+    READS,
+    ROOT_FILE,
+    STAGING,
+    Call,
+    Delete,
+    FileOp,
+    Get,
+    Late,
+    LeaseRead,
+    LeaseWrite,
+    ListFiles,
+    MetaGet,
+    MetaOp,
+    MetaSwap,
+    Publish,
+    Put,
+    ReadFile,
+    Reply,
+    Sweep,
+    Unstage,
+    Written,
+)
 from penstock.testing.faults import Verdict
 from penstock.testing.kernel import SECOND, Kernel, Violation
 
 CALL_TIMEOUT_US = SECOND
 WRITE_US = (500, 30_000)
 REPLY_US = (200, 3_000)
-
-
-@dataclass(frozen=True, slots=True)
-class MetaGet:
-    """Read one object."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class MetaSwap:
-    """Write one object where ``version`` still holds; None means that it must not exist yet."""
-
-    name: str
-    data: object
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseRead:
-    """Read the lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseWrite:
-    """Take, renew or give up the lease where ``version`` still holds."""
-
-    holder: str | None
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Create a file exclusively and make it durable."""
-
-    name: BlobName
-    content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Get:
-    """Read a file and check it against its reference."""
-
-    ref: BlobRef
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFile:
-    """Read a file by its name alone."""
-
-    name: BlobName
-
-
-@dataclass(frozen=True, slots=True)
-class ListFiles:
-    """List the names of the job's directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove a file; a missing one is no error."""
-
-    name: BlobName
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Link staged output to its visible name."""
-
-    staged: str
-    target: str
-    content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Unstage:
-    """Remove staged output."""
-
-    staged: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Remove what older attempts have staged for a sink, when its writers open after START."""
-
-    sink: str
-    attempt: int
-
-
-MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
-FileOp = Put | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep
-Op = MetaOp | FileOp
-READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
-STAGING = "_staging/"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request on its way to a service; ``verdict`` was decided when it was sent."""
-
-    client: str
-    life: int
-    token: object
-    op: Op
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The outcome of a call.
-
-    ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
-    """
-
-    token: object
-    op: Op
-    value: object = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """An effect that its caller has given up; it happens all the same."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The second half of a write: until then the file is there, but torn."""
-
-    call: Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +137,9 @@ class Service:
             self._reply(call, self._apply(call))
 
     def _refuse(self, call: Call) -> None:
-        if isinstance(call.op, Put) and call.op.name not in self.disk.files:
+        # ROOT alone has a fixed name: it is linked from a fresh one, so it is never torn.
+        fresh = isinstance(call.op, Put) and call.op.name not in self.disk.files
+        if fresh and isinstance(call.op, Put) and call.op.name != ROOT_FILE:
             self.disk.files[call.op.name] = Torn()
         self._reply(call, Reply(call.token, call.op, error="failed"), CALL_TIMEOUT_US)
 
@@ -262,8 +155,8 @@ class Service:
             self.kernel.at(late, "store", Late(call))
 
     def _begin_write(self, call: Call, op: Put) -> None:
-        if op.name in self.disk.files and not op.name.count("-"):
-            self._reply(call, Reply(call.token, op, error="failed"))  # ROOT: somebody was first
+        if op.name == ROOT_FILE:
+            self._link_root(call, op)
             return
         if op.name in self.disk.files:
             raise Violation("G", f"{call.client} writes {op.name}, a name that was used before")
@@ -273,6 +166,12 @@ class Service:
             self._reply(call, Reply(call.token, op, error="failed"))
         else:
             self.kernel.at(self.kernel.streams.schedule.randint(*WRITE_US), "store", Written(call))
+
+    def _link_root(self, call: Call, op: Put) -> None:
+        if op.name in self.disk.files or self.disk.full:
+            self._reply(call, Reply(call.token, op, error="failed"))
+        else:
+            self._reply(call, self._apply(call))
 
     def _written(self, call: Call) -> None:
         if not self._lives(call):

@@ -6,11 +6,10 @@ tombstones; the manifest lists live files in order; lost groups narrow entries; 
 takes over the other's entries; a full file replaces all entries of the task.
 """
 
-from dataclasses import replace
-
 from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Share, groups_of, subtract
+from penstock.contract.keygroups import Share, groups_of
 from penstock.contract.manifest import BlobRef, StateFile
+from penstock.protocol.files import FileList, in_order, next_order, to_merge
 from penstock.testing.workload import group_of
 
 Key = tuple[int, ...]
@@ -24,11 +23,10 @@ class TaskState:
 
     def __init__(self, groups: int) -> None:
         self.values: dict[Key, Value] = {}
-        self.files: tuple[StateFile, ...] = ()
+        self.files = FileList()
         self._groups = groups
         self._dirty: dict[Key, None] = {}
         self._cuts: dict[Epoch, dict[Key, None]] = {}
-        self._listed: dict[Epoch, tuple[StateFile, ...]] = {}
 
     def put(self, key: Key, value: Value) -> None:
         """Write a value and remember that it changed."""
@@ -44,9 +42,10 @@ class TaskState:
 
     def cut(self, epoch: Epoch, since: Epoch) -> tuple[Rows, bool]:
         """Copy what changed since an epoch; True beside it when the file replaces all others."""
-        self._cuts[epoch] = self._dirty
+        # An aborted number may recur under a higher term: what it held is dirty all the same.
+        self._cuts[epoch] = {**self._cuts.get(epoch, {}), **self._dirty}
         self._dirty = {}
-        if len(self.files) >= FILES_MAX:
+        if to_merge(self.files.committed, FILES_MAX):
             return tuple(sorted(self.values.items())), True
         changed: dict[Key, None] = {}
         for at in sorted(self._cuts):
@@ -58,25 +57,23 @@ class TaskState:
         self, epoch: Epoch, blob: BlobRef | None, share: Share, rows: int, full: bool
     ) -> tuple[StateFile, ...]:
         """Return the entries that the manifest of ``epoch`` lists: live ones and the new file."""
-        entries = () if full else self.files
+        entries = () if full else self.files.committed
         if blob is not None and share:
-            order = max((f.order for f in self.files), default=0) + 1
+            order = next_order(self.files.committed)
             entries += (StateFile(blob, "state", share, order, epoch, rows),)
-        self._listed[epoch] = entries
+        self.files.propose(epoch, entries)
         return entries
 
     def confirm(self, epoch: Epoch) -> None:
         """Hear that an epoch is committed: what it holds is no longer dirty."""
-        if epoch in self._listed:
-            self.files = self._listed[epoch]
+        self.files.confirm(epoch)
         self._cuts = {e: keys for e, keys in self._cuts.items() if e > epoch}
-        self._listed = {e: files for e, files in self._listed.items() if e > epoch}
 
     # --- Restore and rescale
 
     def load(self, files: tuple[StateFile, ...], contents: dict[BlobName, Rows]) -> None:
         """Take over entries: read each in order, only the groups that it shows."""
-        for entry in sorted(files, key=lambda f: f.order):
+        for entry in in_order(files):
             shown = set(groups_of(entry.groups))
             for key, value in contents[entry.blob.name]:
                 if group_of(key[0], self._groups) not in shown:
@@ -85,13 +82,12 @@ class TaskState:
                     self.values.pop(key, None)
                 else:
                     self.values[key] = value
-        self.files += files
+        self.files.gain(files)
 
     def drop(self, share: Share) -> None:
         """Give up groups: their values, what is dirty of them, and the right to read them."""
         gone = set(groups_of(share))
-        narrowed = [replace(f, groups=subtract(f.groups, share)) for f in self.files]
-        self.files = tuple(f for f in narrowed if f.groups)
+        self.files.lose(share)
         for key in [k for k in self.values if group_of(k[0], self._groups) in gone]:
             del self.values[key]
         for keys in (self._dirty, *self._cuts.values()):

@@ -12,8 +12,8 @@ from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.protocol import task_events as ev
 from penstock.protocol.task import TaskCore, TaskSetup
+from penstock.testing.calls import STAGING, Get, Publish, Put, Reply, Sweep, Unstage
 from penstock.testing.ports import Shell
-from penstock.testing.services import STAGING, Get, Publish, Put, Reply, Sweep, Unstage
 from penstock.testing.state import Rows, TaskState
 
 

@@ -10,6 +10,18 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol import events as ev
+from penstock.testing.calls import (
+    READS,
+    Call,
+    Delete,
+    LeaseWrite,
+    MetaSwap,
+    Op,
+    Publish,
+    Put,
+    Reply,
+    Unstage,
+)
 from penstock.testing.engine import EngineNode
 from penstock.testing.fate import Fate
 from penstock.testing.faults import Faults, Verdict
@@ -20,20 +32,7 @@ from penstock.testing.messages import Compiled, Order, SocketClosed
 from penstock.testing.nemesis import Timed, draw_faults
 from penstock.testing.network import Network, Packet
 from penstock.testing.scenario import Scenario
-from penstock.testing.services import (
-    CALL_TIMEOUT_US,
-    READS,
-    Call,
-    Delete,
-    LeaseWrite,
-    MetaSwap,
-    Op,
-    Publish,
-    Put,
-    Reply,
-    Service,
-    Unstage,
-)
+from penstock.testing.services import CALL_TIMEOUT_US, Service
 from penstock.testing.supervisor import KeeperDied, Look, SupervisorNode
 from penstock.testing.workload import make_job
 
@@ -125,7 +124,8 @@ class World:
         if latest.failure is not None:
             raise Violation("L", f"the job failed: {latest.failure}")
         self.judge.output.finish(self.service.disk.visible)
-        self.judge.check_rest(latest)
+        disturbed = self.faults.injected or self.scenario.profile is not None
+        self.judge.check_rest(latest, undisturbed=not disturbed)
 
     def _advance(self, until_us: int, *, until_done: bool = False) -> bool:
         while self.kernel.now_us < until_us:

@@ -1,0 +1,111 @@
+"""An engine without tasks: it obeys every command at once, unless told to be mute."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from penstock.contract import control
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    Epoch,
+    Incarnation,
+    Ordinal,
+    SplitId,
+    StageIndex,
+    Term,
+    Version,
+)
+from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, StateFile, TaskManifest
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+
+PLAN = PhysicalPlan(
+    job="wordcount",
+    max_key_groups=8,
+    stages=(
+        StagePlan(StageIndex(0), "lines", ("lines",), source="lines", bounded=True),
+        StagePlan(StageIndex(1), "counts", ("counts", "out"), keyed=True, sinks=("out",)),
+    ),
+    edges=(EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY),),
+    fingerprint="plan-1",
+)
+
+
+@dataclass
+class ObedientEngine:
+    """Obeys at once; ``mute`` lists the commands that it leaves undone."""
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    plan: PhysicalPlan = PLAN
+    status: control.EngineStatus = field(default_factory=control.EngineStatus)
+    table: Assignment | None = None
+    proposed: Assignment | None = None
+    exhausted: bool = False
+    mute: list[str] = field(default_factory=list)
+    injected: list[int] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+
+    def hello(self) -> control.EngineHello:
+        """Say the first words."""
+        return control.EngineHello(
+            self.ordinal, self.incarnation, f"flight-{self.incarnation}", self.plan
+        )
+
+    def obey(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
+        """Do at once what is asked, and say what became of it."""
+        self.heard.append(type(command).__name__)
+        if type(command).__name__ in self.mute:
+            return
+        yield from self._act(term, command)
+        yield replace(self.status, exhausted=self.exhausted)
+
+    def _act(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
+        match command:
+            case control.Enumerate(attempt):
+                splits = tuple(SplitState(SplitId(f"file{i}"), "{}", 0) for i in range(4))
+                yield control.Splits(attempt, (control.StageSplits(StageIndex(0), splits),))
+            case control.Reset(attempt, _, _, table, _):
+                self.table = table
+                self.status = control.EngineStatus(
+                    attempt=attempt, ready=attempt, resumed=table.version
+                )
+            case control.Publish(_, epoch) | control.Commit(_, epoch):
+                self._set(published=max(epoch, self.status.published))
+            case control.Start(attempt):
+                self._set(running=attempt)
+            case control.Inject(attempt, epoch):
+                self.injected.append(epoch)
+                yield from self._acks(attempt, term, epoch)
+            case control.Prepare(attempt, table):
+                self.proposed = table
+                self._set(attempt=attempt, prepared=table.version)
+                if self.table is None:
+                    self._set(ready=attempt, running=attempt)
+            case control.CancelRescale():
+                self._set(prepared=Version(0))
+            case control.Adopt(_, version, epoch):
+                self.table = self.proposed
+                self._set(resumed=version, published=max(epoch, self.status.published))
+            case control.Settled(_, version):
+                assert self.table is not None
+                self._set(settled=version, left=self.ordinal >= self.table.workers)
+            case control.EndStreams():
+                self._set(ended=True)
+            case _:
+                pass
+
+    def _set(self, **changes: object) -> None:
+        self.status = replace(self.status, **changes)  # type: ignore[arg-type]
+
+    def _acks(self, attempt: Attempt, term: Term, epoch: Epoch) -> Iterator[control.TaskAck]:
+        assert self.table is not None
+        for task in self.table.tasks_on(self.ordinal):
+            name = BlobName(f"{term}-{epoch}-{self.incarnation}-{task}.sst")
+            blob = BlobRef(name, "hash", 1)
+            file = StateFile(blob, "counts", self.table.share_of(task), 0, epoch, 1)
+            handle = SinkHandle("out", task, epoch, f"{epoch}", 1, 1)
+            manifest = TaskManifest(
+                task, files=(file,), handles=(handle,), exhausted=self.exhausted
+            )
+            yield control.TaskAck(attempt, term, epoch, manifest)

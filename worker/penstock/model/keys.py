@@ -64,15 +64,23 @@ class KeyCodec:
         hashes = hash_columns(flats)
         return Keys(self._encode(flats), hashes, key_groups(hashes, self.max_key_groups))
 
+    def hashed(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[UInt64s, Int32s]:
+        """Return the hashes and key groups of n rows without encoding the keys."""
+        hashes = hash_columns(columns)
+        return hashes, key_groups(hashes, self.max_key_groups)
+
     def window_keys(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], ends: Int64s, keys: Keys
+        self,
+        columns: Sequence[pa.Array | pa.ChunkedArray],
+        ends: Int64s,
+        hashed: tuple[UInt64s, Int32s],
     ) -> Keys:
-        """Encode (window end, key) of n rows; the group stays that of ``keys``, the key alone."""
-        hashes = keys.hashes.copy()
+        """Encode (window end, key) of n rows; ``hashed`` is of the key alone, and so the group."""
+        hashes = hashed[0].copy()
         words = ends.view(np.uint64)
         xxhash.hash_eight((words, NO_BYTES, 0), hashes)
         flats: list[Any] = [words, *(flat(column) for column in columns)]
-        return Keys(_encode_several(flats), hashes, keys.groups)
+        return Keys(_encode_several(flats), hashes, hashed[1])
 
     def _encode(self, flats: list[pa.Array]) -> Text:
         if len(flats) > 1:

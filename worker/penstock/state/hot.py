@@ -127,6 +127,11 @@ class HotTable:
         rows = found[:count]
         return rows[np.argsort(self._columns[END][rows], kind="stable")][:most]
 
+    def next_end(self) -> int:
+        """Return the earliest window end of all live rows; the largest int64 when none is left."""
+        none = np.iinfo(np.int64).max
+        return int(table.least_end(self._table, self._columns[END], none))
+
     # --- Cuts -------------------------------------------------------------------------------
 
     def cut(self) -> tuple[int, RowsCopy]:

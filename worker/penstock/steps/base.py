@@ -89,6 +89,10 @@ class KeyedState(Protocol):
         """Return up to ``most`` live rows with ``end <= bound``, by end, then row (timed state)."""
         ...
 
+    def next_end(self) -> int:
+        """Return the earliest end of all live rows; the largest int64 when there is none."""
+        ...
+
 
 class Step(Protocol):
     """One node of a stage."""

@@ -41,7 +41,7 @@ class Split(PlainStep):
             )
 
 
-class _Calling(PlainStep):
+class Calling(PlainStep):
     """A step that calls a user function and may have dead letters."""
 
     def __init__(self, name: str, call: Call, run: Callable[[pa.RecordBatch], Any]) -> None:
@@ -73,7 +73,7 @@ class _Calling(PlainStep):
         return {"dead_letters": self._dead_letters}
 
 
-class Map(_Calling):
+class Map(Calling):
     """One row out for each row in."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
@@ -86,7 +86,7 @@ class Map(_Calling):
             return given
 
         def records(part: pa.RecordBatch) -> pa.RecordBatch:
-            return _from_records([function(r) for r in part.to_pylist()], output)
+            return from_records([function(r) for r in part.to_pylist()], output)
 
         super().__init__(name, call, batches if call.per is Per.BATCH else records)
 
@@ -95,7 +95,7 @@ class Map(_Calling):
         self._emit(with_hidden(answer.given, kept))
 
 
-class FlatMap(_Calling):
+class FlatMap(Calling):
     """Any number of rows out for each row in, in order."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
@@ -107,7 +107,7 @@ class FlatMap(_Calling):
         def records(part: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
             made: list[list[dict[str, Any]]] = [list(function(r)) for r in part.to_pylist()]
             parents = [i for i, rows in enumerate(made) for _ in rows]
-            return _from_records((r for rows in made for r in rows), output), parents
+            return from_records((r for rows in made for r in rows), output), parents
 
         super().__init__(name, call, batches if call.per is Per.BATCH else records)
 
@@ -123,7 +123,7 @@ class FlatMap(_Calling):
         self._emit(with_hidden(given, kept))
 
 
-class Filter(_Calling):
+class Filter(Calling):
     """Keeps the rows for which the function says true; null is not true."""
 
     def __init__(self, name: str, call: Call, function: Function) -> None:
@@ -152,7 +152,7 @@ class Filter(_Calling):
             self._emit(kept)
 
 
-def _from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
+def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Make a batch of dicts; a record with a missing or unknown field is refused."""
     rows = list(records)
     names = set(schema.names)

@@ -299,6 +299,17 @@ def due_rows(table: Any, ends: Any, bound: int, rows: Any) -> Any:
     return found
 
 
+@kernel(INT, TABLE, I64, INT)
+def least_end(table: Any, ends: Any, none: int) -> Any:
+    """Return the earliest window end of all live rows; ``none`` when there is no row."""
+    records, counters = table[2], table[6]
+    least = none
+    for row in range(counters[ROWS]):
+        if records[row].status & LIVE != 0:
+            least = min(least, ends[row])
+    return least
+
+
 @kernel(INT, TABLE, INT)
 def move_slots(table: Any, least: int) -> Any:
     """Move at least so many slots from ``a`` to ``b``; return how many are left, -1 on failure."""

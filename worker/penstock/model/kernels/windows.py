@@ -12,7 +12,7 @@ from penstock.model.kernels.jit import (
     tuple_of,
 )
 
-ON_TIME, LATE, LATE_AFTER_IDLE = 0, 1, 2
+ON_TIME, LATE, LATE_AFTER_IDLE, WITHOUT_TIME = 0, 1, 2, 3
 
 # size, offset, allowed lateness
 SHAPE = tuple_of((INT, INT, INT))

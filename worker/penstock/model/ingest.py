@@ -1,0 +1,84 @@
+"""Words between a sender of pushed rows and the worker that takes them. JSON, one per batch.
+
+sender -> worker   Hello (in the stream's descriptor), Rows with each batch, End
+worker -> sender   Reply: to Hello, to every Rows, and to End when it is committed
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.base.errors import PeerError
+from penstock.contract import codec
+
+WIRE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who pushes what: ``sender`` is the number of the Spark task's attempt, the highest wins."""
+
+    wire: int
+    partition: int
+    partitions: int
+    sender: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The batch beside this begins at ``offset`` of its partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The partition has exactly ``offset`` rows."""
+
+    offset: int
+
+
+class Answer(StrEnum):
+    """What a worker says.
+
+    TAKEN: go on, all rows below ``next`` are here. REWIND: send again from ``next``. MOVED: dial
+    ``owner``. RETRY: nobody owns it now (a reset); ask again. SUPERSEDED: a later attempt sends this
+    partition: stop for good. FINISHED: the partition is committed to its end. REFUSED: see ``text``.
+    """
+
+    TAKEN = "taken"
+    REWIND = "rewind"
+    MOVED = "moved"
+    RETRY = "retry"
+    SUPERSEDED = "superseded"
+    FINISHED = "finished"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with the offsets that go with it."""
+
+    answer: str
+    next: int = 0
+    committed: int = 0
+    owner: str = ""
+    text: str = ""
+
+
+def decode_hello(data: bytes) -> Hello:
+    """Read a descriptor. Raises PeerError on anything else or another wire version."""
+    hello = codec.decode(Hello, data)
+    if hello.wire != WIRE_VERSION:
+        raise PeerError(f"the sender speaks version {hello.wire}, this worker {WIRE_VERSION}")
+    return hello
+
+
+def decode_push(data: bytes) -> Rows | End:
+    """Read what a sender says beside or after its batches. Raises PeerError."""
+    push: Rows | End = codec.decode(Rows | End, data)  # type: ignore[arg-type]
+    return push
+
+
+def decode_reply(data: bytes) -> Reply:
+    """Read a worker's answer. Raises PeerError."""
+    return codec.decode(Reply, data)

@@ -1,0 +1,166 @@
+"""Tumbling windows of event time per key: counted in compiled loops, emitted once.
+
+A row is late for its window iff ``end + lateness <= bound``, with the bound that its source
+stamped: that does not depend on how channels interleave. A window emits, in order of its end,
+when the watermark reaches ``end + lateness``; a row that comes for an emitted window all the same
+(its split was idle) is late too, and counted apart. The state is keyed by (end, key) and lives
+with the key's group, so open windows move and are restored like everything else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.contract.graph import Compute
+from penstock.contract.keygroups import Share
+from penstock.model.columns import Int64s, fixed, fixed_array, flat
+from penstock.model.kernels import windows
+from penstock.steps.aggregates import Aggregates
+from penstock.steps.base import (
+    NO_BOUND,
+    PlainStep,
+    StateSchema,
+    split_hidden,
+    with_hidden,
+)
+from penstock.steps.keyed import KeyColumns, OpenState
+
+NEVER = np.iinfo(np.int64).max
+FIRED_ROWS_MAX = 65_536  # windows emitted in one batch
+_TIME = pa.timestamp("us")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShape:
+    """Length, offset from 1970 and allowed lateness of windows (us); ``time`` names the column."""
+
+    size_us: int
+    offset_us: int
+    lateness_us: int
+    time: str
+
+
+class Window(PlainStep):
+    """One row per key and window: keys, window_start, window_end, computed columns."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: WindowShape,
+        aggregates: Aggregates,
+        keys: KeyColumns,
+        output: pa.Schema,
+    ) -> None:
+        """Compute ``aggregates`` per key and window; emit rows of ``output``."""
+        super().__init__(name)
+        self._shape = shape
+        self._keys = keys
+        self._aggregates = aggregates
+        self._output = output
+        self._fired: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)
+        self._next_end = NEVER
+        self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
+
+    def open(self, state: OpenState) -> None:
+        """Open the state; called once, before anything else."""
+        schema = StateSchema(self.name, self._keys.fields, self._aggregates.values(), timed=True)
+        self._state = state(schema)
+
+    def on_batch(self, batch: pa.RecordBatch) -> None:
+        """Put rows into their windows; late ones go to the output ``late`` as they came."""
+        rows, bounds = split_hidden(batch)
+        hashed = self._keys.codec.hashed(self._keys.of(rows))
+        ends = np.empty(len(hashed[0]), np.int64)
+        verdicts = np.empty(len(ends), np.uint8)
+        if self._judge(rows, bounds, hashed[1], (ends, verdicts)):
+            on_time = np.flatnonzero(verdicts == windows.ON_TIME)
+            self._emit_late(batch, verdicts)
+            rows, ends = rows.take(pa.array(on_time)), ends[on_time]
+            hashed = hashed[0][on_time], hashed[1][on_time]
+        if len(ends):
+            keys = self._keys.codec.window_keys(self._keys.of(rows), ends, hashed)
+            found = self._state.rows(keys)
+            self._state.column("end")[found] = ends
+            self._aggregates.fold(self._state, found, rows)
+            self._next_end = min(self._next_end, int(ends.min()))
+
+    def _judge(
+        self,
+        rows: pa.RecordBatch,
+        bounds: pa.Array | None,
+        groups: npt.NDArray[np.int32],
+        result: tuple[Int64s, npt.NDArray[np.uint8]],
+    ) -> bool:
+        """Write window ends and verdicts; say whether any row is late."""
+        times = flat(rows.column(self._shape.time))
+        shape = (self._shape.size_us, self._shape.offset_us, self._shape.lateness_us)
+        given = (fixed(times, np.int64), _bounds(bounds, len(times)))
+        late = windows.assign(shape, given, (groups, self._fired), *result)
+        if times.null_count:
+            result[1][np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = (
+                windows.WITHOUT_TIME
+            )
+        return bool(late or times.null_count)
+
+    def _emit_late(self, batch: pa.RecordBatch, verdicts: npt.NDArray[np.uint8]) -> None:
+        for verdict in self._late:
+            self._late[verdict] += int(np.count_nonzero(verdicts == verdict))
+        late = np.flatnonzero(verdicts != windows.ON_TIME)
+        self._outputs["late"](batch.take(pa.array(late)))
+
+    def on_watermark(self, time_us: int) -> None:
+        """Emit every window whose end + lateness the watermark has reached."""
+        np.maximum(self._fired, time_us, out=self._fired)
+        bound = time_us - self._shape.lateness_us
+        while self._next_end <= bound and self._next_end != NEVER:
+            rows = self._state.due(bound, FIRED_ROWS_MAX)
+            if len(rows):
+                self._emit(self._emitted(rows))
+                self._state.delete(rows)
+            self._next_end = self._state.next_end()
+
+    def _emitted(self, rows: npt.NDArray[np.int32]) -> pa.RecordBatch:
+        ends = self._state.column("end")[rows]
+        keys = self._keys.codec.window_columns(self._state.keys_of(rows))
+        times = [fixed_array(_TIME, ends - self._shape.size_us), fixed_array(_TIME, ends)]
+        computed = self._aggregates.results(self._state, rows)
+        columns = [*keys, *times, *computed]
+        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
+        # Rows of many inputs: bound by none, so never late by a source's stamp further down.
+        return with_hidden(batch, pa.array(np.full(len(rows), NO_BOUND, np.int64)))
+
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+        """Look for open windows among what was loaded; up to the watermark all have emitted."""
+        if watermark_us is not None:
+            np.maximum(self._fired, watermark_us, out=self._fired)
+        self._next_end = self._state.next_end()
+
+    def counters(self) -> dict[str, int]:
+        """Count late rows by what made them late."""
+        return {
+            "late": self._late[windows.LATE],
+            "late_after_idle": self._late[windows.LATE_AFTER_IDLE],
+            "without_time": self._late[windows.WITHOUT_TIME],
+        }
+
+
+def _bounds(bounds: pa.Array | None, rows: int) -> Int64s:
+    if bounds is None:
+        return np.full(rows, NO_BOUND, np.int64)
+    plain = flat(bounds)
+    return fixed(plain.fill_null(NO_BOUND) if plain.null_count else plain, np.int64)
+
+
+def window(
+    name: str,
+    shape: WindowShape,
+    keys: KeyColumns,
+    compute: Sequence[Compute],
+    schemas: tuple[pa.Schema, pa.Schema],
+) -> Window:
+    """Make a window step over rows of ``schemas[0]`` that emits ``schemas[1]``; open it next."""
+    return Window(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])

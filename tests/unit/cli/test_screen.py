@@ -95,7 +95,7 @@ def test_the_table_shows_rates_backpressure_lag_and_the_last_epoch() -> None:
     console.print(draw(status(10, 1000), status(12, 3000, checkpoint=EPOCH, failure="a reason")))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "words  Running  workers 2/2  restarts 1" in text
-    assert "█████████·  50%  40%" in text
+    assert "███████·  50%  40%" in text
     assert "1.5 s" in text
     assert "epoch 7: 3 MiB in 250 ms, 3 s ago, output not yet visible" in text
     assert "a reason" in text

@@ -17,7 +17,7 @@ from penstock.cli.rates import (
 from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus
 
 REFRESH_PER_S = 4
-BAR_WIDTH = 10
+BAR_WIDTH = 8
 NOTES_SHOWN = 4
 _STATE_STYLE = {
     JobState.RUNNING: "bold green",
@@ -80,14 +80,14 @@ def _title(now: JobStatus) -> Text:
 
 
 def _steps(rates: tuple[StepRate, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
     timed = any(r.lag_s is not None for r in rates)
-    table.add_column("step")
+    table.add_column("step", no_wrap=True)
     for name in ("tasks", "in/s", "out/s", "rows in", "rows out", "queued"):
-        table.add_column(name, justify="right")
-    table.add_column("busy | held back")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("busy, held back", no_wrap=True)
     if timed:
-        table.add_column("watermark lag", justify="right")
+        table.add_column("lag", justify="right", no_wrap=True)
     for rate in rates:
         table.add_row(*_cells(rate), *([_lag(rate)] if timed else []))
     return table

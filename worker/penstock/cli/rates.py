@@ -12,6 +12,8 @@ from penstock.contract.status import (
     StepStatus,
 )
 
+FIRST_WATERMARK_US = -62_135_596_800_000_000  # year 1; below it: none yet
+LAST_WATERMARK_US = 253_402_300_800_000_000  # year 10000; beyond it: the end of an input
 LOOK_BACK_US = 3_000_000  # rates are over at least so long
 
 
@@ -37,7 +39,7 @@ def _follows(before: JobStatus, now: JobStatus) -> bool:
 
 
 def _rate(old: StepStatus | None, new: StepStatus, seconds: float, now: JobStatus) -> StepRate:
-    lag = None if new.watermark_us is None else max(0.0, (now.time_us - new.watermark_us) / 1e6)
+    lag = _lag_s(new.watermark_us, now.time_us)
     if old is None or seconds <= 0:
         return StepRate(new, 0.0, 0.0, lag)
     return StepRate(
@@ -46,6 +48,13 @@ def _rate(old: StepStatus | None, new: StepStatus, seconds: float, now: JobStatu
         max(0, new.rows_out - old.rows_out) / seconds,
         lag,
     )
+
+
+def _lag_s(watermark_us: int | None, time_us: int) -> float | None:
+    """Return how far a watermark is behind; None where there is no time, or its input has ended."""
+    if watermark_us is None or not FIRST_WATERMARK_US < watermark_us < LAST_WATERMARK_US:
+        return None
+    return max(0.0, (time_us - watermark_us) / 1e6)
 
 
 class History:
@@ -77,7 +86,12 @@ def _with_last_words(last: JobStatus, now: JobStatus) -> JobStatus:
     known = last.checkpoint
     if checkpoint is not None and known is not None and known.epoch == checkpoint.epoch:
         checkpoint = replace(checkpoint, bytes=known.bytes, duration_s=known.duration_s)
-    return replace(now, steps=now.steps or last.steps, checkpoint=checkpoint)
+    steps = now.steps if _rows(now) > _rows(last) else last.steps  # some engines are gone earlier
+    return replace(now, steps=steps, checkpoint=checkpoint)
+
+
+def _rows(status: JobStatus) -> int:
+    return sum(s.rows_in + s.rows_out for s in status.steps)
 
 
 def headline(now: JobStatus) -> str:

@@ -80,10 +80,12 @@ class PlainLines:
         new = status.checkpoint
         if new is not None and (self._last is None or _epoch(self._last) != new.epoch):
             self.note(f"committed {checkpoint_text(new)}")
-        if self._last is None or self._last.state is not status.state:
+        changed = self._last is None or self._last.state is not status.state
+        if changed:
             self.note(headline(status))
-        due = status.time_us - self._shown_us >= LINE_INTERVAL_US or status.state in ENDED
-        if due and status.steps:
+        ended = status.state in ENDED
+        due = changed if ended else status.time_us - self._shown_us >= LINE_INTERVAL_US
+        if due and any(s.rows_in or s.rows_out for s in status.steps):
             self.note("  ".join(_step_text(r) for r in step_rates(before, status)))
             self._shown_us = status.time_us
         self._last = status

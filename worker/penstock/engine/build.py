@@ -16,6 +16,7 @@ from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.plan import PhysicalPlan
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
+from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
 from penstock.ports import SinkPublisher, SinkWriter
 from penstock.ports import Source as SourcePort
@@ -79,6 +80,10 @@ class JobParts:
         """Remove what older attempts have staged; only once this one has started."""
         for sink in self._sinks.values():
             sink.sweep(attempt)
+
+    def warm(self) -> None:
+        """Load every kernel that the job's built-in steps need."""
+        warm(self._job, self._scratch)
 
     def close(self) -> None:
         """End the threads of sinks."""

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +78,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     from penstock.cluster.link import LinkClosed  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
     from penstock.engine.build import JobParts  # noqa: PLC0415
+    from penstock.engine.warm import warm_rest  # noqa: PLC0415
     from penstock.engine.worker import Worker  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
@@ -90,6 +92,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         with suppress(LinkClosed):  # the main loop hears of it, and ends
             link.send(report)
 
+    warmed = threading.Event()
     worker = Worker(
         launch.ordinal,
         launch.incarnation,
@@ -98,11 +101,14 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         say=say,
         clock=SystemClock(),
         heartbeat_interval_s=launch.heartbeat_interval_s,
+        warmed=warmed,
     )
+    parts.warm()
     # What was loaded lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
     link.send(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
+    threading.Thread(target=warm_rest, args=(warmed,), name="warm", daemon=True).start()
     try:
         while True:
             told = link.receive()

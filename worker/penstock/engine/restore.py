@@ -1,11 +1,13 @@
 """Reading checkpoints: root manifests, and files brought near before they are needed."""
 
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PeerError, PenstockError, StateError
+from penstock.base.limits import PREPARE_TIMEOUT_S
 from penstock.contract.codec import decode
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile
 from penstock.contract.plan import PhysicalPlan
@@ -48,17 +50,15 @@ class Preloader:
     from memory. A failure does no harm here; the adoption reads again and says what is wrong.
     """
 
-    def __init__(self, blobs: "BlobStore") -> None:
-        """Read from ``blobs``, one file at a time."""
+    def __init__(self, blobs: "BlobStore", warmed: threading.Event) -> None:
+        """Read from ``blobs``, one file at a time; near means also that code is ``warmed``."""
         self._blobs = blobs
+        self._warmed = warmed
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="preload")
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
         """Read ``files`` and say when that is done."""
-        if files:
-            self._pool.submit(self._read, files, done)
-        else:
-            done()
+        self._pool.submit(self._read, files, done)
 
     def close(self) -> None:
         """Take no more work."""
@@ -70,4 +70,5 @@ class Preloader:
                 self._blobs.get(file.blob)
             except PenstockError as error:
                 log.warning("event=preload_failed file=%s reason=%s", file.blob.name, error)
+        self._warmed.wait(PREPARE_TIMEOUT_S)
         done()

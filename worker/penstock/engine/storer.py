@@ -4,6 +4,7 @@ The cut was made on the task's thread; here only captured values are written. On
 task at a time (the core sees to it), several tasks beside each other.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +49,7 @@ class Storer:
         """Write into ``blobs`` under names of this life."""
         self._blobs = blobs
         self._incarnation = incarnation
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storer")
 
     def store(self, captured: Captured, tell: Callable[[Stored | StoreFailed], None]) -> None:
@@ -56,9 +57,8 @@ class Storer:
         self._pool.submit(self._store, captured, tell)
 
     def name(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
-        """Return a name that no file ever had. Called by one thread at a time for one task."""
-        self._count += 1
-        return blob_name(term, epoch, self._incarnation, self._count, suffix)
+        """Return a name that no file ever had. From any thread: taking a number is atomic."""
+        return blob_name(term, epoch, self._incarnation, next(self._numbers), suffix)
 
     def close(self) -> None:
         """Take no more work and do not wait for what is under way."""

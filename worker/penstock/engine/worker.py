@@ -5,6 +5,7 @@ repeated by the leader until their effect shows, so every one of them may come t
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -62,8 +63,9 @@ class Worker:
         say: Callable[[c.EngineReport | EngineProgress], None],
         clock: Clock,
         heartbeat_interval_s: float,
+        warmed: threading.Event,
     ) -> None:
-        """Be ready for the first command."""
+        """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
         self.storer = Storer(blobs, incarnation, _STORER_THREADS)
         self._job = job
@@ -71,7 +73,7 @@ class Worker:
         self._clock = clock
         self._term = Term(0)
         self._publisher = Publisher(job.publishers, self._publish_failed)
-        self._preloader = Preloader(blobs)
+        self._preloader = Preloader(blobs, warmed)
         self._exchange = Exchange(job.identity, job.shuffle, self._on_transport)
         self._place = Place(ordinal, job, self._exchange, self)
         self._attempt = Attempt(self._place, AttemptMarks())

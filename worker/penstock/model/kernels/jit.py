@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, update_wrapper
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import numba
@@ -81,20 +82,24 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Kerne
     return lambda function: Kernel(function, result(*arguments))
 
 
+_BUILDING = Lock()  # numba's folder is a setting of the process: two builds would mix theirs
+
+
 def _build(function: Callable[..., Any], signature: Any) -> Any:
     """Compile with the project's cache folder, leaving numba's own setting as it was.
 
     User code may use numba too: its cache must not move because ours did.
     """
     config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())
-    try:
-        return njit(signature, cache=True, nogil=True, boundscheck=False, error_model="numpy")(
-            function
-        )
-    finally:
-        config.CACHE_DIR = before
+    with _BUILDING:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(cache_folder())
+        try:
+            return njit(signature, cache=True, nogil=True, boundscheck=False, error_model="numpy")(
+                function
+            )
+        finally:
+            config.CACHE_DIR = before
 
 
 @cache

@@ -286,3 +286,26 @@ def test_a_new_version_is_announced_at_once() -> None:
     channel.version = Version(2)
     assert channel.owed() is Owed.NOW
     assert channel.credit() == credit(1000, version=2)
+
+
+def test_small_grants_wait_while_more_is_queued() -> None:
+    channel = receiver()
+    channel.credit()
+    channel.on_element(1, 100)
+    channel.on_element(2, 100)
+    channel.on_take(100)
+    assert channel.owed() is Owed.NOTHING
+    channel.on_take(100)
+    assert channel.owed() is Owed.SOON
+
+
+def test_a_refused_task_is_worth_waking_when_half_of_the_buffer_is_free() -> None:
+    channel = sender(buffer_bytes=3 * (1000 + FIXED))
+    for name in "abc":
+        channel.offer(data(name), 0)
+    assert channel.full
+    assert not channel.roomy
+    channel.take(0)
+    assert not channel.roomy
+    channel.take(0)
+    assert channel.roomy

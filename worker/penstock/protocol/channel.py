@@ -96,6 +96,11 @@ class SendChannel(Generic[P]):
         """True when data would be refused: what waits has reached the buffer's size."""
         return self.waiting_bytes >= self._buffer_bytes
 
+    @property
+    def roomy(self) -> bool:
+        """True when half of the buffer is free: worth waking a task that was refused."""
+        return 2 * self.waiting_bytes <= self._buffer_bytes
+
     def offer(self, data: Data[P], now: float) -> bool:
         """Take a batch into the open fill; False, and nothing changed, when the channel is full."""
         if self.full:
@@ -327,12 +332,17 @@ class ReceiveChannel:
             self._choked = False
 
     def owed(self) -> Owed:
-        """Say whether the sender must hear of news: a version or half a window at once."""
+        """Say whether the sender must hear of news: a version or half a window at once.
+
+        Less can wait while the queue holds data: the task goes on taking, and owes more soon.
+        """
         if self.version > self._told_version:
             return Owed.NOW
         grant = self._grant() - self._told
         if grant >= self._high - self._low:
             return Owed.NOW
+        if self.queued_bytes:
+            return Owed.NOTHING
         return Owed.SOON if grant or self._taken > self._told_taken else Owed.NOTHING
 
     def credit(self) -> Credit:

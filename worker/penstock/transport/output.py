@@ -138,7 +138,7 @@ class Output:
         if isinstance(outgoing.element, Fill):
             self._stats.bytes += outgoing.element.charge
             self._stats.rows += sum(part.rows for part in outgoing.element.parts)
-        if self._refused and not self._state.full:
+        if self._refused and self._state.roomy:
             self.wakeup.set()
 
 

@@ -102,8 +102,8 @@ class Splits:
             self.time.idle(split)
 
     def waited(self) -> None:
-        """Begin to measure silence anew: nobody was asked meanwhile."""
-        self._silent_since.clear()
+        """Begin to measure silence anew."""
+        self._silent_since.clear()  # nobody was asked meanwhile: not a word about idleness
 
     def ended(self, split: SplitId) -> None:
         """Note that a split has no more rows."""

@@ -43,56 +43,56 @@ def message(file: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (
-            f"{{name: a, keyBy: [wrod], {COUNT}}}",
-            "'wrod' is not there: unknown column 'wrod': did you mean 'word'?",
-        ),
-        (
-            f"{{name: a, keyBy: [tags], {COUNT}}}",
-            "'tags' has type list<item: int64>, for which there is no key hash",
-        ),
-        (f"{{name: a, keyBy: [n, n], {COUNT}}}", "a key column is named twice: n, n"),
-        (
-            "{name: a, inputs: [scr], split: {column: word}}",
-            "unknown step 'scr': did you mean 'src'?",
-        ),
-        (
-            "{name: a, inputs: [src.lat], split: {column: word}}",
-            "unknown output 'lat': known are main (of step 'src')",
-        ),
-        (
-            "{name: a, inputs: [src.dead-letter], split: {column: word}}",
-            "has no output 'dead-letter'",
-        ),
-        ("{name: a, split: {column: n}}", "column 'n' has type int64; it must be a text"),
-        (
-            "{name: a, keyBy: [n], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
-            "column of 's' 'word' has type string; it must be a number",
-        ),
-        (
-            "{name: a, keyBy: [n], aggregate: {compute: [{name: n, function: count}]}}",
-            "two columns are named 'n'",
-        ),
-        (
-            f"{{name: a, keyBy: [n], {WINDOW}}}",
-            "a window goes by event time, and its rows have none",
-        ),
-        ("{name: a, map: {function: 'nowhere_at_all:f'}}", "there is no module 'nowhere_at_all'"),
-        (
-            "{name: a, map: {function: 'json:dumpz', per: record}}",
-            "unknown name 'dumpz': did you mean 'dump'?",
-        ),
-        ("{name: a, map: {function: 'json:dumps', per: record}}", "columns are missing"),
-        ("{name: a, inputs: [a], split: {column: word}}", "reads its own output: a <- a"),
-        (
-            "{name: a, parallelism: 3, partition: forward, split: {column: word}}",
-            "forward from 'src' needs equal",
-        ),
-    ],
-)
+WRONG_STEPS = [
+    (
+        f"{{name: a, keyBy: [wrod], {COUNT}}}",
+        "'wrod' is not there: unknown column 'wrod': did you mean 'word'?",
+    ),
+    (
+        f"{{name: a, keyBy: [tags], {COUNT}}}",
+        "'tags' has type list<item: int64>, for which there is no key hash",
+    ),
+    (f"{{name: a, keyBy: [n, n], {COUNT}}}", "a key column is named twice: n, n"),
+    (
+        "{name: a, inputs: [scr], split: {column: word}}",
+        "unknown step 'scr': did you mean 'src'?",
+    ),
+    (
+        "{name: a, inputs: [src.lat], split: {column: word}}",
+        "unknown output 'lat': known are main (of step 'src')",
+    ),
+    (
+        "{name: a, inputs: [src.dead-letter], split: {column: word}}",
+        "has no output 'dead-letter'",
+    ),
+    ("{name: a, split: {column: n}}", "column 'n' has type int64; it must be a text"),
+    (
+        "{name: a, keyBy: [n], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
+        "column of 's' 'word' has type string; it must be a number",
+    ),
+    (
+        "{name: a, keyBy: [n], aggregate: {compute: [{name: n, function: count}]}}",
+        "two columns are named 'n'",
+    ),
+    (
+        f"{{name: a, keyBy: [n], {WINDOW}}}",
+        "a window goes by event time, and its rows have none",
+    ),
+    ("{name: a, map: {function: 'nowhere_at_all:f'}}", "there is no module 'nowhere_at_all'"),
+    (
+        "{name: a, map: {function: 'json:dumpz', per: record}}",
+        "unknown name 'dumpz': did you mean 'dump'?",
+    ),
+    ("{name: a, map: {function: 'json:dumps', per: record}}", "columns are missing"),
+    ("{name: a, inputs: [a], split: {column: word}}", "reads its own output: a <- a"),
+    (
+        "{name: a, parallelism: 3, partition: forward, split: {column: word}}",
+        "forward from 'src' needs equal",
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "expected"), WRONG_STEPS)
 def test_steps(tmp_path: Path, step: str, expected: str) -> None:
     text = message(graph_file(tmp_path, step, SINK))
     assert expected in text
@@ -156,46 +156,46 @@ def test_too_many_steps(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (
-            "import nothing_here_xyz\n",
-            "bad_job.py:1: ModuleNotFoundError: No module named 'nothing_here_xyz'",
-        ),
-        ("x = 1\ny = x / 0\n", "bad_job.py:2: ZeroDivisionError: division by zero"),
-        ("def job(:\n", "bad_job.py:1: SyntaxError"),
-        ("def jab(params): pass\n", "unknown name 'job': did you mean 'jab'?"),
-        ("job = 3\n", "is no function but int"),
-        (
-            "def job(params):\n    return params['inptu']\n",
-            "bad_job.py:2: unknown parameter 'inptu': did you mean 'input'?",
-        ),
-        ("def job(params):\n    raise KeyError('q')\n", "bad_job.py:2 (in job): KeyError: 'q'"),
-        (
-            "def job(params):\n    return 3\n",
-            "the function returned int; it must return the ps.Job",
-        ),
-        (
-            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
-            "    s = j.source('a', ps.parquet('x'), columns={'w': 'string'})\n"
-            "    s.key_by('v').aggregate('c', n=ps.count()).sink('o', ps.discard())\n"
-            "    return j\n",
-            "bad_job.py:5: step 'c': key column 'v' is not there: unknown column 'v': known are w",
-        ),
-        (
-            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
-            "    j.source('a', ps.parquet('x'))\n    j.source('a', ps.parquet('x'))\n"
-            "    return j\n",
-            "bad_job.py:5: a step named 'a' is there already (at ",
-        ),
-        (
-            "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
-            "    j.source('a', ps.generator(rowz=3)).sink('o', ps.discard())\n    return j\n",
-            "unknown field 'rowz': did you mean 'rows'?",
-        ),
-    ],
-)
+WRONG_ENTRYPOINTS = [
+    (
+        "import nothing_here_xyz\n",
+        "bad_job.py:1: ModuleNotFoundError: No module named 'nothing_here_xyz'",
+    ),
+    ("x = 1\ny = x / 0\n", "bad_job.py:2: ZeroDivisionError: division by zero"),
+    ("def job(:\n", "bad_job.py:1: SyntaxError"),
+    ("def jab(params): pass\n", "unknown name 'job': did you mean 'jab'?"),
+    ("job = 3\n", "is no function but int"),
+    (
+        "def job(params):\n    return params['inptu']\n",
+        "bad_job.py:2: unknown parameter 'inptu': did you mean 'input'?",
+    ),
+    ("def job(params):\n    raise KeyError('q')\n", "bad_job.py:2 (in job): KeyError: 'q'"),
+    (
+        "def job(params):\n    return 3\n",
+        "the function returned int; it must return the ps.Job",
+    ),
+    (
+        "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+        "    s = j.source('a', ps.parquet('x'), columns={'w': 'string'})\n"
+        "    s.key_by('v').aggregate('c', n=ps.count()).sink('o', ps.discard())\n"
+        "    return j\n",
+        "bad_job.py:5: step 'c': key column 'v' is not there: unknown column 'v': known are w",
+    ),
+    (
+        "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+        "    j.source('a', ps.parquet('x'))\n    j.source('a', ps.parquet('x'))\n"
+        "    return j\n",
+        "bad_job.py:5: a step named 'a' is there already (at ",
+    ),
+    (
+        "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
+        "    j.source('a', ps.generator(rowz=3)).sink('o', ps.discard())\n    return j\n",
+        "unknown field 'rowz': did you mean 'rows'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), WRONG_ENTRYPOINTS)
 def test_entrypoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, expected: str
 ) -> None:

@@ -27,27 +27,33 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_S = 0.5
 
 
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")
+]
+RestoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--restore",
+        metavar="PATH|latest",
+        help="begin from a savepoint's folder, an epoch or the newest one",
+    ),
+]
+ReplayOutputOption = Annotated[
+    bool, typer.Option(help="restore even where output behind it is visible: at least once")
+]
+DropUnpublishedOption = Annotated[
+    bool, typer.Option(help="give up committed output that can never be published")
+]
+
+
 def run(  # noqa: PLR0917  typer passes by name
     file: JobFileArgument,
     set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")
-    ] = None,
+    workers: WorkersOption = None,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
-    restore: Annotated[
-        str | None,
-        typer.Option(
-            "--restore",
-            metavar="PATH|latest",
-            help="begin from a savepoint's folder, an epoch or the newest one",
-        ),
-    ] = None,
-    allow_output_replay: Annotated[
-        bool, typer.Option(help="restore even where output behind it is visible: at least once")
-    ] = False,
-    drop_unpublished: Annotated[
-        bool, typer.Option(help="give up committed output that can never be published")
-    ] = False,
+    restore: RestoreOption = None,
+    allow_output_replay: ReplayOutputOption = False,
+    drop_unpublished: DropUnpublishedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine until its input has ended.

@@ -86,7 +86,8 @@ class PlainLines:
         ended = status.state in ENDED
         due = changed if ended else status.time_us - self._shown_us >= LINE_INTERVAL_US
         if due and any(s.rows_in or s.rows_out for s in status.steps):
-            self.note("  ".join(_step_text(r) for r in step_rates(before, status)))
+            rates = step_rates(before, status)
+            self.note("  ".join(_step_text(r) for r in rates if r.step.rows_in or r.step.rows_out))
             self._shown_us = status.time_us
         self._last = status
 

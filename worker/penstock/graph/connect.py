@@ -32,9 +32,12 @@ def generator(
     return Connector("generator", {k: v for k, v in options.items() if v is not None})
 
 
-def ingest(partitions: int) -> Connector:
-    """Take rows pushed over Arrow Flight by so many senders, ``penstock replay`` for example."""
-    return Connector("ingest", {"partitions": partitions})
+def ingest(partitions: int, announce: "str | PathLike[str]") -> Connector:
+    """Take rows pushed over Arrow Flight by so many senders, ``penstock replay`` for example.
+
+    Workers say in the folder ``announce`` where they listen; senders look there.
+    """
+    return Connector("ingest", {"partitions": partitions, "announce": fspath(announce)})
 
 
 def discard() -> Connector:

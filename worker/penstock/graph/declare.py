@@ -9,7 +9,7 @@ from penstock.contract.graph import MAIN, Filter, FlatMap, Input, Map, Process, 
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, Draft, partition_role
-from penstock.graph.references import resolve
+from penstock.graph.entrypoint import resolve
 
 STEPS_PATH = "spec.job.graph.steps"
 _PARTITIONING = {

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.contract.columns import Columns
 from penstock.graph.arrow import arrow_schema, columns_of_schema
-from penstock.graph.references import user_line
+from penstock.graph.entrypoint import user_line
 
 
 def empty_call_columns(function: Callable[..., object], columns: Columns) -> Columns:

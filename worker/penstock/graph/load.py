@@ -16,7 +16,7 @@ from penstock.contract.graph import (
     Source,
     Step,
 )
-from penstock.graph import references
+from penstock.graph import entrypoint
 from penstock.graph.builder import Job, columns_of
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Link, Node
 from penstock.graph.declare import declare
@@ -58,17 +58,17 @@ def load_job(
 
 def draft_of(file: JobFile, with_functions: bool = True) -> Draft:
     """Build the draft: the declared steps, or what the user's function returns."""
-    references.add_folders(file.folders)
+    entrypoint.add_folders(file.folders)
     job = file.job.spec.job
     if job.graph is not None:
         return declare(job.graph, file.origin, with_functions)
     if job.entrypoint is not None:
         place = file.origin.at(ENTRYPOINT_PATH)
-        function = references.resolve(job.entrypoint, place)
+        function = entrypoint.resolve(job.entrypoint, place)
     else:
         assert job.script is not None, "the reader saw to exactly one of three"
         place = file.origin.at(SCRIPT_PATH)
-        function = references.run_script(job.script, place)
+        function = entrypoint.run_script(job.script, place)
     return _run(function, Parameters(job.parameters, job.args), place)
 
 
@@ -79,7 +79,7 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
         raise
     except Exception as error:
         raise ConfigError(
-            f"{place}: building the job failed: {references.user_line(error)}"
+            f"{place}: building the job failed: {entrypoint.user_line(error)}"
         ) from error
     if not isinstance(job, Job):
         raise ConfigError(

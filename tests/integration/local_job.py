@@ -3,7 +3,8 @@
 import os
 import random
 import re
-import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -92,14 +93,50 @@ def until(
     cluster: LocalCluster, wanted: Callable[[JobStatus], bool], within_s: float = WITHIN_S
 ) -> JobStatus:
     """Look until the status is as wanted. Fails with the last one when it never is."""
+    found: list[JobStatus] = []
+
+    def look() -> bool:
+        found[:] = [cluster.status()]
+        assert found[0].state is not JobState.FAILED, found[0].failure
+        return wanted(found[0])
+
+    wait_until(look, within_s, lambda: str(found))
+    return found[0]
+
+
+def wait_until(
+    reached: Callable[[], bool], within_s: float = WITHIN_S, shown: Callable[[], str] = str
+) -> None:
+    """Look at another process again and again; there is no event to wait for."""
     pause, end = threading.Event(), time.monotonic() + within_s
-    while True:
-        status = cluster.status()
-        if wanted(status):
-            return status
-        assert status.state is not JobState.FAILED, status.failure
-        assert time.monotonic() < end, f"not within {within_s} s: {status}"
+    while not reached():
+        assert time.monotonic() < end, f"not within {within_s} s: {shown()}"
         pause.wait(0.02)
+
+
+def wait_for_output(folders: Folders) -> None:
+    """Wait for the first committed rows."""
+    wait_until(lambda: any(folders.output.glob("*.parquet")))
+
+
+@contextmanager
+def penstock_run(folders: Folders, *, rate: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the command, in a process of its own; it is killed if it is still there at the end."""
+    settings = [part for text in settings_of(folders, rate=rate) for part in ("--set", text)]
+    command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLE), "--workers", "2"]
+    folders.state.mkdir(exist_ok=True)
+    with (folders.state / "command.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*command, *settings, "--dir", str(folders.state)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def epoch_of(status: JobStatus) -> int:
@@ -138,12 +175,6 @@ def finish(cluster: LocalCluster, within_s: float = 120.0) -> JobStatus:
     assert status is not None, f"not finished within {within_s} s: {cluster.status()}"
     assert status.state is JobState.FINISHED, status
     return status
-
-
-def kill(pid: int | None) -> None:
-    """End a process as a crash does."""
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
 
 
 def expected(folders: Folders) -> Counter[str]:

@@ -99,6 +99,8 @@ def test_what_is_not_known_is_said(wanted: Wanted) -> None:
 
 def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
     asked = wanted.ask("stop", None)
+    wanted.wait_for_readers(30)
+    wanted.expect_reader(asked.id)
     wanted.wait_for_readers(0.01)
     lead(store, wanted, answers=(Answer(asked.id, True, "stopped"),))
     thread = threading.Thread(target=wanted.wait_for_readers, args=(30,))

@@ -133,6 +133,11 @@ class LocalCluster:
             self._reports.put(report)
             return Nothing()
 
+        def ask(request: control.Ask) -> RequestAnswer:
+            answer = self.request(request.kind, request.argument)
+            self._wanted.expect_reader(answer.id)
+            return answer
+
         def end(_request: control.End) -> Nothing:
             self._kill = True
             self._wake.set()
@@ -142,7 +147,7 @@ class LocalCluster:
             control.ANNOUNCE: announce,
             control.STATUS: lambda _: self.status(),
             control.RESCALE: lambda request: self.rescale(request.workers),
-            control.ASK: lambda request: self.request(request.kind, request.argument),
+            control.ASK: ask,
             control.ANSWER: lambda request: self.answer(request.id),
             control.END: end,
         }

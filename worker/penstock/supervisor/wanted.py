@@ -81,7 +81,6 @@ class Wanted:
         request = Request(str(uuid.uuid4()), kind, argument)
         with self._lock:
             self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))
-        self._asked.add(request.id)
         return RequestAnswer(request.id, kind, None, "")
 
     def answer(self, request_id: str) -> RequestAnswer:
@@ -93,8 +92,13 @@ class Wanted:
                 self._heard.notify_all()
         return answer
 
+    def expect_reader(self, request_id: str) -> None:
+        """Hear that another process waits for this answer."""
+        with self._heard:
+            self._asked.add(request_id)
+
     def wait_for_readers(self, timeout_s: float) -> None:
-        """Wait until every request's answer was read by somebody, but not for long."""
+        """Wait until the answers that others wait for were read, but not for long."""
         with self._heard:
             self._heard.wait_for(lambda: not self._asked, timeout_s)
 

@@ -38,13 +38,13 @@ class Bench:
         assert self.election.held
 
 
-def test_a_free_lease_is_taken_at_once():
+def test_a_free_lease_is_taken_at_once() -> None:
     bench = Bench()
     (write,) = bench.read(0.0, None)
     assert write == WriteLease(2, "me", "1")
 
 
-def test_a_held_lease_is_left_alone_until_it_has_not_changed_for_its_duration():
+def test_a_held_lease_is_left_alone_until_it_has_not_changed_for_its_duration() -> None:
     bench = Bench()
     assert bench.read(0.0, "other") == []
     assert bench.read(2.0, "other") == []
@@ -53,7 +53,7 @@ def test_a_held_lease_is_left_alone_until_it_has_not_changed_for_its_duration():
     assert isinstance(write, WriteLease)
 
 
-def test_every_renewal_starts_the_wait_anew():
+def test_every_renewal_starts_the_wait_anew() -> None:
     bench = Bench()
     bench.read(0.0, "other", "1")
     bench.read(14.0, "other", "2")
@@ -62,7 +62,7 @@ def test_every_renewal_starts_the_wait_anew():
     assert isinstance(bench.read(29.0, "other", "2")[0], WriteLease)
 
 
-def test_a_conflicting_write_does_not_hold():
+def test_a_conflicting_write_does_not_hold() -> None:
     bench = Bench()
     (write,) = bench.read(0.0, None)
     assert isinstance(write, WriteLease)
@@ -71,7 +71,7 @@ def test_a_conflicting_write_does_not_hold():
     assert isinstance(bench.at(2.1)[0], ReadLease)
 
 
-def test_a_write_whose_reply_was_lost_is_found_by_reading():
+def test_a_write_whose_reply_was_lost_is_found_by_reading() -> None:
     bench = Bench()
     (write,) = bench.read(0.0, None)
     assert isinstance(write, WriteLease)
@@ -80,7 +80,7 @@ def test_a_write_whose_reply_was_lost_is_found_by_reading():
     assert renew == WriteLease(4, "me", "2")
 
 
-def test_it_is_renewed_and_given_up_when_that_fails_for_too_long():
+def test_it_is_renewed_and_given_up_when_that_fails_for_too_long() -> None:
     bench = Bench()
     bench.hold(0.0)
     (renew,) = bench.at(2.0)
@@ -92,7 +92,7 @@ def test_it_is_renewed_and_given_up_when_that_fails_for_too_long():
     assert not bench.election.held, "another may hold it from 15 s on"
 
 
-def test_the_deadline_counts_from_when_the_renewal_was_sent():
+def test_the_deadline_counts_from_when_the_renewal_was_sent() -> None:
     bench = Bench()
     bench.hold(0.0)
     (renew,) = bench.at(2.0)
@@ -104,7 +104,7 @@ def test_the_deadline_counts_from_when_the_renewal_was_sent():
     assert not bench.election.held
 
 
-def test_a_deposed_leader_frees_the_lease_and_stays_out_for_one_duration():
+def test_a_deposed_leader_frees_the_lease_and_stays_out_for_one_duration() -> None:
     bench = Bench()
     bench.hold(0.0)
     bench.desk.begin(1.0)
@@ -117,7 +117,7 @@ def test_a_deposed_leader_frees_the_lease_and_stays_out_for_one_duration():
     assert isinstance(bench.read(17.9, None, "3")[0], WriteLease)
 
 
-def test_a_renewal_under_way_while_giving_up_is_undone():
+def test_a_renewal_under_way_while_giving_up_is_undone() -> None:
     bench = Bench()
     bench.hold(0.0)
     (renew,) = bench.at(2.0)
@@ -129,7 +129,7 @@ def test_a_renewal_under_way_while_giving_up_is_undone():
     assert not bench.election.held
 
 
-def test_patience_leaves_a_free_lease_to_others_first():
+def test_patience_leaves_a_free_lease_to_others_first() -> None:
     bench = Bench()
     (asked,) = bench.at(0.0, patience=15.0)
     assert isinstance(asked, ReadLease)
@@ -141,14 +141,14 @@ def test_patience_leaves_a_free_lease_to_others_first():
     assert isinstance(bench.at(15.0, free, patience=15.0)[0], WriteLease)
 
 
-def test_who_does_not_contend_never_writes():
+def test_who_does_not_contend_never_writes() -> None:
     bench = Bench()
     (asked,) = bench.at(0.0, patience=None)
     assert isinstance(asked, ReadLease)
     assert bench.at(0.0, LeaseRead(asked.token, None, "1", 15.0, "1"), patience=None) == []
 
 
-def test_a_dead_holders_lease_is_seized_and_only_that_holders():
+def test_a_dead_holders_lease_is_seized_and_only_that_holders() -> None:
     bench = Bench()
     bench.read(0.0, "dead")
     bench.desk.begin(1.0)

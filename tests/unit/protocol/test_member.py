@@ -111,34 +111,34 @@ def ack(epoch: int, term: int = 1, attempt: int = 1) -> control.TaskAck:
 # --- The fence of the term ------------------------------------------------------------------------
 
 
-def test_a_lower_term_is_refused():
+def test_a_lower_term_is_refused() -> None:
     bench = Bench()
     assert bench.announce(2, attempt=1)
     assert bench.command(inject(1), term=1) == []
     assert bench.command(inject(1), term=2) == [inject(1)]
 
 
-def test_a_higher_term_counts_only_once_it_is_announced():
+def test_a_higher_term_counts_only_once_it_is_announced() -> None:
     bench = Bench()
     assert bench.command(inject(1), term=2) == []
     bench.announce(2, attempt=1)
     assert bench.command(inject(1), term=2) == [inject(1)]
 
 
-def test_the_object_fences_before_any_word_of_the_new_leader():
+def test_the_object_fences_before_any_word_of_the_new_leader() -> None:
     bench = Bench()
     bench.look(Latest(JOB, SwapId("s"), term=Term(2), leader=LEADER))
     assert bench.command(inject(1), term=1) == []
 
 
-def test_another_job_is_refused():
+def test_another_job_is_refused() -> None:
     bench = Bench()
     stranger = control.Envelope(JobUid("other"), Term(1), Ordinal(0), inject(1))
     bench.take(CommandArrived(stranger))
     assert not [a for a in bench.actions if isinstance(a, ToEngine)]
 
 
-def test_an_announcement_reaches_the_engine_only_in_its_attempt():
+def test_an_announcement_reaches_the_engine_only_in_its_attempt() -> None:
     bench = Bench()
     assert bench.announce(2, attempt=1)
     assert bench.announce(3, attempt=2) == []
@@ -148,14 +148,14 @@ def test_an_announcement_reaches_the_engine_only_in_its_attempt():
 
 
 @pytest.mark.parametrize("attempt", [0, 2])
-def test_commands_of_another_attempt_are_refused(attempt: int):
+def test_commands_of_another_attempt_are_refused(attempt: int) -> None:
     bench = Bench()
     assert bench.command(inject(1, attempt)) == []
     assert bench.command(control.Start(Attempt(attempt))) == []
     assert bench.command(control.Commit(Attempt(attempt), Epoch(1), Version(1))) == []
 
 
-def test_a_reset_is_taken_once_and_never_back():
+def test_a_reset_is_taken_once_and_never_back() -> None:
     bench = Bench()
     reset = control.Reset(Attempt(2), Epoch(0), None, TABLE, ())
     assert bench.command(reset) == [reset]
@@ -163,7 +163,7 @@ def test_a_reset_is_taken_once_and_never_back():
     assert bench.command(replace(reset, attempt=Attempt(1))) == []
 
 
-def test_a_status_said_before_the_reset_says_nothing_about_it():
+def test_a_status_said_before_the_reset_says_nothing_about_it() -> None:
     bench = Bench()
     bench.say(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
     bench.command(control.Reset(Attempt(2), Epoch(5), None, TABLE, ()))
@@ -171,20 +171,20 @@ def test_a_status_said_before_the_reset_says_nothing_about_it():
     assert bench.beat().status == control.EngineStatus(attempt=Attempt(2))
 
 
-def test_a_repeated_command_reaches_the_engine_once():
+def test_a_repeated_command_reaches_the_engine_once() -> None:
     bench = Bench()
     commit = control.Commit(Attempt(1), Epoch(1), Version(1))
     assert [bench.command(commit) for _ in range(2)] == [[commit], []]
 
 
-def test_an_inject_overtaken_by_its_abort_is_refused():
+def test_an_inject_overtaken_by_its_abort_is_refused() -> None:
     bench = Bench()
     bench.command(control.Abort(Attempt(1), Epoch(3)))
     assert bench.command(inject(3)) == []
     assert bench.command(inject(4)) == [inject(4)]
 
 
-def test_an_aborted_number_may_recur_under_a_higher_term():
+def test_an_aborted_number_may_recur_under_a_higher_term() -> None:
     bench = Bench()
     bench.command(inject(3))
     bench.command(control.Abort(Attempt(1), Epoch(3)))
@@ -192,7 +192,7 @@ def test_an_aborted_number_may_recur_under_a_higher_term():
     assert bench.command(inject(3), term=2) == [inject(3)]
 
 
-def test_a_prepare_overtaken_by_its_cancellation_is_refused():
+def test_a_prepare_overtaken_by_its_cancellation_is_refused() -> None:
     bench = Bench()
     bench.command(control.CancelRescale(Attempt(1), Version(4)))
     assert bench.command(control.Prepare(Attempt(1), TABLE, (), Epoch(1), None)) == []
@@ -200,7 +200,7 @@ def test_a_prepare_overtaken_by_its_cancellation_is_refused():
     assert bench.command(control.Prepare(Attempt(1), later, (), Epoch(1), None))
 
 
-def test_a_joiner_takes_the_attempt_with_its_prepare():
+def test_a_joiner_takes_the_attempt_with_its_prepare() -> None:
     bench = Bench(up=False)
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
     bench.say(HELLO)
@@ -214,7 +214,7 @@ def test_a_joiner_takes_the_attempt_with_its_prepare():
 # --- What is repeated -----------------------------------------------------------------------------
 
 
-def test_an_acknowledgement_is_repeated_until_it_is_decided():
+def test_an_acknowledgement_is_repeated_until_it_is_decided() -> None:
     bench = Bench()
     bench.command(inject(1))
     bench.say(ack(1))
@@ -226,7 +226,7 @@ def test_an_acknowledgement_is_repeated_until_it_is_decided():
     assert ack(1) not in bench.reports()
 
 
-def test_an_acknowledgement_of_an_older_term_dies_with_it():
+def test_an_acknowledgement_of_an_older_term_dies_with_it() -> None:
     bench = Bench()
     bench.say(ack(3, term=1))
     bench.announce(2, attempt=1)
@@ -236,7 +236,7 @@ def test_an_acknowledgement_of_an_older_term_dies_with_it():
     assert ack(3, term=1) not in bench.reports()
 
 
-def test_a_barrier_may_outrun_the_announcement_of_its_term():
+def test_a_barrier_may_outrun_the_announcement_of_its_term() -> None:
     bench = Bench()
     bench.say(ack(3, term=2))
     bench.announce(2, attempt=1)
@@ -244,14 +244,14 @@ def test_a_barrier_may_outrun_the_announcement_of_its_term():
     assert ack(3, term=2) in bench.reports()
 
 
-def test_an_acknowledgement_of_a_rolled_back_attempt_is_dropped():
+def test_an_acknowledgement_of_a_rolled_back_attempt_is_dropped() -> None:
     bench = Bench()
     bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, ()))
     bench.say(ack(1, attempt=1))
     assert ack(1, attempt=1) not in bench.reports()
 
 
-def test_an_epoch_stays_undecided_until_its_end_is_heard():
+def test_an_epoch_stays_undecided_until_its_end_is_heard() -> None:
     bench = Bench()
     bench.command(inject(3))
     assert (bench.beat().injected, bench.beat().undecided) == (3, 3)
@@ -259,7 +259,7 @@ def test_an_epoch_stays_undecided_until_its_end_is_heard():
     assert bench.beat().undecided == 0
 
 
-def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt():
+def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt() -> None:
     bench = Bench()
     broken = control.Broken(Attempt(1), "a stream broke")
     bench.say(broken)
@@ -269,7 +269,7 @@ def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt():
     assert bench.beat().broken is None
 
 
-def test_splits_are_repeated_until_the_attempt_that_they_are_for():
+def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
     bench = Bench(up=False)
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
     bench.say(HELLO)
@@ -284,7 +284,7 @@ def test_splits_are_repeated_until_the_attempt_that_they_are_for():
     assert splits not in bench.reports()
 
 
-def test_a_listing_that_failed_is_asked_for_again():
+def test_a_listing_that_failed_is_asked_for_again() -> None:
     bench = Bench()
     ask = control.Enumerate(Attempt(2))
     assert bench.command(ask) == [ask]
@@ -296,19 +296,19 @@ def test_a_listing_that_failed_is_asked_for_again():
 # --- The engine's life ----------------------------------------------------------------------------
 
 
-def test_no_engine_starts_before_the_object_was_read():
+def test_no_engine_starts_before_the_object_was_read() -> None:
     bench = Bench(up=False)
     assert not [a for a in bench.take(Tick()) if isinstance(a, StartEngine)]
     assert StartEngine() in bench.look(Latest(JOB, SwapId("s")))
 
 
 @pytest.mark.parametrize("end", [{"finished": True}, {"stopped": True}, {"failure": "why"}])
-def test_no_engine_starts_under_a_closed_job(end: dict[str, bool]):
+def test_no_engine_starts_under_a_closed_job(end: dict[str, bool]) -> None:
     bench = Bench(up=False)
     assert StartEngine() not in bench.look(replace(Latest(JOB, SwapId("s")), **end))  # type: ignore[arg-type]
 
 
-def test_a_closed_job_ends_the_engine_and_a_new_run_starts_it_again():
+def test_a_closed_job_ends_the_engine_and_a_new_run_starts_it_again() -> None:
     bench = Bench()
     record = Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER)
     actions = bench.look(replace(record, failure="no such column"))
@@ -319,7 +319,7 @@ def test_a_closed_job_ends_the_engine_and_a_new_run_starts_it_again():
     assert StartEngine() in bench.look(record)
 
 
-def test_a_dead_engine_is_reported_until_the_next_one_speaks():
+def test_a_dead_engine_is_reported_until_the_next_one_speaks() -> None:
     bench = Bench()
     lost = control.EngineLost(Ordinal(1), Incarnation("e1"), "killed")
     bench.take(EngineGone(HELLO.incarnation, "killed"))
@@ -334,7 +334,7 @@ def test_a_dead_engine_is_reported_until_the_next_one_speaks():
     assert beat.status == control.EngineStatus()
 
 
-def test_engines_that_die_at_once_are_started_ever_more_slowly():
+def test_engines_that_die_at_once_are_started_ever_more_slowly() -> None:
     bench = Bench()
     bench.take(EngineGone(HELLO.incarnation, "killed"))
     waits = []
@@ -348,7 +348,7 @@ def test_engines_that_die_at_once_are_started_ever_more_slowly():
     assert waits[-1] > 4 * waits[0]
 
 
-def test_an_engine_whose_code_does_not_load_is_not_started_again():
+def test_an_engine_whose_code_does_not_load_is_not_started_again() -> None:
     bench = Bench()
     bench.take(EngineGone(HELLO.incarnation, "no module named x", fatal=True))
     bench.take(Tick(), dt=60.0)
@@ -358,7 +358,7 @@ def test_an_engine_whose_code_does_not_load_is_not_started_again():
     )
 
 
-def test_a_silent_engine_is_ended():
+def test_a_silent_engine_is_ended() -> None:
     bench = Bench()
     bench.take(Tick(), dt=19.0)
     assert not [a for a in bench.actions if isinstance(a, EndEngine)]
@@ -366,7 +366,7 @@ def test_a_silent_engine_is_ended():
     assert [a.reason for a in bench.actions if isinstance(a, EndEngine)] == ["silent for 20 s"]
 
 
-def test_a_keeper_that_ends_takes_its_engine_along():
+def test_a_keeper_that_ends_takes_its_engine_along() -> None:
     bench = Bench()
     assert EndEngine(HELLO.incarnation, "the keeper ends") in bench.take(Retire())
     bench.take(EngineGone(HELLO.incarnation, "ended"))
@@ -374,14 +374,22 @@ def test_a_keeper_that_ends_takes_its_engine_along():
     assert StartEngine() not in bench.actions
 
 
-def test_words_of_an_earlier_life_are_ignored():
+def test_the_order_to_end_is_for_one_life_only() -> None:
+    bench = Bench()
+    bench.command(control.Shutdown(Incarnation("e0"), "lost"))
+    assert not [a for a in bench.actions if isinstance(a, EndEngine)]
+    bench.command(control.Shutdown(HELLO.incarnation, "lost"))
+    assert EndEngine(HELLO.incarnation, "lost") in bench.actions
+
+
+def test_words_of_an_earlier_life_are_ignored() -> None:
     bench = Bench()
     status = control.EngineStatus(Attempt(1), ready=Attempt(1))
     bench.take(EngineSaid(Incarnation("e0"), status))
     assert bench.beat().status.ready == 0
 
 
-def test_heartbeats_number_themselves_and_carry_the_plan():
+def test_heartbeats_number_themselves_and_carry_the_plan() -> None:
     bench = Bench()
     first, second = bench.beat(), bench.beat()
     assert second.sequence == first.sequence + 1

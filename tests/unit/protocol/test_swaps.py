@@ -47,7 +47,7 @@ class Bench:
         return action.token
 
 
-def test_a_done_swap_is_what_the_object_holds():
+def test_a_done_swap_is_what_the_object_holds() -> None:
     bench = Bench()
     sent = bench.propose()
     assert bench.swaps.busy
@@ -56,7 +56,7 @@ def test_a_done_swap_is_what_the_object_holds():
     assert not bench.swaps.busy
 
 
-def test_after_an_unknown_outcome_ones_own_id_means_success():
+def test_after_an_unknown_outcome_ones_own_id_means_success() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapUnknown(sent.latest.swap_id))
@@ -66,7 +66,7 @@ def test_after_an_unknown_outcome_ones_own_id_means_success():
     assert not bench.swaps.busy
 
 
-def test_an_unchanged_object_gets_the_same_intent_under_a_fresh_id():
+def test_an_unchanged_object_gets_the_same_intent_under_a_fresh_id() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapUnknown(sent.latest.swap_id))
@@ -77,7 +77,7 @@ def test_an_unchanged_object_gets_the_same_intent_under_a_fresh_id():
     assert bench.swaps.busy
 
 
-def test_the_first_of_two_sends_may_turn_out_to_be_the_one_that_arrived():
+def test_the_first_of_two_sends_may_turn_out_to_be_the_one_that_arrived() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapUnknown(sent.latest.swap_id))
@@ -89,7 +89,7 @@ def test_the_first_of_two_sends_may_turn_out_to_be_the_one_that_arrived():
     assert bench.swaps.deposed is None
 
 
-def test_a_version_that_moved_without_a_change_is_swapped_again():
+def test_a_version_that_moved_without_a_change_is_swapped_again() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapConflicted(sent.latest.swap_id))
@@ -97,7 +97,7 @@ def test_a_version_that_moved_without_a_change_is_swapped_again():
     assert bench.swap().version == "9"
 
 
-def test_another_term_deposes():
+def test_another_term_deposes() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapConflicted(sent.latest.swap_id))
@@ -106,7 +106,7 @@ def test_another_term_deposes():
     assert bench.swaps.deposed == "term 4 leads"
 
 
-def test_a_change_by_nobody_known_deposes_too():
+def test_a_change_by_nobody_known_deposes_too() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapConflicted(sent.latest.swap_id))
@@ -114,7 +114,7 @@ def test_a_change_by_nobody_known_deposes_too():
     assert bench.swaps.deposed is not None
 
 
-def test_an_object_that_is_gone_deposes():
+def test_an_object_that_is_gone_deposes() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapUnknown(sent.latest.swap_id))
@@ -122,7 +122,7 @@ def test_an_object_that_is_gone_deposes():
     assert bench.swaps.deposed == "the object -latest is gone"
 
 
-def test_an_unreachable_store_is_read_again_later_and_nothing_is_decided():
+def test_an_unreachable_store_is_read_again_later_and_nothing_is_decided() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapUnknown(sent.latest.swap_id))
@@ -134,7 +134,7 @@ def test_an_unreachable_store_is_read_again_later_and_nothing_is_decided():
     assert not bench.swaps.busy
 
 
-def test_answers_to_other_reads_and_swaps_change_nothing():
+def test_answers_to_other_reads_and_swaps_change_nothing() -> None:
     bench = Bench()
     sent = bench.propose()
     bench.take(SwapDone(SwapId("other"), "9"))

@@ -166,8 +166,9 @@ class EndStreams:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """End the engine: the job is finished, stopped, or this worker is no longer needed."""
+    """End this one engine: the job is closed, or it is no member (any more). Not its successor."""
 
+    incarnation: Incarnation
     reason: str
 
 

@@ -82,7 +82,7 @@ class Ending:
         self.stop_seen_at = None
         for life in lead.roster.lives.values():
             if lead.roster.heard(lead.desk, life):
-                lead.want(member_of(life), Shutdown(_state(lead.latest)), 0)
+                lead.want(member_of(life), Shutdown(life.incarnation, _state(lead.latest)), 0)
         at = lead.latest
         if lead.swaps.busy:
             return

@@ -186,8 +186,9 @@ class Member:
         match command:
             case Announce():
                 pass
-            case Shutdown(reason):
-                self._end(reason)
+            case Shutdown(incarnation, reason):
+                if self.hello is not None and incarnation == self.hello.incarnation:
+                    self._end(reason)
             case Enumerate(attempt):
                 if attempt > self.taken.attempt and self.taken.first(command, attempt):
                     self._pass(command)

@@ -245,7 +245,7 @@ def dismiss(lead: Lead) -> None:
         stranger = life.status.attempt > 0 and life.incarnation not in admitted
         if life.lost is not None or stranger:
             why = life.lost or f"not a member of attempt {lead.latest.attempt}"
-            lead.want(member_of(life), Shutdown(why), 0)
+            lead.want(member_of(life), Shutdown(life.incarnation, why), 0)
 
 
 def _candidate(lead: Lead, ordinal: int) -> Life | None:

@@ -21,7 +21,7 @@ class Couriers:
     """Sends envelopes to addresses; says when an address refuses, and nothing else."""
 
     def __init__(self, inbox: Inbox, token: str, complain: Callable[[str], None]) -> None:
-        """``complain`` gets one text for every message that a peer refused with a reason."""
+        """``complain`` gets a text when a peer refuses a message for a new reason."""
         self._inbox = inbox
         self._token = token
         self._complain = complain
@@ -49,6 +49,7 @@ class _Courier:
         self._client = Client(address, token)
         self._inbox = inbox
         self._complain = complain
+        self._last_reason = ""
         self._queue: queue.Queue[Envelope | None] = queue.Queue(COURIER_QUEUE_MAX)
         threading.Thread(target=self._run, name=f"courier-{address}", daemon=True).start()
 
@@ -62,6 +63,12 @@ class _Courier:
         self._client.close()
         self.offer(None)
 
+    def _refused(self, reason: str) -> None:
+        # Messages are repeated, and so are their refusals: one line per reason is enough.
+        if reason != self._last_reason:
+            self._complain(f"{self._address} refused a message: {reason}")
+            self._last_reason = reason
+
     def _run(self) -> None:
         while (envelope := self._queue.get()) is not None:
             try:
@@ -70,6 +77,6 @@ class _Courier:
                 if refuses(self._address):
                     self._inbox.put(ForCoordinator(PeerRefused(self._address)))
             except PenstockError as error:
-                self._complain(f"{self._address} refused a message: {error}")
+                self._refused(str(error))
             except ValueError:
                 return  # the client was closed: this address is not needed any more

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
-from penstock_spark import dataset, folders, oracle, report, temperature, texts
+from penstock_spark import dataset, folders, oracle, replay, report, temperature, texts
 from penstock_spark import oracle_windows as windows
 
 if TYPE_CHECKING:
@@ -56,7 +56,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
     _add_oracle(commands.add_parser("oracle", help="check the output of word count"))
     _add_windows(commands.add_parser("oracle-temperature", help="check the windows"))
+    _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
     return parser
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", type=Path, help="folder of Parquet files")
+    parser.add_argument(
+        "--announce",
+        type=Path,
+        required=True,
+        help="folder in which the job's workers announce themselves (option of its ingest source)",
+    )
+    parser.add_argument("--rate", type=quantity, help="rows per second in all, like 50k")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON (- for stdout)")
+    parser.set_defaults(command=_replay)
 
 
 def _add_dataset(parser: argparse.ArgumentParser) -> None:
@@ -192,6 +206,26 @@ def _windows(options: argparse.Namespace) -> int:
     places = windows.Folders(options.input, options.output, options.late)
     verdict = _with_spark(options, lambda spark: windows.check(spark, places, times))
     return _judge(options, verdict, list(verdict.first))
+
+
+def _replay(options: argparse.Namespace) -> int:
+    """Push with one Spark thread per partition: they all must be at work at the same time."""
+    begun = time.monotonic()
+    partitions = replay.partitions_of(options.announce)
+    options.threads = partitions
+    request = replay.Replay(options.dataset, options.announce, options.rate)
+    pushed = _with_spark(options, lambda spark: replay.run(spark, request, partitions))
+    rows, sent = sum(p.rows for p in pushed), sum(p.sent for p in pushed)
+    facts: dict[str, object] = {
+        "partitions": partitions,
+        "rows": rows,
+        "rows_sent_again": sent - rows,
+        "dials": sum(p.dials for p in pushed),
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+    report.table([(name.replace("_", " "), value) for name, value in facts.items()])
+    report.write_json(options.json, facts)
+    return 0
 
 
 def _judge(options: argparse.Namespace, verdict: "Judged", first: Sequence[str]) -> int:

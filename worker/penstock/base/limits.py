@@ -89,6 +89,8 @@ RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends 
 TASK_INBOX_MAX = 1024
 
 # --- Connectors -----------------------------------------------------------------------------
+INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender waits
+INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
 PACE_WAIT_S = 0.001  # for rows that are not due yet; a task's inbox waits no longer
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable

@@ -11,6 +11,7 @@ from penstock.base.suggest import unknown
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource, WordsSpec
+from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.parquet_sink import ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, plain_schema
 from penstock.contract.columns import Columns
@@ -57,6 +58,9 @@ def open_source(source: Source) -> SourcePort:
             return ParquetSource(_path(connector), source.columns, source.event_time, rate)
         case "generator":
             return WordSource(_words(connector, source.columns))
+        case "ingest":
+            partitions, folder = _ingest(connector)
+            return IngestSource(partitions, folder, source.columns, source.event_time)
         case _:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
@@ -80,6 +84,8 @@ class ConnectorInspector:
         match connector.kind:
             case "parquet":
                 return plain_schema(Path(_path(connector)), columns)
+            case "ingest":
+                return ingest_schema(columns)
             case "generator":
                 return WordSource(_words(connector, columns)).schema
             case _:
@@ -95,6 +101,10 @@ class ConnectorInspector:
 
 def _path(connector: Connector) -> str:
     return str(connector.options["path"])
+
+
+def _ingest(connector: Connector) -> tuple[int, str]:
+    return int(connector.options["partitions"] or 0), str(connector.options["announce"])
 
 
 def _words(connector: Connector, columns: Columns) -> WordsSpec:

@@ -86,6 +86,12 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             integer(
                 "partitions", "number of partitions that senders push", required=True, minimum=1
             ),
+            text(
+                "announce",
+                "folder in which workers say where they listen; senders look there",
+                required=True,
+                length_max=_PATH_LENGTH_MAX,
+            ),
         ),
     ),
     ConnectorKind(

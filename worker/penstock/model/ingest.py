@@ -40,9 +40,10 @@ class End:
 class Answer(StrEnum):
     """What a worker says.
 
-    TAKEN: go on, all rows below ``next`` are here. REWIND: send again from ``next``. MOVED: dial
-    ``owner``. RETRY: nobody owns it now (a reset); ask again. SUPERSEDED: a later attempt sends this
-    partition: stop for good. FINISHED: the partition is committed to its end. REFUSED: see ``text``.
+    TAKEN: go on, all rows below ``next`` are here. REWIND: send again from ``next``. MOVED:
+    dial ``owner``. RETRY: nobody owns it now (a reset); ask again. SUPERSEDED: a later attempt
+    sends this partition: stop for good. FINISHED: the partition is committed to its end.
+    REFUSED: see ``text``.
     """
 
     TAKEN = "taken"

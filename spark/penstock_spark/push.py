@@ -1,0 +1,185 @@
+"""Pushes one partition into a running job, whatever happens to the job meanwhile.
+
+    find a worker ─> dial ─> Hello ─> TAKEN(next) ─> rows from ``next`` on ─> End ─> FINISHED
+         ^                                 |
+         └── RETRY, MOVED, REWIND, a broken stream: dial anew, go on where the worker says
+
+Nothing is remembered here but the input: the offset always comes from the worker, so that a crash
+on either side loses and repeats nothing.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ConfigError, PeerError, StorageError
+from penstock.connectors.announce import read_announcements, read_owners
+from penstock.connectors.pace import Pace
+from penstock.connectors.parquet_source import Pieces
+from penstock.contract import codec
+from penstock.model.ingest import WIRE_VERSION, Answer, End, Hello, Reply, Rows, decode_reply
+
+BATCH_ROWS = 8192
+BATCHES_PER_S = 20
+UNANSWERED_MAX = 8  # batches on their way: hides the round trip, bounds what is sent twice
+REDIAL_INTERVAL_S = 0.2
+GIVE_UP_S = 120.0  # without one answer from any worker
+STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One partition of a dataset: its files in order are its rows; ``rate`` in rows/s or None."""
+
+    folder: str
+    files: tuple[str, ...]
+    partition: int
+    partitions: int
+    sender: int
+    rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """How it ended: FINISHED or SUPERSEDED, rows sent (with those sent again), and dials."""
+
+    partition: int
+    answer: str
+    rows: int
+    sent: int
+    dials: int
+
+
+class Input:
+    """The rows of a partition, from any offset on."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        """Read the footers. Raises ConfigError for a file that cannot be read."""
+        try:
+            self._files = [(Path(f), pq.read_metadata(f).num_rows) for f in files]
+            self._schema = pq.read_schema(files[0]) if files else None
+        except (OSError, pa.ArrowInvalid) as error:
+            raise ConfigError(f"replay: a file of the dataset cannot be read: {error}") from error
+        self.rows = sum(rows for _, rows in self._files)
+
+    def batches(self, offset: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from ``offset`` on, in order, at most ``batch_rows`` at once."""
+        start = 0
+        for file, rows in self._files:
+            if start + rows > offset:
+                pieces = Pieces(file, self._schema)
+                for piece in pieces.decode(max(0, offset - start)):
+                    for first in range(0, piece.num_rows, batch_rows):
+                        yield piece.slice(first, batch_rows)
+                pieces.close()
+            start += rows
+
+
+class Pusher:
+    """Sends one partition until the job has it for good, or another sender took over."""
+
+    def __init__(self, push: Push) -> None:
+        """Open the input; nothing is dialled yet."""
+        self._push = push
+        self._input = Input(push.files)
+        self._sent = 0
+        self._dials = 0
+        self._heard = time.monotonic()
+
+    def run(self) -> Pushed:
+        """Push to the end. Raises PeerError when refused, StorageError when nobody answers."""
+        while True:
+            answer = self._attempt()
+            if answer in {Answer.FINISHED, Answer.SUPERSEDED}:
+                push = self._push
+                return Pushed(push.partition, answer, self._input.rows, self._sent, self._dials)
+            if time.monotonic() - self._heard > GIVE_UP_S:
+                raise StorageError(
+                    f"replay: no worker answered for {GIVE_UP_S:.0f} s; they announce themselves in"
+                    f" {self._push.folder}: is the job running?"
+                )
+            time.sleep(REDIAL_INTERVAL_S)
+
+    def _attempt(self) -> str:
+        """Dial who should own the partition, else anybody; return how the stream ended."""
+        folder = Path(self._push.folder)
+        owner = read_owners(folder).get(self._push.partition)
+        others = [a.address for a in read_announcements(folder)]
+        for address in dict.fromkeys([*([owner] if owner else []), *others]):
+            try:
+                answer = self._stream(address)
+            except STREAM_ERRORS:
+                continue  # the worker is gone or going: another one knows more
+            if answer not in {Answer.RETRY, Answer.MOVED}:
+                return answer
+        done = folder / f"partition-{self._push.partition:05d}.finished"
+        return Answer.FINISHED if done.exists() else Answer.RETRY
+
+    def _stream(self, address: str) -> str:
+        push = self._push
+        hello = Hello(WIRE_VERSION, push.partition, push.partitions, push.sender)
+        self._dials += 1
+        with fl.FlightClient(address) as client:
+            descriptor = fl.FlightDescriptor.for_command(codec.encode(hello))
+            writer, reader = client.do_exchange(descriptor)
+            try:
+                reply = self._hear(reader)
+                if reply.answer != Answer.TAKEN:
+                    return reply.answer
+                return self._send(writer, reader, reply.next)
+            finally:
+                writer.close()
+
+    def _send(self, writer: Any, reader: Any, offset: int) -> str:
+        pace = Pace(self._push.rate)
+        unanswered = 0
+        begun = False
+        for batch in self._input.batches(offset, batch_rows(self._push.rate)):
+            _await_turn(pace, batch.num_rows)
+            if not begun:
+                writer.begin(batch.schema)
+                begun = True
+            writer.write_with_metadata(batch, codec.encode(Rows(offset)))
+            offset += batch.num_rows
+            self._sent += batch.num_rows
+            unanswered += 1
+            while unanswered >= UNANSWERED_MAX:
+                reply = self._hear(reader)
+                unanswered -= 1
+                if reply.answer != Answer.TAKEN:
+                    return reply.answer
+        writer.write_metadata(codec.encode(End(offset)))
+        return self._last_answers(reader, unanswered)
+
+    def _last_answers(self, reader: Any, unanswered: int) -> str:
+        for _ in range(unanswered):
+            reply = self._hear(reader)
+            if reply.answer != Answer.TAKEN:
+                return reply.answer
+        return self._hear(reader).answer
+
+    def _hear(self, reader: Any) -> Reply:
+        chunk = reader.read_chunk()
+        self._heard = time.monotonic()
+        reply = decode_reply(chunk.app_metadata.to_pybytes())
+        if reply.answer == Answer.REFUSED:
+            raise PeerError(f"replay: partition {self._push.partition} was refused: {reply.text}")
+        return reply
+
+
+def batch_rows(rate: int | None) -> int:
+    """Return how many rows go at once: at a low rate few, so that they flow evenly."""
+    return BATCH_ROWS if rate is None else max(1, min(BATCH_ROWS, rate // BATCHES_PER_S))
+
+
+def _await_turn(pace: Pace, rows: int) -> None:
+    """Wait until the first of these rows is due, and count them all."""
+    while not pace.allow(1):
+        pass
+    pace.sent(rows)

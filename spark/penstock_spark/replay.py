@@ -1,0 +1,75 @@
+"""``penstock replay``: Spark executors push a dataset over Flight into a running job.
+
+Every partition of the job's ingest source is one Spark task, with every so-many-th file of the
+dataset. The number of partitions is the job's: its workers announce it.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.connectors.announce import read_announcements
+from penstock_spark.folders import parquet_files
+from penstock_spark.push import Push, Pushed, Pusher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ANNOUNCE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all."""
+
+    dataset: Path
+    announce: Path
+    rate: int | None = None
+
+
+def partitions_of(announce: Path, timeout_s: float = ANNOUNCE_TIMEOUT_S) -> int:
+    """Wait for the first worker and return its number of partitions. Raises ConfigError."""
+    deadline = time.monotonic() + timeout_s
+    while not (known := read_announcements(announce)):
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"replay: no worker has announced itself in {announce}: start the job first, with"
+                " an ingest source that announces there"
+            )
+        time.sleep(0.2)
+    return known[0].partitions
+
+
+def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
+    """Push everything; returns when every row is committed in the job.
+
+    Raises PenstockError with the words of the first task that could not go on.
+    """
+    files = [str(f) for f in parquet_files(replay.dataset.absolute())]
+    folder = str(replay.announce.absolute())
+    rate = None if replay.rate is None else max(1, replay.rate // partitions)
+    pushes = [
+        Push(folder, tuple(files[index::partitions]), index, partitions, 0, rate)
+        for index in range(partitions)
+    ]
+    ended = spark.sparkContext.parallelize(pushes, partitions).mapPartitions(_push).collect()
+    failed = [e for e in ended if isinstance(e, str)]
+    if failed:
+        raise PenstockError(failed[0])
+    return [e for e in ended if isinstance(e, Pushed)]
+
+
+def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:
+    """Push in a Spark task; its attempt's number decides between two tasks of one partition."""
+    from pyspark import TaskContext  # noqa: PLC0415 - only inside a task
+
+    context = TaskContext.get()
+    sender = context.taskAttemptId() if context is not None else 0
+    for push in pushes:
+        try:
+            yield Pusher(replace(push, sender=sender)).run()
+        except PenstockError as error:
+            yield str(error)  # raised here, it would come back as a Java stack trace

@@ -1,0 +1,192 @@
+"""One partition of pushed input: who may send, what is taken, when a sender may go. Pure.
+
+    closed --Opened--> open --Closed--> closed          every change dismisses the current stream
+    stream: Greeted --> current --RowsCame*--> --EndCame--> waiting --Committed to the end--> done
+
+Offsets are contiguous: rows that are here already are dropped, a gap sends the sender back. One
+stream at a time; of two senders the higher number wins, and the loser is told never to come back.
+A sender goes only when the *committed* state says that the partition has ended: an end that is
+known but not committed would be forgotten by a crash, with nobody left to say it again.
+"""
+
+from dataclasses import dataclass
+
+from penstock.base.errors import PeerError
+from penstock.model.ingest import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """This worker owns the partition from ``offset`` on."""
+
+    offset: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """This worker owns the partition no longer: a reset, or it has moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """A sender has opened stream ``stream``."""
+
+    stream: int
+    sender: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCame:
+    """Rows ``offset .. offset + rows - 1`` have come on a stream."""
+
+    stream: int
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndCame:
+    """The sender says that the partition has exactly ``offset`` rows."""
+
+    stream: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint with this state of the partition is committed."""
+
+    offset: int
+    finished: bool
+
+
+Event = Opened | Closed | Greeted | RowsCame | EndCame | Committed
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Queue the rows that came, without the first ``skip``."""
+
+    skip: int
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Answer a stream; ``last`` ends it."""
+
+    stream: int
+    answer: Answer
+    next: int
+    committed: int
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantCheckpoint:
+    """Ask for an epoch soon: a sender waits for its end to be committed."""
+
+
+Action = Take | Say | WantCheckpoint
+
+
+class IngestPartition:
+    """The decisions for one partition; see the module. Not thread-safe."""
+
+    __slots__ = ("_committed", "_done", "_open", "_sender", "_stream", "end", "next")
+
+    def __init__(self) -> None:
+        """Begin closed and without a sender."""
+        self._open = False
+        self._stream: int | None = None
+        self._sender = -1
+        self._committed = 0
+        self._done = False
+        self.next = 0
+        self.end: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether this worker owns the partition."""
+        return self._open
+
+    @property
+    def stream(self) -> int | None:
+        """Return the stream whose rows are taken."""
+        return self._stream
+
+    def step(self, event: Event) -> tuple[Action, ...]:
+        """Decide. Raises PeerError when a sender contradicts what it said before."""
+        match event:
+            case Opened(offset, finished):
+                return self._opened(offset, finished)
+            case Closed():
+                self._open = False
+                return self._dismiss(Answer.RETRY)
+            case Greeted(stream, sender):
+                return self._greeted(stream, sender)
+            case RowsCame(stream, offset, rows):
+                return self._rows(stream, offset, rows)
+            case EndCame(stream, offset):
+                return self._ended(stream, offset)
+            case Committed(offset, finished):
+                return self._confirm(offset, finished)
+
+    def _opened(self, offset: int, finished: bool) -> tuple[Action, ...]:
+        dismissed = self._dismiss(Answer.RETRY)
+        self._open = True
+        self.next = self._committed = offset
+        self.end = offset if finished else None
+        self._done = finished
+        return dismissed
+
+    def _greeted(self, stream: int, sender: int) -> tuple[Action, ...]:
+        if not self._open:
+            return (self._say(stream, Answer.RETRY, last=True),)
+        if sender < self._sender:
+            return (self._say(stream, Answer.SUPERSEDED, last=True),)
+        if self._done:
+            return (self._say(stream, Answer.FINISHED, last=True),)
+        # The same sender again has lost its stream and dials anew: it must not stop for good.
+        loser = Answer.RETRY if sender == self._sender else Answer.SUPERSEDED
+        dismissed = self._dismiss(loser)
+        self._sender = sender
+        self._stream = stream
+        return (*dismissed, self._say(stream, Answer.TAKEN))
+
+    def _rows(self, stream: int, offset: int, rows: int) -> tuple[Action, ...]:
+        if stream != self._stream:
+            return ()
+        if offset > self.next:
+            return (self._say(stream, Answer.REWIND),)
+        skip = self.next - offset
+        if skip >= rows:
+            return (self._say(stream, Answer.TAKEN),)
+        if self.end is not None:
+            raise PeerError(f"rows beyond {self.end}, where the sender said that it ends")
+        self.next = offset + rows
+        return (Take(skip), self._say(stream, Answer.TAKEN))
+
+    def _ended(self, stream: int, offset: int) -> tuple[Action, ...]:
+        if stream != self._stream:
+            return ()
+        if offset > self.next:
+            return (self._say(stream, Answer.REWIND),)
+        if offset < self.next:
+            raise PeerError(f"the sender ends at {offset}, and {self.next} rows were taken")
+        self.end = offset
+        return (WantCheckpoint(),)
+
+    def _confirm(self, offset: int, finished: bool) -> tuple[Action, ...]:
+        if not self._open:
+            return ()
+        self._committed = offset
+        self._done = finished
+        return self._dismiss(Answer.FINISHED) if finished else ()
+
+    def _dismiss(self, answer: Answer) -> tuple[Action, ...]:
+        stream, self._stream = self._stream, None
+        return () if stream is None else (self._say(stream, answer, last=True),)
+
+    def _say(self, stream: int, answer: Answer, *, last: bool = False) -> Say:
+        return Say(stream, answer, self.next, self._committed, last)

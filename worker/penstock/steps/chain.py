@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
 from penstock.steps.base import Emit, Step
 
@@ -21,6 +22,14 @@ class Wired:
     outer: Mapping[str, tuple[Emit, ...]]
 
 
+@dataclass(slots=True)
+class Meter:
+    """Rows that one step has taken, and emitted to its main output."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+
+
 class Chain:
     """All steps of one task. One thread drives it."""
 
@@ -32,14 +41,33 @@ class Chain:
         Steps come in topological order: an output goes to later steps only.
         """
         self.steps = tuple(w.step for w in wired)
+        self._meters = tuple(Meter() for _ in wired)
         for place, w in enumerate(wired):
             assert all(t > place for targets in w.inner.values() for t in targets), "not in order"
-            w.step.bind({name: self._joined(w, name) for name in {*w.inner, *w.outer}})
-        self._enter = fan_out([*(self.steps[i].on_batch for i in entry), *outside])
+            w.step.bind({name: self._joined(place, w, name) for name in {*w.inner, *w.outer}})
+        self._enter = fan_out([*(self._into(i) for i in entry), *outside])
 
-    def _joined(self, wired: Wired, output: str) -> Emit:
-        inner = [self.steps[target].on_batch for target in wired.inner.get(output, ())]
-        return fan_out([*inner, *wired.outer.get(output, ())])
+    def _joined(self, place: int, wired: Wired, output: str) -> Emit:
+        inner = [self._into(target) for target in wired.inner.get(output, ())]
+        behind = fan_out([*inner, *wired.outer.get(output, ())])
+        meter = self._meters[place]
+        if output != MAIN:
+            return behind
+
+        def emit(batch: pa.RecordBatch) -> None:
+            meter.rows_out += batch.num_rows
+            behind(batch)
+
+        return emit
+
+    def _into(self, place: int) -> Emit:
+        meter, on_batch = self._meters[place], self.steps[place].on_batch
+
+        def take(batch: pa.RecordBatch) -> None:
+            meter.rows_in += batch.num_rows
+            on_batch(batch)
+
+        return take
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Let rows through all steps; what comes out has been emitted on return.
@@ -59,9 +87,11 @@ class Chain:
             step.on_groups_gained(share, watermark_us)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Return what each step has counted, by the names of steps that count."""
-        found = {step.name: step.counters() for step in self.steps}
-        return {name: counts for name, counts in found.items() if counts}
+        """Return by step what it has counted, with ``rows_in`` and ``rows_out`` (of ``main``)."""
+        return {
+            step.name: {"rows_in": m.rows_in, "rows_out": m.rows_out, **step.counters()}
+            for step, m in zip(self.steps, self._meters, strict=True)
+        }
 
 
 def fan_out(emits: Sequence[Emit]) -> Emit:

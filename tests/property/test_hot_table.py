@@ -1,0 +1,122 @@
+"""The hot table against a dict: values, deletes, deltas, aborted epochs, growth, lost groups."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.kernels import aggregate
+from penstock.model.keys import KeyCodec
+from penstock.state.hot import HotTable
+from penstock.steps.base import StateSchema, Value
+
+GROUPS = 8
+CODEC = KeyCodec((pa.string(),), GROUPS)
+SCHEMA = StateSchema(
+    "counts", (("word", pa.string()),), (Value("n", "int64"), Value("last", "bytes"))
+)
+KEYS = st.sampled_from([None, "", *(f"{'k' * (i % 19)}{i}" for i in range(60))])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "delete", "cut", "commit", "lose"]),
+        st.lists(KEYS, max_size=25),
+    ),
+    max_size=25,
+)
+
+
+@dataclass
+class Model:
+    """A dict of counts, and what a reader of the committed files would see."""
+
+    counts: dict[str | None, int] = field(default_factory=dict)
+    files: dict[str | None, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+
+
+def keys(words: list[str | None]) -> Any:
+    return CODEC.keys([pa.array(words, pa.string())])
+
+
+def group(word: str | None) -> int:
+    return int(keys([word]).groups[0])
+
+
+def add(table: HotTable, model: Model, words: list[str | None]) -> None:
+    words = [w for w in words if group(w) not in model.lost]
+    rows = table.rows(keys(words))
+    after = np.empty(len(words), np.int64)
+    aggregate.count_rows(rows, (np.zeros(0, np.uint8), 0), table.column("n"), after)
+    texts = pa.array([None if w is None else w.encode() * 3 for w in words], pa.binary())
+    table.write_bytes("last", rows, texts)
+    for word, count in zip(words, after.tolist(), strict=True):
+        model.counts[word] = model.counts.get(word, 0) + 1
+        assert count == model.counts[word]
+    assert table.read_bytes("last", rows).to_pylist() == texts.to_pylist()
+
+
+def delete(table: HotTable, model: Model, words: list[str | None]) -> None:
+    known = sorted({w for w in words if w in model.counts}, key=str)
+    table.delete(table.rows(keys(known)))
+    for word in known:
+        del model.counts[word]
+
+
+def apply(files: dict[str | None, int], copied: Any) -> None:
+    words = CODEC.columns(copied.keys)[0].to_pylist()
+    counts = copied.values["n"].tolist()
+    for word, count, deleted in zip(words, counts, copied.deleted.tolist(), strict=True):
+        if deleted:
+            files.pop(word, None)
+        else:
+            files[word] = count
+
+
+def lose(table: HotTable, model: Model, lost: int) -> None:
+    flags = np.zeros(GROUPS, np.uint8)
+    flags[lost] = 1
+    table.release(table.rows_of_groups(flags))
+    model.lost.add(lost)
+    for held in (model.counts, model.files):
+        for word in [w for w in held if group(w) == lost]:
+            del held[word]
+
+
+@given(STEPS)
+@settings(max_examples=60)
+def test_the_table_and_its_deltas_agree_with_a_dict(steps: Any) -> None:
+    table, model = HotTable(SCHEMA), Model()
+    for step, words in steps:
+        if step == "add":
+            add(table, model, words)
+        elif step == "delete":
+            delete(table, model, words)
+        elif step == "lose" and len(model.lost) < GROUPS - 2:
+            lose(table, model, len(words) % GROUPS)
+        elif step in ("cut", "commit"):
+            generation, copied = table.cut()
+            seen = dict(model.files)
+            apply(seen, copied)
+            assert seen == model.counts, "a delta holds every change since the last commit"
+            if step == "commit":
+                model.files = seen
+                table.settle(generation)
+                assert table.changed == 0
+    assert table.used >= len(model.counts)
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32))
+@settings(max_examples=10)
+def test_growing_a_little_at_a_time_loses_nothing(batches: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = HotTable(SCHEMA)
+    rows_of: dict[int, int] = {}
+    for _ in range(batches * 4):
+        numbers = random.integers(0, 6000, 700).tolist()
+        rows = table.rows(keys([f"key {n}" for n in numbers])).tolist()
+        for number, row in zip(numbers, rows, strict=True):
+            assert rows_of.setdefault(number, row) == row
+    assert table.used == len(rows_of) == len(set(rows_of.values()))

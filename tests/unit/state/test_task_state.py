@@ -1,0 +1,211 @@
+"""Cuts become files, files become state: deltas, merging, narrowing, damage, other schemas."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.base.limits import STATE_FILES_PER_TASK_MAX
+from penstock.base.settings import StateSettings
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Range, Share
+from penstock.contract.manifest import StateFile
+from penstock.model.keys import KeyCodec
+from penstock.state.task import TaskState
+from penstock.steps.base import KeyedState, StateSchema, Value
+from penstock.storage.blobs import DirectoryBlobStore
+
+GROUPS = 16
+ALL: Share = (Range(0, GROUPS),)
+KEYS = (("word", pa.string()),)
+SCHEMA = StateSchema("counts", KEYS, (Value("n", "int64"), Value("pair", "float64", 2)))
+CODEC = KeyCodec((pa.string(),), GROUPS)
+
+
+class Task:
+    """A task state with one table, its files, and names that are used once."""
+
+    numbers = iter(range(10**9))
+
+    def __init__(self, folder: Path, share: Share = ALL, schema: StateSchema = SCHEMA) -> None:
+        self.state = TaskState(StateSettings(), share, GROUPS)
+        self.table: KeyedState = self.state.open(schema)
+        self.blobs = DirectoryBlobStore(folder)
+
+    def put(self, words: dict[str, int]) -> None:
+        rows = self.table.rows(CODEC.keys([pa.array(list(words), pa.string())]))
+        values = np.array(list(words.values()), np.int64)
+        self.table.column("n")[rows] = values
+        self.table.column("pair")[rows] = np.stack([values, -values], axis=1)
+
+    def delete(self, *words: str) -> None:
+        self.table.delete(self.table.rows(CODEC.keys([pa.array(words, pa.string())])))
+
+    def checkpoint(self, epoch: int) -> tuple[StateFile, ...]:
+        files = self.cut(epoch)
+        self.state.committed(Epoch(epoch))
+        return files
+
+    def cut(self, epoch: int) -> tuple[StateFile, ...]:
+        return self.state.flip(Epoch(epoch)).write(self._name, self.blobs)
+
+    def _name(self, suffix: str) -> BlobName:
+        return BlobName(f"1-1-life-{next(self.numbers)}{suffix}")
+
+    def content(self) -> dict[str, int]:
+        copied = self.state._tables["counts"].copy_rows(
+            self.state._tables["counts"].all_rows(tombstones=False)
+        )
+        assert (copied.values["pair"][:, 0] == copied.values["n"]).all()
+        assert (copied.values["pair"][:, 1] == -copied.values["n"]).all()
+        words = CODEC.columns(copied.keys)[0].to_pylist()
+        return dict(zip(words, copied.values["n"].tolist(), strict=True))
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Callable[..., Task]:
+    return lambda **given: Task(tmp_path, **given)
+
+
+def group_of(word: str) -> int:
+    return int(CODEC.hashed([pa.array([word])])[1][0])
+
+
+def test_state_comes_back_from_its_files(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1, "b": 2, "c": 3})
+    first.checkpoint(1)
+    first.put({"b": 20})
+    first.delete("c")
+    files = first.checkpoint(2)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == {"a": 1, "b": 20}
+    assert len(files) == 2
+    assert again.state.keys == 2, "tombstones are dropped after loading"
+
+
+def test_what_was_loaded_is_in_no_delta(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1, "b": 2})
+    files = first.checkpoint(1)
+    again = task()
+    again.put({"z": 9})  # a change of its own that is not committed stays one
+    again.state.load(files, again.blobs)
+    delta = again.cut(2)[-1]
+    assert delta.rows == 1
+
+
+def test_an_aborted_epoch_loses_nothing(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1})
+    first.cut(1)  # written, never committed
+    first.put({"b": 2})
+    first.state.flip(Epoch(2))  # not even written
+    first.delete("a")
+    first.put({"c": 3})
+    files = first.checkpoint(3)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == {"b": 2, "c": 3}
+    assert len(files) == 1
+
+
+def test_an_epoch_number_may_come_again(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1})
+    first.cut(1)
+    first.put({"b": 2})
+    files = first.checkpoint(1)
+    assert [f.rows for f in files] == [2]
+
+
+def test_values_are_those_of_the_cut(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1})
+    cut = first.state.flip(Epoch(1))
+    first.put({"a": 100, "b": 5})
+    files = cut.write(first._name, first.blobs)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == {"a": 1}
+
+
+def test_files_stay_few_and_deleted_keys_stay_dead(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({f"key {i}": i for i in range(50)})
+    most = 0
+    for epoch in range(1, STATE_FILES_PER_TASK_MAX + 6):
+        first.put({f"key {epoch % 50}": epoch, f"new {epoch}": epoch})
+        first.delete(f"new {epoch - 1}")
+        files = first.checkpoint(epoch)
+        most = max(most, len(files))
+    assert most <= STATE_FILES_PER_TASK_MAX
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == first.content()
+    assert "new 3" not in again.content()
+
+
+def test_a_reader_sees_only_its_groups(task: Callable[..., Task]) -> None:
+    first = task()
+    words = {f"w{i}": i for i in range(100)}
+    first.put(words)
+    files = first.checkpoint(1)
+    half: Share = (Range(3, 9),)
+    narrow = tuple(StateFile(f.blob, f.state, half, f.order, f.epoch, f.rows) for f in files)
+    other = task(share=half)
+    other.state.load(narrow, other.blobs)
+    assert other.content() == {w: n for w, n in words.items() if 3 <= group_of(w) < 9}
+
+
+def test_lost_groups_leave_state_and_files(task: Callable[..., Task]) -> None:
+    first = task()
+    words = {f"w{i}": i for i in range(100)}
+    first.put(words)
+    first.checkpoint(1)
+    first.state.drop_groups((Range(0, 8),))
+    first.put({w: 7 for w in words if group_of(w) >= 8})
+    files = first.checkpoint(2)
+    assert {r for f in files for r in f.groups} == {Range(8, 16)}
+    assert first.content() == {w: 7 for w in words if group_of(w) >= 8}
+
+
+def test_one_altered_byte_names_file_and_epoch(task: Callable[..., Task], tmp_path: Path) -> None:
+    first = task()
+    first.put({"a": 1})
+    (file,) = first.checkpoint(4)
+    path = tmp_path / file.blob.name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    again = task()
+    with pytest.raises(StateError, match=rf"{file.blob.name}.*'counts', epoch 4"):
+        again.state.load((file,), again.blobs)
+
+
+def test_another_number_of_key_groups_is_refused_with_both(
+    task: Callable[..., Task], tmp_path: Path
+) -> None:
+    first = task()
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    other = TaskState(StateSettings(), ALL, 32)
+    other.open(SCHEMA)
+    with pytest.raises(StateError, match=r'"max_key_groups": 16.*"max_key_groups": 32'):
+        other.load(files, DirectoryBlobStore(tmp_path))
+
+
+def test_another_schema_and_an_unknown_state_are_refused(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    changed = task(schema=StateSchema("counts", KEYS, (Value("n", "float64"),)))
+    with pytest.raises(StateError, match=r"int64.*float64"):
+        changed.state.load(files, changed.blobs)
+    renamed = task(schema=StateSchema("count", KEYS, SCHEMA.values))
+    with pytest.raises(StateError, match="did you mean 'count'"):
+        renamed.state.load(files, renamed.blobs)

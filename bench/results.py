@@ -20,6 +20,7 @@ def figures(scenario: Scenario, samples: Samples) -> dict[str, Any]:
         "seconds": round(samples.seconds, 1),
         "first_rows_s": round(begun, 2),
         "rows_per_s": _rate(_until_last_change(steady)),
+        "cpu_ns_per_row": _cpu_ns_per_row(samples, _until_last_change(steady)),
         "epochs": len(samples.epochs()),
         "checkpoint_s": _highest(samples, "duration_s"),
         "checkpoint_mib": round((_highest(samples, "bytes") or 0) / MIB, 2),
@@ -82,6 +83,14 @@ def _until_last_change(series: Series) -> Series:
     """Drop the tail in which nothing more came: the last checkpoint, and the end."""
     last = max((i for i in range(1, len(series)) if series[i][1] > series[i - 1][1]), default=0)
     return series[: last + 1]
+
+
+def _cpu_ns_per_row(samples: Samples, counted: Series) -> float:
+    """Return CPU time of all engines per counted row: hardly changed by other load."""
+    if len(counted) < 2 or counted[-1][1] <= counted[0][1]:
+        return 0.0
+    used = [cpu for at, cpu in samples.cpu if counted[0][0] <= at <= counted[-1][0]]
+    return round((max(used) - min(used)) * 1e9 / (counted[-1][1] - counted[0][1]), 1)
 
 
 def _highest(samples: Samples, what: str) -> float:

@@ -1,6 +1,7 @@
 """Runs one scenario as a user would, ``penstock run FILE --json``, and watches it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ class Samples:
 
     statuses: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)  # bytes of all engines
+    cpu: list[tuple[float, float]] = field(default_factory=list)  # their CPU seconds so far
     totals: dict[str, int] = field(default_factory=dict)
     exit_code: int = -1
     seconds: float = 0.0
@@ -52,7 +54,7 @@ def run(scenario: Scenario, folder: Path) -> Samples:
         command += ["--dir", str(folder / "state")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         over = Event()
-        watcher = Thread(target=_watch_memory, args=(samples, start, over), daemon=True)
+        watcher = Thread(target=_watch, args=(samples, start, over), daemon=True)
         watcher.start()
         try:
             assert process.stdout is not None
@@ -74,13 +76,14 @@ def _hear(samples: Samples, line: str, at: float) -> None:
         samples.statuses.append({"at": at, **status})
 
 
-def _watch_memory(samples: Samples, start: float, over: Event) -> None:
+def _watch(samples: Samples, start: float, over: Event) -> None:
     while not over.wait(SAMPLE_INTERVAL_S):
         if samples.statuses:
             workers = samples.statuses[-1].get("workers", ())
             pids = [w["engine_pid"] for w in workers if w["engine_pid"]]
             size = sum(_resident(pid) for pid in pids)
             samples.memory.append((time.monotonic() - start, size))
+            samples.cpu.append((time.monotonic() - start, sum(_cpu_s(pid) for pid in pids)))
 
 
 def _resident(pid: int) -> int:
@@ -92,3 +95,11 @@ def _resident(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0  # it has just ended
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

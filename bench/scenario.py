@@ -74,7 +74,7 @@ class Scenario:
         }
         if self.rate is not None:
             generator["rate"] = self.rate // self.workers
-        discard: dict[str, Any] = {"report": str(report)}
+        discard: dict[str, Any] = {"report": str(report), "markAfter": f"{self.warmup_s:g}s"}
         if self.stall_for is not None:
             discard |= {"stallAfter": self.stall_after, "stallFor": self.stall_for}
         count = {"name": "count", "function": "count"}

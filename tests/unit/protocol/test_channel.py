@@ -88,11 +88,20 @@ def test_a_fill_counts_the_fixed_cost_once() -> None:
 
 
 def test_a_fill_is_closed_before_it_outgrows_the_buffer() -> None:
-    channel = sender(buffer_bytes=4000, flush_interval_s=5.0)
-    for name in "abc":
+    channel = sender(buffer_bytes=6200, flush_interval_s=5.0)
+    for name in "abcde":
         assert channel.offer(data(name), 0)
-    assert leave(channel, 0) == [("a", "b")]
-    assert leave(channel, 5.0) == [("c",)]
+    assert leave(channel, 0) == [("a", "b", "c", "d")]
+    assert leave(channel, 5.0) == [("e",)]
+
+
+def test_a_batch_that_is_large_by_itself_is_not_joined_and_keeps_its_place() -> None:
+    channel = sender(buffer_bytes=8000, flush_interval_s=5.0)
+    channel.offer(data("small", 100), 0)
+    channel.offer(data("large", 2000 - FIXED), 0)
+    channel.offer(data("next", 100), 0)
+    assert leave(channel, 0) == [("small",), ("large",)]
+    assert leave(channel, 5.0) == [("next",)]
 
 
 def test_a_full_channel_refuses_data_and_changes_nothing() -> None:

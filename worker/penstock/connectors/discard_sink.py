@@ -27,11 +27,15 @@ _EXACT_BITS = 8  # significant bits of a bucket
 
 @dataclass(frozen=True, slots=True)
 class DiscardSpec:
-    """``report`` is a folder; ``stall_for_s`` > 0: the sink has no room for so long, once."""
+    """``report`` is a folder; ``stall_for_s`` > 0: the sink has no room for so long, once.
+
+    Latency marks of the first ``mark_after_s`` (warming up) are not counted.
+    """
 
     report: str | None = None
     stall_after_s: float = 0.0
     stall_for_s: float = 0.0
+    mark_after_s: float = 0.0
 
 
 def bucket(latency_ns: int) -> int:
@@ -103,11 +107,12 @@ class DiscardWriter:
         """There is always room, save in the stall that was asked for."""
         if not self._spec.stall_for_s or self._first_at is None:
             return True
-        since = time.monotonic() - self._first_at - self._spec.stall_after_s
-        return not 0 <= since < self._spec.stall_for_s
+        return not 0 <= self._age() - self._spec.stall_after_s < self._spec.stall_for_s
 
     def mark(self, latency_ns: int) -> None:
         """Count the age of a latency marker that has come through."""
+        if self._age() < self._spec.mark_after_s:
+            return
         name = f"{LATENCY_PREFIX}{bucket(latency_ns)}"
         self._totals[name] = self._totals.get(name, 0) + 1
 
@@ -118,6 +123,10 @@ class DiscardWriter:
         self._totals["rows"] += batch.num_rows
         for name in self._summed:
             self._totals[name] += pc.sum(batch.column(name)).as_py() or 0
+
+    def _age(self) -> float:
+        """Return the seconds since the first rows came; 0 before."""
+        return 0.0 if self._first_at is None else time.monotonic() - self._first_at
 
     def seal(self, epoch: Epoch, name: str) -> "DiscardPending":
         """Cut the totals so far."""

@@ -122,4 +122,5 @@ def _discard(connector: Connector) -> DiscardSpec:
         str(report) if report else None,
         float(options.get("stall_after_s") or 0.0),
         float(options.get("stall_for_s") or 0.0),
+        float(options.get("mark_after_s") or 0.0),
     )

@@ -113,6 +113,7 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             ),
             duration("stallAfter", "so long after its first rows it takes none for a while"),
             duration("stallFor", "how long it then takes none"),
+            duration("markAfter", "latency marks of so long after its first rows do not count"),
         ),
         guarantee="none",
     ),

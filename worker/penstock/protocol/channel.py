@@ -6,6 +6,7 @@
 
 Data waits in *fills*: offered batches that will travel as one element. A fill is closed by its
 size, by a deadline from its first batch, or by a control element that must not overtake it.
+A batch that is large by itself travels alone.
 Watermarks and latency markers may be late but never early, so they wait behind the open fill
 instead of closing it.
 
@@ -26,6 +27,8 @@ from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
 
 CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
+
+_LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining would only copy it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,16 @@ class SendChannel(Generic[P]):
         """Take a further piece of a batch that was cut in pieces; the first was accepted."""
         assert not self._ended, "data after the end of the stream"
         assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
-        if self._open_bytes + data.charge > self._buffer_bytes:
+        large = _LARGE_SHARE * data.charge >= self._buffer_bytes
+        if large or self._open_bytes + data.charge > self._buffer_bytes:
             self.flush()
         if not self._open:
             self._open_until = now + self._flush_interval_s
         self._open.append(data)
         self._open_bytes += data.charge
         self.waiting_bytes += data.charge
-        if self._open_bytes >= self._buffer_bytes or self._flush_interval_s <= 0:
+        full = self._open_bytes >= self._buffer_bytes
+        if large or full or self._flush_interval_s <= 0:
             self.flush()
 
     def offer_marker(self, marker: LatencyMarker) -> bool:

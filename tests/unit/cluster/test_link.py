@@ -8,7 +8,7 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
 from penstock.cluster.link import LENGTH, EngineLink, KeeperLink, LinkClosed, TermedCommand
 from penstock.contract.control import EngineStatus, Shutdown, Start
-from penstock.contract.ids import Attempt, Term
+from penstock.contract.ids import Attempt, Incarnation, Term
 
 
 def pair() -> tuple[KeeperLink, EngineLink, socket.socket]:
@@ -20,10 +20,10 @@ def pair() -> tuple[KeeperLink, EngineLink, socket.socket]:
 def test_both_directions() -> None:
     keeper, engine, raw = pair()
     keeper.send(Term(7), Start(Attempt(1)))
-    keeper.send(Term(8), Shutdown("done"))
+    keeper.send(Term(8), Shutdown(Incarnation("life"), "done"))
     engine.send(EngineStatus(ready=Attempt(3)))
     assert engine.receive() == TermedCommand(Term(7), Start(Attempt(1)))
-    assert engine.receive() == TermedCommand(Term(8), Shutdown("done"))
+    assert engine.receive() == TermedCommand(Term(8), Shutdown(Incarnation("life"), "done"))
     assert keeper.receive() == EngineStatus(ready=Attempt(3))
     for link in (keeper, engine, raw):
         link.close()
@@ -33,7 +33,8 @@ def test_large_messages_from_many_threads_do_not_mix() -> None:
     keeper, engine, raw = pair()
     texts = [letter * 300_000 for letter in "abcd"]
     threads = [
-        threading.Thread(target=keeper.send, args=(Term(1), Shutdown(text))) for text in texts
+        threading.Thread(target=keeper.send, args=(Term(1), Shutdown(Incarnation("life"), text)))
+        for text in texts
     ]
     for thread in threads:
         thread.start()
@@ -52,7 +53,7 @@ def test_the_other_side_ending_is_seen_at_once() -> None:
     with pytest.raises(LinkClosed):
         keeper.receive()
     with pytest.raises(LinkClosed):
-        keeper.send(Term(1), Shutdown("x"))
+        keeper.send(Term(1), Shutdown(Incarnation("life"), "x"))
     keeper.close()
     keeper.close()
 

@@ -60,6 +60,7 @@ SEEN = Seen(
     address="127.0.0.1:1",
     time_us=5,
     epoch_time_us=4,
+    has_run=True,
 )
 
 
@@ -71,6 +72,7 @@ SEEN = Seen(
         (replace(SEEN, latest=replace(LATEST, attempt=Attempt(0))), JobState.STARTING),
         (replace(SEEN, latest=replace(LATEST, run="old")), JobState.STARTING),
         (replace(SEEN, reports={Ordinal(0): report(0)}), JobState.RESTARTING),
+        (replace(SEEN, reports={Ordinal(0): report(0)}, has_run=False), JobState.STARTING),
         (
             replace(SEEN, reports={**SEEN.reports, Ordinal(1): report(1, attempt=3)}),
             JobState.RESTARTING,

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
@@ -10,6 +11,8 @@ from penstock.cluster.control import ANNOUNCE
 from penstock.cluster.rpc import Client, Unreachable
 from penstock.contract.progress import WorkerReport
 from penstock.keeper.inbox import Inbox, Leave
+
+LAST_WORDS_TIMEOUT_S = 0.5
 
 
 class Announcer:
@@ -25,6 +28,11 @@ class Announcer:
     def start(self) -> None:
         """Begin; once."""
         threading.Thread(target=self._run, name="announcer", daemon=True).start()
+
+    def last_words(self) -> None:
+        """Announce once more, now: the process is about to end. Nobody may be there to hear."""
+        with suppress(Unreachable, PenstockError):
+            self._client.call(ANNOUNCE, self._report(), LAST_WORDS_TIMEOUT_S)
 
     def wake(self) -> None:
         """Announce as soon as possible."""

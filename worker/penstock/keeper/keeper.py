@@ -84,6 +84,7 @@ class Keeper:
                     raise error
             self._tick_due()
         self._engines.kill()
+        self._announcer.last_words()
         self._server.close()
         self._exporter.close()
         self._log.say("keeper ended")

@@ -42,6 +42,8 @@ class LocalCluster:
         self._final: JobStatus | None = None
         self._reports = Reports()
         self._epoch_seen = (0, 0)
+        self._closing = False
+        self._has_run = False
 
     def start(self) -> None:
         """Take the job's folder, serve metadata and Lease, and start the workers.
@@ -51,7 +53,6 @@ class LocalCluster:
         """
         settings = self._settings
         settings.check_workers(settings.workers)
-        restore = settings.wanted_restore()
         self._folder = JobFolder.make(settings.directory, settings.job, settings.namespace)
         self._lock = DirectoryLock(self._folder.root, f"job {settings.job!r}")
         self._log_file = self._folder.log.open("a")
@@ -62,7 +63,7 @@ class LocalCluster:
         lease = SqliteLeaseStore(self._database, settings.control.lease_duration_s)
         _release(lease)
         self._wanted = Wanted(metadata, settings.job, self._uid)
-        self._wanted.begin(settings.workers, restore)
+        self._wanted.begin(settings.workers, settings.restore)
         self._token = secrets.token_hex(16)
         handlers = {**metadata_handlers(metadata, lease), **self._handlers()}
         self._server = Server(handlers, self._token)
@@ -85,12 +86,12 @@ class LocalCluster:
         now = _wall_us()
         if latest.epoch != self._epoch_seen[0]:
             self._epoch_seen = (latest.epoch, now)
-        return job_status(
+        status = job_status(
             Seen(
                 job=self._settings.job,
                 latest=latest,
                 desired=self._wanted.desired(),
-                reports=self._reports.of(pids),
+                reports=self._reports.all() if self._closing else self._reports.of(pids),
                 keepers=pids,
                 restarts={o: self._workers.restarts(o) for o in pids},
                 answers=self._wanted.answers(),
@@ -98,8 +99,11 @@ class LocalCluster:
                 address=self._server.address,
                 time_us=now,
                 epoch_time_us=self._epoch_seen[1],
+                has_run=self._has_run,
             )
         )
+        self._has_run = self._has_run or status.state is JobState.RUNNING
+        return status
 
     def rescale(self, workers: int) -> RequestAnswer:
         """Want another number of workers; watch :meth:`status` or :meth:`answer` for the rest."""
@@ -205,6 +209,7 @@ class LocalCluster:
 
     def _finish(self, failure: str | None) -> None:
         self._workers.kill_all()
+        self._closing = True
         status = self.status()
         if failure is not None:
             status = replace(status, state=JobState.FAILED, failure=failure)

@@ -30,6 +30,11 @@ class Reports:
                 if pids.get(ordinal) == report.keeper_pid
             }
 
+    def all(self) -> dict[Ordinal, WorkerReport]:
+        """Return the last words of every worker of this run, also of those that have ended."""
+        with self._lock:
+            return {ordinal: report for ordinal, (report, _) in self._heard.items()}
+
     def announced(self, pids: Mapping[Ordinal, int]) -> tuple[Announced, ...]:
         """Return the lives that the running keepers announced, with their age."""
         now = time.monotonic()

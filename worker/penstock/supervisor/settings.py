@@ -1,6 +1,5 @@
 """What a local cluster is started with."""
 
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,16 +9,14 @@ from penstock.base.settings import CheckpointSettings
 from penstock.contract.latest import Restore
 from penstock.protocol.settings import ControlSettings
 
-LATEST = "latest"
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """One job on this machine.
 
     ``directory`` is that of all jobs (``--dir``); the job's own is a folder in it. ``job_file`` is
-    the resolved job that every engine reads. ``restore``: ``latest`` or a savepoint's folder to
-    begin from; None goes on from where the job stands. ``control``: times of the control plane;
+    the resolved job that every engine reads. ``restore``: what to begin from; None goes on from
+    where the job stands. ``control``: times of the control plane;
     what ``checkpoint`` says goes before it.
     """
 
@@ -28,7 +25,7 @@ class ClusterSettings:
     directory: Path
     workers: int
     namespace: str = "default"
-    restore: str | None = None
+    restore: Restore | None = None
     checkpoint: CheckpointSettings = CheckpointSettings()
     max_key_groups: int = KEY_GROUPS_DEFAULT
     control: ControlSettings = ControlSettings()
@@ -49,15 +46,3 @@ class ClusterSettings:
             checkpoint_min_pause_s=self.checkpoint.min_pause_s,
             retain=self.checkpoint.retain,
         )
-
-    def wanted_restore(self) -> Restore | None:
-        """Spell ``restore`` as what the leader does once, under a fresh nonce."""
-        if self.restore is None:
-            return None
-        nonce = str(uuid.uuid4())
-        if self.restore == LATEST:
-            return Restore(nonce)
-        folder = Path(self.restore).absolute()
-        if not folder.is_dir():
-            raise ConfigError(f"--restore {self.restore}: there is no such folder")
-        return Restore(nonce, str(folder))

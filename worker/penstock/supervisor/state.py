@@ -22,7 +22,8 @@ class Seen:
     """All that a status is made of, read at one moment.
 
     ``keepers`` holds the running keepers' process ids and ``restarts`` their restarts, by ordinal;
-    ``epoch_time_us`` is when the newest epoch was first seen committed.
+    ``epoch_time_us`` is when the newest epoch was first seen committed; ``has_run`` says that
+    everything ran before in this run.
     """
 
     job: str
@@ -36,6 +37,7 @@ class Seen:
     address: str
     time_us: int
     epoch_time_us: int
+    has_run: bool = False
 
 
 def job_status(seen: Seen) -> JobStatus:
@@ -77,7 +79,7 @@ def job_state(seen: Seen) -> JobState:
     if latest.run != desired.run or latest.attempt == 0 or latest.settled == 0:
         return JobState.STARTING
     if not _all_run(seen):
-        return JobState.RESTARTING
+        return JobState.RESTARTING if seen.has_run else JobState.STARTING
     if latest.workers != desired.workers or latest.settled != latest.version:
         return JobState.RESCALING
     return JobState.RUNNING

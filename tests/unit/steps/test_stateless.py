@@ -1,0 +1,121 @@
+"""Steps without memory: order, hidden bounds, errors with their place, dead letters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from penstock.base.errors import UserCodeError
+from penstock.contract.graph import Call, OnError, Per
+from penstock.steps.base import BOUND_COLUMN
+from penstock.steps.stateless import Filter, FlatMap, Map, Split
+
+NUMBERS = pa.schema([("n", pa.int64())])
+BATCH = pa.record_batch({"n": [1, 2, 3, 4], BOUND_COLUMN: [10, 40, 20, 30]})
+
+
+def call(per: Per = Per.BATCH, on_error: OnError = OnError.FAIL, rows: int | None = None) -> Call:
+    return Call("f", per, rows, (), on_error)
+
+
+def run(step: Any, batch: pa.RecordBatch = BATCH) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {"main": [], "dead-letter": []}
+
+    def into(name: str) -> Callable[[pa.RecordBatch], None]:
+        return lambda batch: found[name].extend(batch.to_pylist())
+
+    step.bind({name: into(name) for name in found})
+    step.on_batch(batch)
+    return found
+
+
+def test_words_take_the_bound_of_their_line() -> None:
+    step = Split("words", "line", pa.schema([("word", pa.string())]))
+    batch = pa.record_batch({"line": ["a b", None, "c"], BOUND_COLUMN: [1, 2, 3]})
+    assert run(step, batch)["main"] == [
+        {"word": "a", BOUND_COLUMN: 1},
+        {"word": "b", BOUND_COLUMN: 1},
+        {"word": "c", BOUND_COLUMN: 3},
+    ]
+
+
+@pytest.mark.parametrize("per", list(Per))
+def test_a_map_keeps_order_and_bounds(per: Per) -> None:
+    def doubled(given: Any) -> Any:
+        if per is Per.RECORD:
+            return {"n": given["n"] * 2}
+        assert BOUND_COLUMN not in given.schema.names, "user code never sees hidden columns"
+        return pa.record_batch({"n": pc.multiply(given.column("n"), 2)})
+
+    rows = run(Map("double", call(per, rows=3), doubled, NUMBERS))["main"]
+    assert [r["n"] for r in rows] == [2, 4, 6, 8]
+    assert [r[BOUND_COLUMN] for r in rows] == [10, 40, 20, 30]
+
+
+def test_a_flat_map_per_record_keeps_the_bound_of_each_parent() -> None:
+    step = FlatMap("twice", call(Per.RECORD), lambda r: [r] * (r["n"] % 3), NUMBERS)
+    rows = run(step)["main"]
+    assert [(r["n"], r[BOUND_COLUMN]) for r in rows] == [(1, 10), (2, 40), (2, 40), (4, 30)]
+
+
+def test_a_flat_map_per_batch_takes_the_least_bound() -> None:
+    step = FlatMap("tail", call(), lambda b: b.slice(1), NUMBERS)
+    assert [r[BOUND_COLUMN] for r in run(step)["main"]] == [10, 10, 10]
+
+
+@pytest.mark.parametrize("per", list(Per))
+def test_a_filter_keeps_rows_as_they_came(per: Per) -> None:
+    def even(given: Any) -> Any:
+        if per is Per.RECORD:
+            return given["n"] % 2 == 0
+        return pc.equal(pc.bit_wise_and(given.column("n"), 1), 0)
+
+    rows = run(Filter("even", call(per), even))["main"]
+    assert rows == [{"n": 2, BOUND_COLUMN: 40}, {"n": 4, BOUND_COLUMN: 30}]
+
+
+def fails_at_three(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if 3 in batch.column("n").to_pylist():
+        raise ValueError("three is bad")
+    return batch
+
+
+def test_an_error_names_the_step_and_the_row() -> None:
+    step = Map("check", call(), fails_at_three, NUMBERS)
+    with pytest.raises(UserCodeError, match="step 'check', offset 2: ValueError: three is bad"):
+        run(step)
+
+
+def test_a_dead_letter_is_one_row_and_the_rest_goes_on_in_order() -> None:
+    step = Map("check", call(on_error=OnError.DEAD_LETTER), fails_at_three, NUMBERS)
+    found = run(step)
+    assert [r["n"] for r in found["main"]] == [1, 2, 4]
+    (letter,) = found["dead-letter"]
+    assert (letter["n"], letter["error_step"], letter[BOUND_COLUMN]) == (3, "check", 20)
+    assert letter["error"] == "ValueError: three is bad"
+    assert step.counters() == {"dead_letters": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda b: b.slice(1), "3 rows for 4|0 rows for 1"),
+        (lambda b: 5, "must give a pyarrow.RecordBatch"),
+        (lambda b: b.rename_columns(["m"]), "gave the columns"),
+    ],
+)
+def test_what_a_map_gives_is_checked(function: Any, message: str) -> None:
+    with pytest.raises(UserCodeError, match=message):
+        run(Map("odd", call(), function, NUMBERS))
+
+
+def test_a_record_with_other_fields_is_refused() -> None:
+    with pytest.raises(UserCodeError, match="declared are"):
+        run(Map("odd", call(Per.RECORD), lambda r: {"m": 1}, NUMBERS))
+
+
+def test_a_table_and_a_safe_cast_are_taken() -> None:
+    step = Map("cast", call(), lambda b: pa.table({"n": b.column("n").cast("int32")}), NUMBERS)
+    assert [r["n"] for r in run(step)["main"]] == [1, 2, 3, 4]

@@ -26,7 +26,7 @@ def figures(scenario: Scenario, samples: Samples) -> dict[str, Any]:
         "checkpoint_mib": round((_highest(samples, "bytes") or 0) / MIB, 2),
         **latencies(samples.totals),
     }
-    if scenario.stall_for is not None:
+    if scenario.stall_for:
         results |= stalled(scenario, samples, counted, begun)
     return results
 
@@ -55,8 +55,8 @@ def stalled(
     scenario: Scenario, samples: Samples, counted: Series, begun: float
 ) -> dict[str, float]:
     """Return what happened while the sink took nothing: the middle of the stall, and memory."""
-    start = begun + _seconds(scenario.stall_after)
-    end = start + _seconds(scenario.stall_for)
+    start = begun + scenario.stall_after
+    end = start + scenario.stall_for
     settle = (end - start) / 6
     still = [(at, n) for at, n in counted if start + settle <= at <= end - settle]
     sent = samples.step("words", "rows_out")
@@ -95,8 +95,3 @@ def _cpu_ns_per_row(samples: Samples, counted: Series) -> float:
 
 def _highest(samples: Samples, what: str) -> float:
     return max((epoch[what] for epoch in samples.epochs()), default=0)
-
-
-def _seconds(text: str | None) -> float:
-    assert text is not None, "a stall has a beginning and an end"
-    return float(text.removesuffix("s"))

@@ -89,7 +89,14 @@ def show(scenario: Scenario, found: dict[str, Any], wrong: list[str]) -> None:
 
 def _shorter(scenario: Scenario) -> Scenario:
     rows = scenario.rows // QUICK_SHARE if scenario.rows else None
-    return replace(scenario, rows=rows, seconds=scenario.seconds / QUICK_SHARE, warmup_s=1.0)
+    return replace(
+        scenario,
+        rows=rows,
+        seconds=scenario.seconds / QUICK_SHARE,
+        warmup_s=1.0,
+        stall_after=scenario.stall_after / QUICK_SHARE,
+        stall_for=scenario.stall_for / QUICK_SHARE,
+    )
 
 
 if __name__ == "__main__":

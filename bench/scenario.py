@@ -50,8 +50,8 @@ class Scenario:
     batch_rows: int = 8192
     checkpoint: str = "10s"
     shuffle: dict[str, Any] = field(default_factory=dict)
-    stall_after: str | None = None
-    stall_for: str | None = None
+    stall_after: float = 0.0
+    stall_for: float = 0.0
     memory_budget_mib: int | None = None
     targets: tuple[Target, ...] = ()
 
@@ -74,8 +74,8 @@ class Scenario:
         }
         if self.rate is not None:
             generator["rate"] = self.rate // self.workers
-        discard: dict[str, Any] = {"report": str(report), "markAfter": f"{self.warmup_s:g}s"}
-        if self.stall_for is not None:
+        discard: dict[str, Any] = {"report": str(report), "markAfter": self.warmup_s}
+        if self.stall_for:
             discard |= {"stallAfter": self.stall_after, "stallFor": self.stall_for}
         count = {"name": "count", "function": "count"}
         steps = [

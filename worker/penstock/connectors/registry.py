@@ -120,7 +120,7 @@ def _discard(connector: Connector) -> DiscardSpec:
     report = options.get("report")
     return DiscardSpec(
         str(report) if report else None,
-        float(options.get("stall_after_s") or 0.0),
-        float(options.get("stall_for_s") or 0.0),
-        float(options.get("mark_after_s") or 0.0),
+        float(options.get("stall_after") or 0.0),
+        float(options.get("stall_for") or 0.0),
+        float(options.get("mark_after") or 0.0),
     )

@@ -7,7 +7,7 @@ against, and what the documentation and the CRD are made from.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.fields import Field, Kind, duration, integer, number, quantity, text
+from penstock.contract.fields import Field, Kind, integer, number, quantity, text
 
 
 class Role(StrEnum):
@@ -111,9 +111,9 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
                 "folder for the totals of each epoch (rows, sum of each int64 column)",
                 length_max=_PATH_LENGTH_MAX,
             ),
-            duration("stallAfter", "so long after its first rows it takes none for a while"),
-            duration("stallFor", "how long it then takes none"),
-            duration("markAfter", "latency marks of so long after its first rows do not count"),
+            number("stallAfter", "seconds after its first rows it takes none", minimum=0),
+            number("stallFor", "seconds that it then takes none", minimum=0),
+            number("markAfter", "seconds of warm-up whose latency does not count", minimum=0),
         ),
         guarantee="none",
     ),

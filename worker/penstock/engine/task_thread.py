@@ -18,7 +18,7 @@ from penstock.protocol.frame import Life
 from penstock.protocol.holding import Phase
 from penstock.protocol.task import TaskCore
 
-POLL_S = 0.005  # of what cannot wake a task: a sink's room, a split that had nothing
+POLL_S = 0.002  # of what cannot wake a task: a sink that has no room, a split that had nothing
 
 
 class TaskThread(threading.Thread):

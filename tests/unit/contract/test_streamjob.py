@@ -27,7 +27,7 @@ STEPS: list[Plain] = [
 
 
 def job_file(spec: dict[str, Plain] | None = None, steps: list[Plain] | None = None) -> Plain:
-    job: Plain = {"parameters": {"input": "in", "n": 3}, "graph": {"steps": steps or STEPS}}
+    job: Plain = {"parameters": {"input": "in"}, "graph": {"steps": steps or STEPS}}
     return {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "StreamJob",
@@ -192,6 +192,15 @@ def test_another_version_and_kind_are_refused() -> None:
     text = message(plain)
     assert "unknown value 'penstock.dev/v1': did you mean 'penstock.dev/v1alpha1'?" in text
     assert "spec" not in text
+
+
+def test_a_parameter_that_no_step_uses_is_misspelt() -> None:
+    plain, path = override(job_file(), "job.parameters.inptu=x")
+    origin = Origin("job.yaml", {path: "--set job.parameters.inptu=x"})
+    assert message(plain, origin) == (
+        "--set job.parameters.inptu=x: spec.job.parameters.inptu: no step uses it; "
+        "unknown parameter 'inptu': did you mean 'input'?"
+    )
 
 
 def test_a_list_or_a_text_is_no_job() -> None:

@@ -9,6 +9,7 @@ from penstock.contract.reader import Origin, Reader
 from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob
 from penstock.contract.streamjob_fields import SPEC
 
+SET = "--set "  # how the place of a value from the command line begins
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _PARAMETER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
@@ -86,25 +87,44 @@ def _with_parameters(reader: Reader, plain: Plain) -> Plain:
         return plain
     given = job.get("parameters")
     parameters = given if isinstance(given, dict) else {}
-    filled = _fill(reader, job.get("graph"), parameters, "spec.job.graph")
+    filler = _Filler(reader, parameters)
+    filled = filler.fill(job.get("graph"), "spec.job.graph")
+    if isinstance(job.get("graph"), dict):
+        filler.complain_of_unused()
     return {**plain, "spec": {**spec, "job": {**job, "graph": filled}}}
 
 
-def _fill(reader: Reader, plain: Plain, parameters: dict[str, Plain], path: str) -> Plain:
-    if isinstance(plain, dict):
-        return {k: _fill(reader, v, parameters, f"{path}.{k}") for k, v in plain.items()}
-    if isinstance(plain, list):
-        return [_fill(reader, v, parameters, f"{path}[{i}]") for i, v in enumerate(plain)]
-    if isinstance(plain, str):
-        return _PARAMETER.sub(lambda m: _value(reader, m, parameters, path), plain)
-    return plain
+class _Filler:
+    """Puts parameters into texts, and remembers which were asked for."""
 
+    def __init__(self, reader: Reader, parameters: dict[str, Plain]) -> None:
+        self.reader = reader
+        self.parameters = parameters
+        self.asked: set[str] = set()
 
-def _value(reader: Reader, match: re.Match[str], parameters: dict[str, Plain], path: str) -> str:
-    if match[1]:  # $${name} is the text ${name}
-        return match[0][1:]
-    name = match[2]
-    if name not in parameters:
-        reader.complain(path, unknown("parameter", name, parameters))
-        return ""
-    return str(parameters[name])
+    def fill(self, plain: Plain, path: str) -> Plain:
+        if isinstance(plain, dict):
+            return {k: self.fill(v, f"{path}.{k}") for k, v in plain.items()}
+        if isinstance(plain, list):
+            return [self.fill(v, f"{path}[{i}]") for i, v in enumerate(plain)]
+        if isinstance(plain, str):
+            return _PARAMETER.sub(lambda m: self._value(m, path), plain)
+        return plain
+
+    def _value(self, match: re.Match[str], path: str) -> str:
+        if match[1]:  # $${name} is the text ${name}
+            return match[0][1:]
+        name = match[2]
+        self.asked.add(name)
+        if name not in self.parameters:
+            self.reader.complain(path, unknown("parameter", name, self.parameters))
+            return ""
+        return str(self.parameters[name])
+
+    def complain_of_unused(self) -> None:
+        """Refuse a parameter of ``--set`` that no text asks for: it is misspelt."""
+        for name in self.parameters:
+            path = f"spec.job.parameters.{name}"
+            if name not in self.asked and self.reader.origin.at(path).startswith(SET):
+                text = f"no step uses it; {unknown('parameter', name, self.asked)}"
+                self.reader.complain(path, text)

@@ -14,7 +14,7 @@ from penstock.contract.fields import Plain
 from penstock.contract.override import override
 from penstock.contract.reader import Origin
 from penstock.contract.streamjob import StreamJob
-from penstock.contract.streamjob_read import read_stream_job
+from penstock.contract.streamjob_read import SET, read_stream_job
 from penstock.graph.yaml_file import read_yaml_file
 
 
@@ -38,7 +38,7 @@ def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
     places = dict(origin.places)
     for setting in settings:
         plain, where = override(plain, setting)
-        places[where] = f"--set {setting}"
+        places[where] = SET + setting
     origin = Origin(origin.file, places)
     folders = tuple(dict.fromkeys((folder, Path.cwd())))
     return JobFile(read_stream_job(plain, origin), plain, origin, folders)

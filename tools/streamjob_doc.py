@@ -1,0 +1,102 @@
+"""Writes docs/streamjob.md from the table of fields: ``python -m tools.streamjob_doc``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.contract.fields import Field, Kind
+from penstock.contract.streamjob_fields import SPEC
+
+FILE = Path(__file__).parent.parent / "docs" / "streamjob.md"
+HEAD = """\
+# The StreamJob file
+
+One file describes a job: `penstock run FILE` runs it on this machine, and a cluster's operator will
+run the same object. Durations are texts like `500ms`, `10s`, `1m30s`; quantities are texts like
+`64Mi` or `1.5G`. What is not known is an error that names the nearest known field, with file and
+line. `--set path=value` replaces one value: `--set checkpoint.interval=1s`,
+`--set job.parameters.input=data`, `--set "job.graph.steps[lines].parallelism=2"`.
+
+```yaml
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata:
+  name: wordcount          # at most 40 characters
+spec:
+  replicas: 2
+  job:                     # exactly one of entrypoint, script, graph
+    entrypoint: jobs:wordcount
+    parameters: {input: data/lines}
+```
+
+`job.entrypoint` is imported from the folder of the file, the working directory or the environment.
+`job.script` is the source of a small job and defines `job(params)`. In `job.graph`, `${name}` is the
+parameter of that name (`$${name}` the text itself), each step reads the one above unless `inputs`
+says otherwise (`step` or `step.output`), and exactly one of the kinds of step is given. Paths are
+relative to the working directory.
+
+This page is made from the table that the reader uses (`python -m tools.streamjob_doc`).
+Fields that only a cluster can use are read and checked everywhere.
+"""
+
+
+def render() -> str:
+    """Return the whole page."""
+    lines = [HEAD]
+    for path, row in _objects(SPEC, "spec"):
+        lines += [f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + "."]
+        if row.one_of:
+            lines.append(f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}.")
+        lines += [
+            "",
+            "| field | type | meaning | default | rule |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        lines += [_line(child) for child in row.fields]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _objects(row: Field, path: str) -> Iterator[tuple[str, Field]]:
+    if row.fields:
+        yield path, row
+    for child in row.fields:
+        mark = "[]" if child.kind is Kind.LIST else ""
+        yield from _objects(child, f"{path}.{child.name}{mark}")
+
+
+def _line(row: Field) -> str:
+    default = "" if row.default is None or row.kind is Kind.OBJECT else f"`{_plain(row.default)}`"
+    cells = (f"`{row.name}`", _type(row), row.meaning, default, _rule(row))
+    return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _type(row: Field) -> str:
+    match row.kind:
+        case Kind.DURATION_US:
+            return "duration"
+        case Kind.LIST:
+            return "list of objects" if row.fields else "list of texts"
+        case Kind.TEXT_MAP:
+            return "texts by name"
+        case Kind.CHOICE:
+            return " or ".join(f"`{c}`" for c in row.choices)
+        case _:
+            return str(row.kind)
+
+
+def _rule(row: Field) -> str:
+    bounds = [f">= {row.minimum}"] * (row.minimum is not None)
+    bounds += [f"<= {row.maximum}"] * (row.maximum is not None)
+    words = (
+        [row.rule] * bool(row.rule) + ["required"] * row.required + ["immutable"] * row.immutable
+    )
+    key = [f"`{row.key}` names an item"] * bool(row.key)
+    return ", ".join(words + bounds + key)
+
+
+if __name__ == "__main__":
+    FILE.write_text(render(), encoding="utf-8")

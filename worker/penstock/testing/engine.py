@@ -192,7 +192,8 @@ class EngineNode(Standing):
         self._proposed = None
         self._published = Epoch(0)
         self._direct = {}
-        self._built = self._running = self._joining = self._ended = self._broken = False
+        self._built = self._running = self._ended = self._broken = False
+        self._was_ready = self._was_running = False
         self._cancelled = self._settled = Version(0)
         self.exchange.reset(attempt)
 
@@ -242,7 +243,6 @@ class EngineNode(Standing):
             return
         if command.attempt > self.attempt:
             self._begin(command.attempt, command.members, None)
-            self._joining = True
         self._proposed = command.assignment
         self._next_members = command.members
         if command.root is None:
@@ -256,7 +256,7 @@ class EngineNode(Standing):
             return
         self._tell_all(ev.Proposed(table, root))
         self._build(table, root, command.splits, joining=True)
-        if self._joining:
+        if self._assignment is None:
             self.exchange.open(command.members, channels_of(self.job.plan, table), Version(0))
             self._running = True
 
@@ -264,8 +264,8 @@ class EngineNode(Standing):
         if self._assignment is None or self._assignment.version < version:
             if self._proposed is None or self._proposed.version != version:
                 return
-            self._assignment = self._proposed
-            if not self._joining:
+            joins, self._assignment = self._assignment is None, self._proposed
+            if not joins:
                 channels = channels_of(self.job.plan, self._assignment)
                 self.exchange.extend(self._next_members, channels)
         self._tell_all(ev.Adopting(version, root))

@@ -11,8 +11,11 @@ from penstock.testing.nemesis import (
     DiskFull,
     KillEngine,
     KillKeeper,
+    LoseObject,
+    LoseWorker,
     Pause,
     Rescale,
+    RunAgain,
     StoreDown,
 )
 from penstock.testing.ports import Doomed
@@ -56,6 +59,13 @@ class Fate:
                 self.world.supervisor.rescale(workers)
             case Ask(kind, argument):
                 self.world.supervisor.ask(kind, argument)
+            case RunAgain(oldest, allow_replay):
+                self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
+            case LoseObject():
+                self.world.lose_object()
+            case LoseWorker(ordinal):
+                self.world.supervisor.impossible = ordinal
+                self._kill(self._process("k", ordinal))
             case Over(what, names):
                 self._over(what, names)
 

@@ -11,7 +11,7 @@ from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest
-from penstock.testing.calls import STAGING
+from penstock.testing.calls import ROOT_FILE, STAGING
 from penstock.testing.kernel import Kernel, Violation
 from penstock.testing.oracle import OutputJudge, check_restorable
 from penstock.testing.services import Disk, Torn
@@ -33,6 +33,7 @@ class Judge:
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
+        self.lost_object = False
 
     # --- The job's object
 
@@ -63,7 +64,8 @@ class Judge:
             self.attempts += 1
         if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
             raise Violation("G", f"version {new.version} was committed without an epoch")
-        if new.root != old.root and new.root is not None:
+        self.output.replay = new.replayed
+        if new.root != old.root and new.root is not None and new.restored == old.restored:
             self._committed(old, new)
 
     def _committed(self, old: Latest, new: Latest) -> None:
@@ -78,11 +80,22 @@ class Judge:
             raise Violation("G", f"epoch {root.epoch} holds version {root.assignment.version}")
         if old.published_through < old.epoch and new.published_through < old.epoch:
             raise Violation("E", f"epoch {root.epoch} began before {old.epoch} was published")
+        if self.lost_object:
+            raise Violation("C", f"epoch {root.epoch} was committed beside lost checkpoints")
+        self._check_first_listed(old, root)
         check_restorable(self.job, root, self.tables[old.version], self.disk)
         for task in root.tasks:
             for handle in task.handles:
                 self.committed[publication(handle, root.epoch).target] = root.epoch
         self.kernel.happened(f"committed a {root.kind}")
+
+    def _check_first_listed(self, old: Latest, root: RootManifest) -> None:
+        known = self.listed(old)
+        for task in root.tasks:
+            for file in task.files:
+                name = file.blob.name
+                if name not in known and int(name.split("-", 2)[1]) != root.epoch:
+                    raise Violation("C", f"epoch {root.epoch} is the first to list {name}")
 
     def _check_listed(self, latest: Latest) -> None:
         missing = [n for n in self.listed(latest) if isinstance(self._file(n), Torn)]
@@ -127,23 +140,22 @@ class Judge:
 
     # --- At rest
 
-    def check_rest(self, latest: Latest, *, undisturbed: bool) -> None:
-        """N: nothing is left that nothing lists, but what a later epoch would collect.
+    def left(self, latest: Latest, *, undisturbed: bool) -> list[str]:
+        """N: list what nothing lists, but what a later epoch would collect.
 
         Staged output that a fault orphaned is swept by the next attempt; here none follows.
         """
         listed = self.listed(latest)
         left = []
         for name, content in self.disk.files.items():
-            if name in listed or name == "ROOT" or isinstance(content, MembersFile):
+            if name in listed or name == ROOT_FILE or isinstance(content, MembersFile):
                 continue
             if name.startswith(STAGING):
                 if undisturbed:
                     left.append(name)
             elif int(name.split("-", 2)[1]) <= latest.epoch:
                 left.append(name)
-        if left:
-            raise Violation("N", f"{len(left)} files are left at rest, {sorted(left)[0]} is one")
+        return sorted(left)
 
 
 def _numbers(latest: Latest) -> str:

@@ -81,8 +81,39 @@ class Ask:
     argument: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """The user starts a stopped job again, from its oldest retained epoch when told so."""
+
+    oldest: bool = False
+    allow_replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoseObject:
+    """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoseWorker:
+    """A worker dies and cannot come back: there is no machine for it."""
+
+    ordinal: int
+
+
 Happening = (
-    KillKeeper | KillEngine | Pause | Cut | StoreDown | DiskFull | BreakStream | Rescale | Ask
+    KillKeeper
+    | KillEngine
+    | Pause
+    | Cut
+    | StoreDown
+    | DiskFull
+    | BreakStream
+    | Rescale
+    | Ask
+    | RunAgain
+    | LoseObject
+    | LoseWorker
 )
 
 

@@ -131,6 +131,12 @@ class Lives(Protocol):
 class Wishes(Protocol):
     """Where the user's wishes go."""
 
+    impossible: int | None
+
+    def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
+        """Start a stopped job again."""
+        ...
+
     def rescale(self, workers: int) -> None:
         """Want another number of workers."""
         ...
@@ -163,6 +169,10 @@ class Doomed(Protocol):
 
     def died(self, name: str) -> None:
         """Make a process end."""
+        ...
+
+    def lose_object(self) -> None:
+        """Replace the job's object by a new one that knows nothing."""
         ...
 
 

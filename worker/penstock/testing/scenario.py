@@ -7,7 +7,16 @@ from penstock.protocol.settings import ControlSettings
 from penstock.testing.exchange import ChannelSizes
 from penstock.testing.faults import Rates
 from penstock.testing.kernel import SECOND
-from penstock.testing.nemesis import Ask, KillKeeper, Profile, Rescale, Timed
+from penstock.testing.nemesis import (
+    Ask,
+    Happening,
+    LoseObject,
+    LoseWorker,
+    Profile,
+    Rescale,
+    RunAgain,
+    Timed,
+)
 from penstock.testing.workload import Shape
 
 CONTROL = ControlSettings(
@@ -66,6 +75,7 @@ class Scenario:
     skewed_clocks: bool = False
     codec_share: float = 0.0
     random_rescales: int = 0
+    refusal: str | None = None
 
     def shape(self, draw: Random) -> Shape:
         """Return the size of the input: fixed, or drawn."""
@@ -101,11 +111,12 @@ class Scenario:
         return (*self.events, *drawn)
 
 
-def _at(seconds: float, *what: Rescale | Ask | KillKeeper) -> tuple[Timed, ...]:
+def _at(seconds: float, *what: Happening) -> tuple[Timed, ...]:
     return tuple(Timed(int(seconds * SECOND), w) for w in what)
 
 
 TINY = Shape(splits=2, records=8, keys=3, groups=4, batch=3)
+LONG = Shape(splits=3, records=80, keys=4, groups=4, batch=3)
 CHAOS = Scenario(
     "chaos",
     profile=Profile(),
@@ -114,6 +125,15 @@ CHAOS = Scenario(
     skewed_clocks=True,
     codec_share=0.02,
     random_rescales=2,
+)
+
+STORM = replace(
+    CHAOS,
+    name="storm",
+    profile=Profile(faults=(0, 2)),
+    rates={kind: replace(r, crash=r.crash / 2) for kind, r in USUAL.items()},
+    random_rescales=6,
+    safety_us=8 * SECOND,
 )
 
 SCENARIOS: dict[str, Scenario] = {
@@ -135,8 +155,49 @@ SCENARIOS: dict[str, Scenario] = {
             safety_us=4 * SECOND,
             events=_at(1.2, Rescale(2)),
         ),
+        Scenario(
+            "credit-of-one",
+            job="diamond",
+            channels=ChannelSizes(1, 0.0, 200, 100),
+            safety_us=2 * SECOND,
+        ),
+        Scenario(
+            "restore-older",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop")) + _at(4.0, RunAgain(oldest=True, allow_replay=True)),
+        ),
+        Scenario(
+            "restore-refused",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop")) + _at(4.0, RunAgain(oldest=True)),
+            refusal="older",
+        ),
+        Scenario(
+            "object-lost",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, LoseObject()),
+            refusal="MetadataMissing",
+        ),
+        Scenario(
+            "worker-gone",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.0, LoseWorker(1)) + _at(2.5, Rescale(1)),
+        ),
+        Scenario(
+            "stop-and-go",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop")) + _at(4, RunAgain()),
+        ),
         CHAOS,
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
+        STORM,
+        replace(STORM, name="storm-window", job="window"),
+        replace(STORM, name="storm-diamond", job="diamond"),
     )
 }

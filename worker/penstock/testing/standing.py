@@ -19,7 +19,8 @@ class Standing:
         self._published = Epoch(0)
         self._built = False
         self._running = False
-        self._joining = False
+        self._was_ready = False
+        self._was_running = False
         self._cancelled = Version(0)
         self._settled = Version(0)
         self._ended = False
@@ -31,12 +32,11 @@ class Standing:
         tasks = list(self.tasks.values())
         if self._assignment is None and self._proposed is None:
             return msg.EngineStatus(self.attempt)
-        ready = self._built and (self._joining or all(t.ready for t in tasks))
-        running = ready and self._running and (self._joining or self.exchange.settled())
+        self._reach(tasks)
         return msg.EngineStatus(
             self.attempt,
-            self.attempt if ready and self._prepared_or_ready() else Attempt(0),
-            self.attempt if running and self._prepared_or_ready() else Attempt(0),
+            self.attempt if self._was_ready else Attempt(0),
+            self.attempt if self._was_running else Attempt(0),
             self._prepared(tasks),
             self._resumed(tasks),
             self._settled,
@@ -46,8 +46,16 @@ class Standing:
             self._ended,
         )
 
-    def _prepared_or_ready(self) -> bool:
-        return not self._joining or self._prepared(list(self.tasks.values())) > 0
+    def _reach(self, tasks: list[SimTask]) -> None:
+        """Note what was reached once; a joiner is ready and running when it is prepared."""
+        if self._assignment is None:
+            joined = self._prepared(tasks) > 0
+            self._was_ready = self._was_ready or joined
+            self._was_running = self._was_running or joined
+            return
+        self._was_ready = self._was_ready or (self._built and all(t.ready for t in tasks))
+        running = self._was_ready and self._running and self.exchange.settled()
+        self._was_running = self._was_running or running
 
     def _holding_tasks(self) -> tuple[TaskId, ...]:
         return () if self._assignment is None else self._assignment.tasks()

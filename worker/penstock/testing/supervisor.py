@@ -8,7 +8,7 @@ newer life meanwhile.
 from dataclasses import dataclass, replace
 
 from penstock.contract.ids import Ordinal
-from penstock.contract.latest import Desired, Latest, Request
+from penstock.contract.latest import Desired, Latest, Request, Restore
 from penstock.testing.kernel import Kernel
 from penstock.testing.ports import Machine
 
@@ -42,6 +42,7 @@ class SupervisorNode:
         self.kernel = kernel
         self.machine = machine
         self.desired = Desired(workers, run="run-1")
+        self.impossible: int | None = None
         self._requests = 0
 
     def handle(self, event: object, now: float) -> None:
@@ -68,6 +69,15 @@ class SupervisorNode:
         self._requests += 1
         request = Request(f"request-{self._requests}", kind, argument)
         self.desired = replace(self.desired, requests=(*self.desired.requests, request))
+        self.machine.write_desired(self.desired)
+
+    def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
+        """Start a stopped job again: a new run, perhaps from its oldest retained epoch."""
+        restore = None
+        if oldest:
+            epoch = self.machine.latest().retained[0].epoch
+            restore = Restore("restore-1", None, epoch, allow_replay)
+        self.desired = replace(self.desired, requests=(), restore=restore, run="run-2")
         self.machine.write_desired(self.desired)
 
     def _look(self) -> None:
@@ -102,4 +112,5 @@ class SupervisorNode:
 
     def _wanted(self, ordinal: Ordinal) -> bool:
         latest = self.machine.latest()
-        return self.machine.worker_known(ordinal) and not latest.closed()
+        possible = ordinal != self.impossible
+        return possible and self.machine.worker_known(ordinal) and not latest.closed()

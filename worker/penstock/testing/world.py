@@ -116,16 +116,31 @@ class World:
         self.faults.quiet = True
         self.fate.calm()
         if not self._advance(safety + self.scenario.liveness_us, until_done=True):
-            raise Violation(
-                "L", f"no end {self.scenario.liveness_us / SECOND:.0f} s after the last fault"
-            )
-        self._advance(self.kernel.now_us + GRACE_US)
+            seconds = self.scenario.liveness_us // SECOND
+            raise Violation("L", f"no end {seconds} s after the last fault")
+        self._compare()
+
+    def _compare(self) -> None:
         latest = self.latest()
+        said = latest.failure or latest.stalled
+        if self.scenario.refusal is not None:
+            if said is None or self.scenario.refusal not in said:
+                raise Violation("G", f"it should have been refused, but: {said}")
+            return
         if latest.failure is not None:
             raise Violation("L", f"the job failed: {latest.failure}")
         self.judge.output.finish(self.service.disk.visible)
-        disturbed = self.faults.injected or self.scenario.profile is not None
-        self.judge.check_rest(latest, undisturbed=not disturbed)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Let collection come to rest, and look for leaks."""
+        undisturbed = not self.faults.injected and self.scenario.profile is None
+        until = self.kernel.now_us + GRACE_US
+        while self.judge.left(self.latest(), undisturbed=undisturbed):
+            if self.kernel.now_us >= until:
+                left = self.judge.left(self.latest(), undisturbed=undisturbed)
+                raise Violation("N", f"{len(left)} files are left at rest, {left[0]} is one")
+            self._advance(self.kernel.now_us + SECOND // 2)
 
     def _advance(self, until_us: int, *, until_done: bool = False) -> bool:
         while self.kernel.now_us < until_us:
@@ -139,8 +154,9 @@ class World:
 
     def done(self) -> bool:
         """Say whether the job has come to its end."""
-        stored = self.service.objects[LATEST].data
-        return isinstance(stored, Latest) and stored.closed()
+        latest = self.latest()
+        refused = self.scenario.refusal is not None and latest.stalled is not None
+        return latest.closed() or refused
 
     # --- Effects
 
@@ -264,6 +280,12 @@ class World:
         stored = self.service.objects[LATEST].data
         assert isinstance(stored, Latest)
         return stored
+
+    def lose_object(self) -> None:
+        """Replace the job's object by a new one that knows nothing."""
+        del self.service.objects[LATEST]
+        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self.judge.lost_object = True
 
     def write_desired(self, desired: Desired) -> None:
         """Write what is wanted."""

@@ -1,0 +1,212 @@
+"""Restores: what a job may begin from, what is refused, and what the object can hold."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.contract.codec import encode
+from penstock.contract.ids import BlobName, Epoch, JobUid, SwapId, Term
+from penstock.contract.latest import (
+    Answer,
+    Latest,
+    Leader,
+    Lost,
+    Restore,
+    Retained,
+    encode_latest,
+)
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.protocol import actions as do
+from penstock.protocol import events as on
+from penstock.protocol.restore import incompatible
+from penstock.testing.obedient import PLAN
+from penstock.testing.town import Keeper, Town
+
+
+def running(workers: int = 2, epoch: int = 1) -> Town:
+    town = Town(workers)
+    town.until(lambda: town.latest.epoch >= epoch)
+    return town
+
+
+def root(town: Town) -> RootManifest:
+    assert town.latest.root is not None
+    manifest = town.blobs[town.latest.root.name]
+    assert isinstance(manifest, RootManifest)
+    return manifest
+
+
+def heard(town: Town, kind: str) -> int:
+    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
+
+
+# --- Restores -------------------------------------------------------------------------------------
+
+
+def test_an_older_epoch_is_refused_without_leave_to_repeat_output() -> None:
+    town = running(epoch=4)
+    town.want(restore=Restore("n1", epoch=Epoch(3)))
+    town.until(lambda: town.latest.failure is not None)
+    assert "allowOutputReplay" in (town.latest.failure or "")
+    assert town.latest.epoch >= 4
+
+
+def test_an_older_epoch_is_restored_with_leave_and_new_numbers_exceed_all() -> None:
+    town = running(epoch=4)
+    newest = town.latest.epoch
+    town.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
+    town.until(lambda: town.latest.attempt == 2)
+    assert (town.latest.epoch, town.latest.max_epoch) == (3, newest)
+    assert town.latest.replayed
+    town.until(lambda: town.latest.epoch > 3)
+    assert town.latest.epoch == newest + 1
+
+
+def test_a_restore_is_done_once() -> None:
+    town = running(epoch=4)
+    town.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
+    town.until(lambda: town.latest.attempt == 2 and town.latest.epoch > 4)
+    town.run(5.0)
+    assert town.latest.attempt == 2
+
+
+def test_an_epoch_that_is_not_retained_is_refused() -> None:
+    town = running(epoch=5)
+    town.want(restore=Restore("n1", epoch=Epoch(1), allow_output_replay=True))
+    town.until(lambda: town.latest.failure is not None)
+    assert "epoch 1 is not retained; retained are [3, 4, 5]" in (town.latest.failure or "")
+
+
+def test_output_that_can_never_be_published_is_dropped_only_on_request() -> None:
+    town = running()
+    town.engine(1).mute = ["Commit"]
+    town.until(lambda: town.latest.epoch == 2)
+    town.want(restore=Restore("n1", drop_unpublished=True))
+    town.until(lambda: town.latest.attempt == 2)
+    assert (town.latest.published_through, town.latest.lost_output) == (2, (2,))
+    town.until(lambda: town.latest.epoch > 2)
+
+
+def savepoint(epoch: int, uid: str = "other", **changes: Any) -> RootManifest:
+    """Make the manifest of a savepoint in some folder."""
+    town = running(epoch=2)
+    manifest = replace(root(town), job_uid=JobUid(uid), epoch=Epoch(epoch))
+    return replace(manifest, **changes)
+
+
+class Importing(Town):
+    """A town that can read one savepoint's folder."""
+
+    folder: RootManifest
+
+    def _file(self, keeper: Keeper, action: object) -> None:
+        match action:
+            case do.ReadSnapshot(token):
+                self.post(keeper.ordinal, on.SnapshotRead(token, self.folder))
+            case do.ImportSnapshot(token, _, term, epoch, life):
+                name = BlobName(f"{term}-{epoch}-{life}-900.root.json")
+                mine = replace(self.folder, job_uid=JobUid("job"), epoch=epoch)
+                self.blobs[name] = mine
+                ref = BlobRef(name, "hash", len(encode(mine)))
+                self.post(keeper.ordinal, on.Imported(token, ref, mine))
+            case _:
+                super()._file(keeper, action)
+
+
+def importing(folder: RootManifest, restore: Restore, workers: int = 2) -> Importing:
+    town = Importing(0)
+    town.folder = folder
+    town.want(workers=workers, restore=restore)
+    for ordinal in range(workers):
+        town.start(ordinal)
+    return town
+
+
+def test_a_savepoint_of_another_job_is_imported_as_the_first_epoch() -> None:
+    town = importing(savepoint(40), Restore("n1", path="/savepoints/s"), workers=3)
+    town.until(lambda: town.latest.attempt == 1)
+    assert (town.latest.epoch, town.latest.published_through) == (1, 1)
+    assert town.latest.workers == 3
+    assert not town.latest.replayed
+    assert heard(town, "Enumerate") == 0, "its splits are those of the savepoint"
+    town.until(lambda: town.latest.epoch == 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"max_key_groups": 16}, "maxKeyGroups never changes"),
+        ({"fingerprint": "plan-9"}, "steps, keys or state columns changed"),
+    ],
+)
+def test_a_savepoint_that_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
+    town = importing(savepoint(40, **change), Restore("n1", path="/savepoints/s"))
+    town.until(lambda: town.latest.failure is not None)
+    assert (town.latest.failure or "").startswith("StateError: ")
+    assert text in (town.latest.failure or "")
+    assert town.latest.epoch == 0
+
+
+def test_a_job_that_has_committed_takes_no_foreign_savepoint_without_leave() -> None:
+    town = importing(savepoint(40), Restore("", path="/savepoints/s"))
+    town.until(lambda: town.latest.epoch >= 2)
+    town.want(restore=Restore("n2", path="/savepoints/s"))
+    town.until(lambda: town.latest.failure is not None)
+    assert "allowOutputReplay" in (town.latest.failure or "")
+
+
+def test_a_changed_job_does_not_continue_from_its_own_checkpoint() -> None:
+    town = running(epoch=2)
+    town.plan = replace(PLAN, fingerprint="plan-2")
+    for ordinal in (0, 1):
+        town.kill(ordinal)
+    town.run(0.1)
+    for ordinal in (0, 1):
+        town.start(ordinal)
+    town.until(lambda: town.latest.failure is not None)
+    assert "does not fit this job" in (town.latest.failure or "")
+
+
+def test_what_fits_is_compatible() -> None:
+    town = running()
+    assert incompatible(root(town), PLAN) is None
+    assert incompatible(None, PLAN) is None
+
+
+def test_a_damaged_root_manifest_fails_the_job_and_is_never_skipped() -> None:
+    town = running(epoch=3)
+    assert town.latest.root is not None
+    del town.blobs[town.latest.root.name]
+    town.kill(town.leader().ordinal)
+    town.until(lambda: town.latest.failure is not None)
+    assert "checkpoint 3 cannot be read" in (town.latest.failure or "")
+    assert town.latest.epoch == 3
+
+
+# --- Size -----------------------------------------------------------------------------------------
+
+
+def test_the_fullest_object_still_fits() -> None:
+    uuid = "f" * 36
+    ref = BlobRef(BlobName(f"999999-99999999-{uuid}-99999999.root.json"), "0" * 64, 10**9)
+    kept = Retained(Epoch(10**8), ref, uuid)
+    fullest = Latest(
+        JobUid(uuid),
+        SwapId(f"{uuid}-99999999"),
+        term=Term(10**6),
+        leader=Leader(1023, uuid, "a" * 100),  # type: ignore[arg-type]
+        root=ref,
+        members=ref,
+        retained=(kept,) * (64 + 8),
+        pinned=(kept,),
+        lost=(Lost(1023, uuid),) * 64,  # type: ignore[arg-type]
+        failure="x" * 4000,
+        stalled="x" * 400,
+        rescale="x" * 400,
+        lost_output=(Epoch(10**8),) * 16,
+        answers=(Answer(uuid, True, "x" * 400),) * 32,
+    )
+    assert len(encode_latest(fullest)) < 60_000
+    with pytest.raises(AssertionError, match="-latest has"):
+        encode_latest(replace(fullest, failure="x" * 40_000))

@@ -1,6 +1,6 @@
 """``make bench``: run scenarios, check every count, print a table, keep JSON and a plot.
 
-    python -m bench.run [SCENARIO ...] [--quick] [--out FOLDER]
+    python -m bench.run [SCENARIO ...] [--quick] [--set NAME=VALUE ...] [--out FOLDER]
 
 Exit 0 when every run was exact. A target that was missed is shown, and is no failure: the
 machine decides it.
@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,23 @@ def main() -> int:
     """Run the scenarios named on the command line, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenario", nargs="*", help=f"of {', '.join(names())}; default: all")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a field of the scenario, like payload=256 (for sweeps)",
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     made_on = machine.describe()
     print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
+    changes = {k: tomllib.loads(f"x = {v}")["x"] for k, v in (s.split("=", 1) for s in options.set)}
     exact = True
     for name in options.scenario or names():
-        scenario = load(name)
+        scenario = replace(load(name), **changes)
         exact &= measure(_shorter(scenario) if options.quick else scenario, made_on, options.out)
     return 0 if exact else 1
 

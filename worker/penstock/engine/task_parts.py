@@ -164,18 +164,20 @@ class OutEdge:
 class SinkSlot:
     """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
 
-    __slots__ = ("_make", "_writer", "rows")
+    __slots__ = ("_make", "_meter", "_writer", "rows")
 
     def __init__(self, make: "Callable[[], SinkWriter]") -> None:
         """Remember how the writer is made."""
         self._make = make
         self._writer: SinkWriter | None = None
+        self._meter: LatencyMeter | None = None
         self.rows = 0
 
     def open(self) -> None:
         """Make the writer, once."""
         if self._writer is None:
-            self._writer = self._make()
+            writer = self._writer = self._make()
+            self._meter = writer if isinstance(writer, LatencyMeter) else None
 
     @property
     def writer(self) -> "SinkWriter":
@@ -190,9 +192,8 @@ class SinkSlot:
 
     def mark(self, latency_ns: int) -> None:
         """Let a sink that measures latency count the age of a marker."""
-        writer: object = self._writer
-        if isinstance(writer, LatencyMeter):
-            writer.mark(latency_ns)
+        if self._meter is not None:
+            self._meter.mark(latency_ns)
 
     def room(self) -> bool:
         """Say whether rows may be written now."""

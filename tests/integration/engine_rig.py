@@ -308,7 +308,7 @@ class Rig:
         for ordinal in [o for o in self.engines if o >= workers]:
             engine = self.engines[ordinal]
             self.wait(lambda e=engine: e.status.left, f"end of tasks on {ordinal}")  # type: ignore[misc]
-            engine.link.send(TERM, c.Shutdown("not needed any more"))
+            engine.link.send(TERM, c.Shutdown(engine.incarnation, "not needed any more"))
             self.engines.pop(ordinal).process.wait(DEADLINE_S)
 
     def finish(self) -> None:
@@ -317,7 +317,7 @@ class Rig:
         self.checkpoint(BarrierKind.FINAL)
         self.tell(c.EndStreams(self.attempt))
         self.all(lambda s: s.ended, "end of streams")
-        self.tell(c.Shutdown("finished"))
         for engine in self.engines.values():
+            engine.link.send(TERM, c.Shutdown(engine.incarnation, "finished"))
             assert engine.process.wait(DEADLINE_S) == 0
         self.engines.clear()

@@ -102,6 +102,7 @@ class Attempt:
         if self._proposed == order.assignment:
             return
         self.cancel(self.marks.proposed)
+        self._retire()
         self._proposed = order.assignment
         self._members.update(_peers(order.members))
         self.marks.proposed = order.assignment.version
@@ -169,6 +170,19 @@ class Attempt:
     def _begin(self, tasks: Iterable[TaskId]) -> None:
         for task in tasks:
             self.tasks[task].start()
+
+    def _retire(self) -> None:
+        """Forget the channels that the table does not have: it is settled, they have ended.
+
+        A worker that left may join again, as another life, and its channels begin anew.
+        """
+        if self._assignment is None:
+            return
+        kept = set(channels_of(self._place.job.plan, self._assignment))
+        gone = [c for c in self._opened if c not in kept]
+        self._place.exchange.retire(gone)
+        for channel in gone:
+            del self._opened[channel]
 
     def _open(self, assignment: Assignment, version: Version | None = None) -> None:
         """Open the channels of a table that are not open; ``version`` is what peers have loaded."""

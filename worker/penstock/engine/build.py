@@ -18,7 +18,7 @@ from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
-from penstock.ports import SinkPublisher, SinkWriter
+from penstock.ports import PushedSource, SinkPublisher, SinkWriter
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
 from penstock.transport.exchange import Identity
@@ -70,6 +70,12 @@ class JobParts:
     def guarantees(self) -> dict[str, str]:
         """Return the guarantee of each sink step."""
         return {name: sink.guarantee for name, sink in self._sinks.items()}
+
+    def listen(self, want_checkpoint: Callable[[], None]) -> None:
+        """Let sources that are pushed to ask for a checkpoint."""
+        for found in self._inputs.values():
+            if found is not None and isinstance(found.source, PushedSource):
+                found.source.listen(want_checkpoint)
 
     def claim(self, *, fresh: bool) -> None:
         """Take the outputs for this job. Raises ConfigError when they hold another's files."""

@@ -217,6 +217,11 @@ class Performer:
         self.pauses.load_s = time.monotonic() - since
         self.step(ev.Loaded(action.version))
 
+    def forget_streams(self) -> None:
+        """Forget outputs that the version does not have; they may come again as new streams."""
+        keep = self.core.outputs
+        self._outputs = {c: o for c, o in self._outputs.items() if c in keep}
+
     def _preload(self, action: ev.Preload) -> None:
         version = action.version
         self._host.preload(action.files, lambda: self.inbox.put(ev.Preloaded(version)))

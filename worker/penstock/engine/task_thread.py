@@ -138,6 +138,8 @@ class TaskThread(threading.Thread):
         elif isinstance(event, ev.Settled):
             self.standing.settled = event.version
         self._hands.step(event)
+        if isinstance(event, ev.Settled):
+            self._hands.forget_streams()
         self._hands.tell()
         return True
 

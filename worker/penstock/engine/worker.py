@@ -79,10 +79,11 @@ class Worker:
         self._attempt = Attempt(self._place, AttemptMarks())
         self._broken: AttemptId | None = None
         self._progress = Progress(job.plan, job.guarantees)
-        self._teller = StatusTeller(self._status, say, heartbeat_interval_s)
+        self._teller = StatusTeller(self._status, self._say_status, heartbeat_interval_s)
         self._teller.start()
         self._counting = ProgressTeller(self._say_progress)
         self._counting.start()
+        job.listen(self._want_checkpoint)
 
     @property
     def address(self) -> str:
@@ -98,6 +99,9 @@ class Worker:
         self._preloader.close()
         self.storer.close()
         return self._exchange.close()
+
+    def _want_checkpoint(self) -> None:
+        self._say(c.CheckpointWanted(self._attempt.marks.attempt))
 
     # --- Commands -----------------------------------------------------------------------------
 
@@ -198,6 +202,11 @@ class Worker:
     def _status(self) -> c.EngineStatus:
         attempt = self._attempt
         return status_of(attempt.marks, list(attempt.tasks.values()))
+
+    def _say_status(self, status: c.EngineStatus) -> None:
+        if status.ended:
+            self._say_progress()  # the last counters go before the word that ends the engine
+        self._say(status)
 
     def _say_progress(self) -> None:
         self._say(self._progress.draw(self._attempt, self._exchange.stats()))

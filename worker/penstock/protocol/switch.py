@@ -66,6 +66,11 @@ class Switch(Frame):
         actions.append(ev.Finished())
         return actions
 
+    def forget_published(self) -> list[ev.Action]:
+        """Remove the staging of what is visible: no later commit comes to this task."""
+        published = self.sinks.forget(Epoch(self.sinks.published + 1))
+        return [ev.Forget(published)] if published else []
+
     # --- Time ---------------------------------------------------------------------------------
 
     def advance(self) -> list[ev.Action]:
@@ -143,6 +148,7 @@ class Switch(Frame):
         if event.assignment.version <= self.assignment.version:
             return []
         self.proposed = event.assignment
+        self.retired.clear()  # the version before is settled; the names may be used again
         root, stage = event.root, self.task.stage
         files = entries_of(root, stage, self.gained()) if root is not None else ()
         return [ev.Preload(event.assignment.version, files)]
@@ -220,6 +226,7 @@ class Switch(Frame):
         actions: list[ev.Action] = [ev.Send(channel, EndOfStream()) for channel in ends]
         self.dropped = ()
         if leaving:
+            actions += self.forget_published()
             self.outputs = ()
             if not self.retired:
                 self.life = Life.ENDED

@@ -77,6 +77,7 @@ LINK_BYTES_PER_S_ASSUMED = 1_250_000_000  # 10 Gbit/s, until a link has been mea
 SENDS_PER_TURN_MAX = 16  # elements of one channel before a sender thread looks at the next
 LATENCY_MARK_INTERVAL_S = 0.0037  # of a paced split; not a multiple of the flush interval
 LATENCY_MARKS_PER_READ_MAX = 64
+JOINED_BYTES_MAX = 512 * 1024  # queued elements that a task takes as one: steps cost per batch
 CREDIT_DELAY_S = 0.002  # small grants of all channels between two workers wait to share a message
 CREDITS_PER_MESSAGE_MAX = 1024
 CONTROLS_WAITING_MAX = 1024  # control elements of one channel that wait behind its data

@@ -1,0 +1,101 @@
+"""Rows find their receivers: of now, and of after a rescale."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from penstock.contract.assignment import Assignment, first_assignment, next_assignment
+from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.engine.router import EdgeRouter
+from penstock.model.keyhash import hash_columns, key_groups
+from penstock.protocol.routes import routes
+from penstock.protocol.task_events import Piece
+
+EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)
+PLAN = PhysicalPlan(
+    "job",
+    16,
+    (
+        StagePlan(StageIndex(0), "read", ("read",), source="read"),
+        StagePlan(StageIndex(1), "count", ("count",), keyed=True),
+    ),
+    (EDGE,),
+    "",
+)
+TWO = first_assignment(PLAN, 2, {})
+THREE = next_assignment(PLAN, TWO, 3)
+ONE = next_assignment(PLAN, TWO, 1)
+SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
+BATCH = pa.record_batch({"word": [f"w{n}" for n in range(500)], "n": list(range(500))})
+
+
+def to(worker: int) -> ChannelId:
+    return ChannelId(0, SENDER, TaskId(StageIndex(1), Ordinal(worker), 0))
+
+
+def pieces(
+    kind: Partitioning,
+    new: Assignment | None = None,
+    custom: object = None,
+    batch: pa.RecordBatch = BATCH,
+) -> list[Piece]:
+    edge = replace(EDGE, partitioning=kind)
+    router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), custom)  # type: ignore[arg-type]
+    return router.pieces(batch)
+
+
+def owners(table: Assignment) -> list[ChannelId]:
+    found = {}
+    for task, share in zip(table.stages[1].tasks, table.stages[1].shares, strict=True):
+        for groups in share:
+            found.update(dict.fromkeys(range(groups.start, groups.stop), to(task.worker)))
+    return [found[g] for g in range(16)]
+
+
+@pytest.mark.parametrize("new", [None, THREE, ONE])
+def test_each_row_goes_to_the_owner_of_its_key_group_in_both_tables(new: Assignment | None) -> None:
+    groups = key_groups(hash_columns([BATCH.column("word")]), 16).tolist()
+    old_owners, new_owners = owners(TWO), owners(new or TWO)
+    rows: list[int] = []
+    for piece in pieces(Partitioning.KEY, new):
+        numbers = piece.data.payload.column("n").to_pylist()
+        assert numbers == sorted(numbers)  # the order of rows is kept
+        rows += numbers
+        for n in numbers:
+            assert (piece.old, piece.new) == (old_owners[groups[n]], new_owners[groups[n]])
+    assert sorted(rows) == list(range(500))
+
+
+def test_broadcast_reaches_every_receiver_of_each_version() -> None:
+    found = [(p.old, p.new) for p in pieces(Partitioning.BROADCAST, THREE)]
+    assert found == [(to(0), to(0)), (to(1), to(1)), (None, to(2))]
+    found = [(p.old, p.new) for p in pieces(Partitioning.BROADCAST, ONE)]
+    assert found == [(to(0), to(0)), (to(1), None)]
+
+
+def test_round_robin_prefers_receivers_that_stay() -> None:
+    (only,) = pieces(Partitioning.ROUND_ROBIN, ONE)
+    assert (only.old, only.new) == (to(0), to(0))
+
+
+def test_a_custom_partitioner_is_asked_about_both_versions() -> None:
+    def by_number(batch: pa.RecordBatch, receivers: int) -> list[int]:
+        return [n % receivers for n in batch.column("n").to_pylist()]
+
+    for piece in pieces(Partitioning.CUSTOM, THREE, by_number):
+        for n in piece.data.payload.column("n").to_pylist():
+            assert (piece.old, piece.new) == (to(n % 2), to(n % 3))
+
+
+def test_a_partitioner_that_points_nowhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="500 places in 0\\.\\.1"):
+        pieces(Partitioning.CUSTOM, None, lambda batch, receivers: [2] * batch.num_rows)
+
+
+def test_a_sender_that_leaves_has_no_receiver_in_the_next_version() -> None:
+    edge = replace(EDGE, partitioning=Partitioning.KEY)
+    leaver = TaskId(StageIndex(0), Ordinal(1), 0)
+    table = routes(PLAN, edge, leaver, TWO, ONE)
+    assert set(table.new) == {None}

@@ -94,8 +94,7 @@ class TaskCore(Switch):
         return [ev.Discard(handles)] if handles else []
 
     def _end_all(self, _: ev.EndAll, __: float) -> list[ev.Action]:
-        published = self.sinks.forget(Epoch(self.sinks.published + 1))
-        actions: list[ev.Action] = [ev.Forget(published)] if published else []
+        actions = self.forget_published()
         if self.splits is None or self.life is Life.ENDED:
             return actions
         return actions + self.end()
@@ -244,7 +243,8 @@ class TaskCore(Switch):
 
     def _published(self, event: ev.Published, _: float) -> list[ev.Action]:
         self.sinks.done(event.epoch)
-        return []
+        over = self.life is Life.LEAVING or self.life is Life.ENDED
+        return self.forget_published() if over else []
 
 
 _HANDLERS: dict[type, Handler] = {

@@ -59,7 +59,8 @@ def test_channels_take_turns_and_an_arrival_wakes_the_task() -> None:
 def test_small_batches_that_wait_are_taken_as_one_but_never_past_another_element() -> None:
     task, _, (first, _) = two_channels()
     parts = [words("a", 5), words("b", 3), words("c", 9)]
-    for sequence, element in enumerate([*parts[:2], Watermark(1), parts[2]], 1):
+    elements: list[Data[pa.RecordBatch] | Watermark] = [*parts[:2], Watermark(1), parts[2]]
+    for sequence, element in enumerate(elements, 1):
         first.push(sequence, element)
     joined = poll(task)
     assert isinstance(joined, Data)

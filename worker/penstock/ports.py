@@ -4,7 +4,7 @@ Each has a fake in ``penstock.testing`` that passes the same contract tests as t
 Blocking methods say so; none may be called from a task's hot loop unless it says it is cheap.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -86,7 +86,7 @@ class LeaseStore(Protocol):
     """Says who tries to lead; never who leads (that is the swap of the term). Blocking."""
 
     def read(self) -> LeaseView:
-        """Return the Lease; expiry is judged by the reader's own clock since ``renewed`` changed."""
+        """Return the Lease; its reader judges by its own clock since ``renewed`` changed."""
         ...
 
     def write(self, holder: str | None, version: str) -> LeaseView:
@@ -98,9 +98,9 @@ class BlobStore(Protocol):
     """Immutable files under one job's directory. Nothing relies on rename or listing. Blocking."""
 
     def put(self, name: "BlobName", data: bytes) -> "BlobRef":
-        """Create exclusively, write, fsync file and directory. Raises StorageError; never overwrites.
+        """Create exclusively, write, fsync file and directory; never overwrites.
 
-        After an error the name is burnt: the caller takes a fresh one.
+        Raises StorageError. After an error the name is burnt: the caller takes a fresh one.
         """
         ...
 
@@ -189,6 +189,15 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class PushedSource(Protocol):
+    """A source that others push to; optional, beside :class:`Source`."""
+
+    def listen(self, want_checkpoint: Callable[[], None]) -> None:
+        """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed."""
+        ...
+
+
 class Pending(Protocol):
     """The second half of a prepare: run once, off the task's thread."""
 
@@ -234,7 +243,9 @@ class SinkPublisher(Protocol):
     """Makes prepared output visible, or drops it; works from a handle alone, on any worker."""
 
     def publish(self, handle: "SinkHandle", epoch: "Epoch") -> None:
-        """Make visible; idempotent. Raises StorageError to be retried, StateError when it cannot be.
+        """Make visible; idempotent.
+
+        Raises StorageError to be retried, StateError when it cannot be.
 
         ``epoch`` is the committed one whose manifest lists the handle, not the one that prepared
         it: the visible name begins with it. A carried handle may come from a number that recurs
@@ -262,6 +273,7 @@ __all__ = [
     "MetaStore",
     "PacedReader",
     "Pending",
+    "PushedSource",
     "Read",
     "SinkPublisher",
     "SinkWriter",

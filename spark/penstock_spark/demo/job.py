@@ -145,8 +145,9 @@ class RunningJob:
     def _look(self) -> None:
         status = self._connected().status()
         self.seen.status = status
-        if status.checkpoint is not None:
-            self.seen.checkpoints.setdefault(status.checkpoint.epoch, status.checkpoint)
+        found = status.checkpoint
+        if found is not None and (found.bytes or found.epoch not in self.seen.checkpoints):
+            self.seen.checkpoints[found.epoch] = found  # size and time are known a little later
 
 
 def command(files: JobFiles, workers: int) -> list[str]:

@@ -24,13 +24,13 @@ def job_rows(job: RunningJob, rows: int, words: int, seconds: float) -> list[Row
 
 def checkpoint_rows(job: RunningJob) -> list[Row]:
     """Say how many checkpoints there were, how large and how long."""
-    seen = sorted(job.seen.checkpoints.values(), key=lambda c: c.epoch)
+    seen = [c for c in job.seen.checkpoints.values() if c.bytes]
     if not seen:
-        return [("checkpoints", 0)]
+        return [("checkpoints", len(job.seen.checkpoints))]
     sizes = sorted(c.bytes for c in seen)
     times = sorted(c.duration_s for c in seen)
     return [
-        ("checkpoints seen", len(seen)),
+        ("checkpoints", len(job.seen.checkpoints)),
         (
             "new state per checkpoint, median / largest",
             f"{_mid(sizes) / 1e6:.1f} / {sizes[-1] / 1e6:.1f} MB",

@@ -8,6 +8,7 @@ themselves in a folder that senders can read; a partition may be asked for at an
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ class IngestSource:
         self._partitions = partitions
         self._folder = Path(folder)
         self._hub: IngestHub | None = None
+        self._want_checkpoint: Callable[[], None] = _nobody_asked
+
+    def listen(self, want_checkpoint: Callable[[], None]) -> None:
+        """Call ``want_checkpoint`` when a sender waits for its end to be committed."""
+        self._want_checkpoint = want_checkpoint
 
     def splits(self) -> list[SplitState]:
         """List the partitions; one not yet seen is an unfinished split."""
@@ -57,10 +63,16 @@ class IngestSource:
     def open(self, state: SplitState) -> "IngestReader":
         """Own a partition from its offset on; the first one starts the server of this worker."""
         if self._hub is None:
-            self._hub = IngestHub(self._partitions, self._folder, self._plain)
+            self._hub = IngestHub(
+                self._partitions, self._folder, self._plain, self._want_checkpoint
+            )
         queue = self._hub.queue(int(state.spec))
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         return IngestReader(queue, state, stamper)
+
+
+def _nobody_asked() -> None:
+    """The periodic checkpoint will do: nobody listens in a source that runs by itself."""
 
 
 def ingest_schema(columns: Columns) -> pa.Schema:
@@ -220,7 +232,13 @@ class IngestReader:
 class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
     """The Flight server of one worker for pushed rows."""
 
-    def __init__(self, partitions: int, folder: Path, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        folder: Path,
+        schema: pa.Schema,
+        want_checkpoint: Callable[[], None],
+    ) -> None:
         """Listen on a port of the system's choice and announce it in ``folder``."""
         super().__init__("grpc://127.0.0.1:0")
         self.address = f"grpc://127.0.0.1:{self.port}"
@@ -229,7 +247,7 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         self._queues = [PartitionQueue(index, self) for index in range(partitions)]
         self._streams = 0
         self._lock = threading.Lock()
-        self._wanted: threading.Event = threading.Event()
+        self.want_checkpoint = want_checkpoint
         self.announce()
 
     def queue(self, index: int) -> PartitionQueue:
@@ -245,10 +263,6 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
     def finished(self, partition: int, offset: int) -> None:
         """Leave a note for senders that come when the job is over."""
         (self._folder / f"partition-{partition:05d}.finished").write_text(str(offset))
-
-    def want_checkpoint(self) -> None:
-        """Note that a sender waits; the engine may ask and take an epoch at once."""
-        self._wanted.set()
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve one stream to its end."""

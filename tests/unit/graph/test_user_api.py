@@ -207,3 +207,30 @@ def test_parameters_are_texts_read_with_a_type() -> None:
 def test_functions_are_not_imported_to_draw(tmp_path: Path) -> None:
     draft = draft_of(read_job_file(EXAMPLES / "wordcount.yaml"), with_functions=False)
     assert [s.name for s in draft.steps] == ["lines", "words", "counts", "output"]
+
+
+def test_types_of_computed_columns() -> None:
+    columns = {"k": "bool", "t": "timestamp[ms, tz=UTC]", "f": "float32", "i": "int8"}
+
+    def build(job: ps.Job) -> None:
+        rows = job.source("rows", ps.parquet("x"), columns=columns)
+        rows.key_by("k").aggregate(
+            "a",
+            first=ps.min("t"),
+            last=ps.last("k"),
+            total=ps.sum("i"),
+            mass=ps.sum("f"),
+            mean=ps.mean("i"),
+            there=ps.count("f"),
+        ).sink("out", ps.discard())
+
+    given = compiled(build).stages[1].nodes[0].outputs["main"]
+    assert {c.name: c.type for c in given} == {
+        "k": "bool",
+        "first": "timestamp[ms, tz=UTC]",
+        "last": "bool",
+        "total": "int64",
+        "mass": "double",
+        "mean": "double",
+        "there": "int64",
+    }

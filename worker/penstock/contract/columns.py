@@ -36,20 +36,18 @@ KEY_TYPES = (
     "timestamp[us]",
 )
 NUMERIC_TYPES = (*_INTEGERS, *_UNSIGNED, *_FLOATS)
-ORDERED_TYPES = (*NUMERIC_TYPES, "bool", "date32[day]", "timestamp[us]")
-SIMPLE_TYPES = (
-    *KEY_TYPES,
-    *_UNSIGNED,
-    "halffloat",
-    "null",
-    "binary_view",
+_TIMES = (
+    "date32[day]",
     "date64[ms]",
-    *(f"timestamp[{unit}]" for unit in ("s", "ms", "ns")),
-    *(f"duration[{unit}]" for unit in ("s", "ms", "us", "ns")),
+    *(f"{kind}[{unit}]" for kind in ("timestamp", "duration") for unit in ("s", "ms", "us", "ns")),
     "time32[s]",
     "time32[ms]",
     "time64[us]",
     "time64[ns]",
+)
+ORDERED_TYPES = (*NUMERIC_TYPES, "bool", *_TIMES)
+SIMPLE_TYPES = tuple(
+    dict.fromkeys((*KEY_TYPES, *_UNSIGNED, *_TIMES, "halffloat", "null", "binary_view"))
 )
 HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin with it
 
@@ -76,6 +74,13 @@ def value_type(text: str) -> str:
     if text.startswith("dictionary<values="):
         return text.removeprefix("dictionary<values=").split(",", 1)[0]
     return text
+
+
+def without_zone(text: str) -> str:
+    """Spell a timestamp's type without its time zone; other types stay as they are."""
+    return (
+        text.partition(", tz=")[0] + "]" if text.startswith("timestamp[") and "," in text else text
+    )
 
 
 def is_key_type(text: str) -> bool:

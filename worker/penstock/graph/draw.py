@@ -38,7 +38,7 @@ def describe(parameters: Parameters) -> str:
         case Split(column, into):
             return f"{column} at spaces into {into}"
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            return f"{call.function} per {call.per}"
+            return f"{call.function.replace('<locals>.', '')} per {call.per}"
         case Aggregate(compute):
             return _computes(compute)
         case Window(size_us, compute, allowed_lateness_us=late):

@@ -18,6 +18,7 @@ from penstock.contract.columns import (
     is_key_type,
     names,
     value_type,
+    without_zone,
 )
 from penstock.contract.graph import (
     DEAD_LETTER,
@@ -209,6 +210,7 @@ class _Tracer:
             Function.MEAN: NUMERIC_TYPES,
             Function.MIN: ORDERED_TYPES,
             Function.MAX: ORDERED_TYPES,
+            Function.LAST: ORDERED_TYPES,
         }.get(compute.function)
         if compute.column is None:
             return "int64"
@@ -234,7 +236,7 @@ class _Tracer:
             self._complain(
                 f"{what} {name!r} is not there: {unknown('column', name, names(columns))}"
             )
-        elif allowed is not None and value_type(column.type) not in allowed:
+        elif allowed is not None and _plain_type(column) not in allowed:
             self._complain(f"{what} {name!r} has type {column.type}; it must be {_one_of(allowed)}")
         return column
 
@@ -253,6 +255,10 @@ class _Tracer:
         self.problems.at(self.step, text)
 
 
+def _plain_type(column: Column) -> str:
+    return without_zone(value_type(column.type))
+
+
 def _spell(columns: Columns | None) -> str:
     return "(" + ", ".join(f"{c.name} {c.type}" for c in columns or ()) + ")"
 
@@ -262,4 +268,4 @@ def _one_of(allowed: tuple[str, ...]) -> str:
         return allowed[0]
     if allowed is NUMERIC_TYPES:
         return "a number"
-    return "a number, bool, date or timestamp[us]" if allowed is ORDERED_TYPES else "a text"
+    return "a number, bool, date or time" if allowed is ORDERED_TYPES else "a text"

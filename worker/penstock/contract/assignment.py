@@ -13,7 +13,7 @@ from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePl
 
 @dataclass(frozen=True, slots=True)
 class StageAssignment:
-    """``shares[i]`` and ``splits[i]`` belong to ``tasks[i]``; empty tuples where a stage has none."""
+    """``shares[i]`` and ``splits[i]`` belong to ``tasks[i]``; empty where a stage has none."""
 
     stage: StageIndex
     tasks: tuple[TaskId, ...]
@@ -85,9 +85,7 @@ def _first_stage(
 
 def next_assignment(plan: PhysicalPlan, old: Assignment, workers: int) -> Assignment:
     """Build the following version for another number of workers, with minimal movement."""
-    stages = tuple(
-        _next_stage(s, o, workers) for s, o in zip(plan.stages, old.stages, strict=True)
-    )
+    stages = tuple(_next_stage(s, o, workers) for s, o in zip(plan.stages, old.stages, strict=True))
     return Assignment(Version(old.version + 1), workers, stages)
 
 
@@ -120,7 +118,5 @@ def _edge_channels(edge: EdgePlan, assignment: Assignment) -> list[ChannelId]:
     senders = assignment.stages[edge.sender].tasks
     receivers = assignment.stages[edge.receiver].tasks
     if edge.partitioning is Partitioning.FORWARD:
-        return [
-            ChannelId(edge.index, s, TaskId(edge.receiver, s.worker, s.slot)) for s in senders
-        ]
+        return [ChannelId(edge.index, s, TaskId(edge.receiver, s.worker, s.slot)) for s in senders]
     return [ChannelId(edge.index, s, r) for s in senders for r in receivers]

@@ -1,7 +1,7 @@
 """Strict JSON for the dataclasses of the contract: what is not known is an error.
 
-Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None, unions of
-dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these. Encoding is
+Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None,
+unions of dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these. Encoding is
 canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
 """
 
@@ -35,7 +35,8 @@ def decode(kind: type[T], data: bytes) -> T:
         plain = json.loads(data)
     except ValueError as error:
         raise PeerError(f"not JSON: {error}") from error
-    return from_plain(kind, plain)
+    value: T = from_plain(kind, plain)
+    return value
 
 
 def digest(data: bytes) -> str:
@@ -47,7 +48,10 @@ def to_plain(value: object) -> Any:
     """Turn a value into what JSON knows; every dataclass carries its class name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {TAG: type(value).__name__, **{f.name: to_plain(getattr(value, f.name)) for f in fields}}
+        return {
+            TAG: type(value).__name__,
+            **{f.name: to_plain(getattr(value, f.name)) for f in fields},
+        }
     if isinstance(value, tuple | list):
         return [to_plain(v) for v in value]
     if isinstance(value, dict):
@@ -89,10 +93,14 @@ def _scalar(kind: Any, plain: Any, path: str) -> Any:
     if kind is type(None):
         _expect(plain is None, path, "null", plain)
     elif kind is float:
-        _expect(isinstance(plain, int | float) and not isinstance(plain, bool), path, "a number", plain)
+        _expect(
+            isinstance(plain, int | float) and not isinstance(plain, bool), path, "a number", plain
+        )
         return float(plain)
     elif kind is int:
-        _expect(isinstance(plain, int) and not isinstance(plain, bool), path, "a whole number", plain)
+        _expect(
+            isinstance(plain, int) and not isinstance(plain, bool), path, "a whole number", plain
+        )
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         _expect(plain in set(kind), path, f"one of {', '.join(kind)}", plain)
         return kind(plain)
@@ -113,20 +121,26 @@ def _tuple(args: tuple[Any, ...], plain: Any, path: str) -> tuple[Any, ...]:
     if len(args) == 2 and args[1] is Ellipsis:
         return tuple(from_plain(args[0], v, f"{path}[{i}]") for i, v in enumerate(plain))
     _expect(len(plain) == len(args), path, f"{len(args)} items", plain)
-    return tuple(from_plain(a, v, f"{path}[{i}]") for i, (a, v) in enumerate(zip(args, plain, strict=True)))
+    return tuple(
+        from_plain(a, v, f"{path}[{i}]") for i, (a, v) in enumerate(zip(args, plain, strict=True))
+    )
+
+
+def _is_value_class(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind)
 
 
 def _union(args: tuple[Any, ...], plain: Any, path: str) -> Any:
     if plain is None and type(None) in args:
         return None
-    members = [_resolve(a) for a in args if a is not type(None)]
-    if isinstance(plain, dict) and any(dataclasses.is_dataclass(m) for m in members):
-        named = {m.__name__: m for m in members if dataclasses.is_dataclass(m)}
+    members: list[Any] = [_resolve(a) for a in args if a is not type(None)]
+    named: dict[str, Any] = {str(m.__name__): m for m in filter(_is_value_class, members)}
+    if named and isinstance(plain, dict):
         tag = plain.get(TAG)
         if tag not in named:
             raise PeerError(f"{path}: {unknown('message', str(tag), named)}")
         return _dataclass(named[tag], plain, path)
-    scalars = [m for m in members if not dataclasses.is_dataclass(m)]
+    scalars = [m for m in members if not _is_value_class(m)]
     _expect(bool(scalars), path, "an object", plain)
     if len(scalars) == 1:
         return from_plain(scalars[0], plain, path)
@@ -157,4 +171,6 @@ def _dataclass(kind: Any, plain: Any, path: str) -> Any:
     for name, (_, required) in fields.items():
         if required and name not in plain:
             raise PeerError(f"{path}: field {name!r} is missing")
-    return kind(**{n: from_plain(h, plain[n], f"{path}.{n}") for n, (h, _) in fields.items() if n in plain})
+    return kind(
+        **{n: from_plain(h, plain[n], f"{path}.{n}") for n, (h, _) in fields.items() if n in plain}
+    )

@@ -6,7 +6,7 @@ The input is paced, so that a job lasts as long as a test has things to do to it
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from penstock_spark.demo.job import JobFiles, RunningJob, is_well
 ROOT = Path(__file__).resolve().parents[2]
 FILES = 6
 WORDS = 5_000
+WORKERS_FIRST = 2
 TIMEOUT_S = 60.0
 
 
@@ -38,12 +39,24 @@ def words_of(text: str) -> list[str]:
 class Cluster:
     """One job with its folders."""
 
-    def __init__(self, folder: Path, *, seconds: int, rate: int = 400, workers: int = 2) -> None:
-        """Start the job on an input that lasts about ``seconds`` at ``rate`` lines/s a file."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seconds: int,
+        rate: int = 400,
+        before_start: Callable[[Path], None] | None = None,
+    ) -> None:
+        """Start the job on an input that lasts about ``seconds`` at ``rate`` lines/s a file.
+
+        ``before_start`` may do something to the input folder first.
+        """
         self.lines = seconds * rate
         self.input = folder / "lines"
         self.output = folder / "out"
         self._write_input()
+        if before_start is not None:
+            before_start(self.input)
         self.files = JobFiles(
             "wordcount",
             ROOT / "examples" / "wordcount.yaml",
@@ -57,8 +70,7 @@ class Cluster:
             folder / "state",
             folder / "run.log",
         )
-        self.job = RunningJob(self.files, workers)
-        self.seen: set[str] = set()
+        self.job = RunningJob(self.files, WORKERS_FIRST)
 
     def well(self) -> JobStatus:
         """Wait until all workers run and one leads."""

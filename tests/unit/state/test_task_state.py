@@ -56,9 +56,8 @@ class Task:
         return BlobName(f"1-1-life-{next(self.numbers)}{suffix}")
 
     def content(self) -> dict[str, int]:
-        copied = self.state._tables["counts"].copy_rows(
-            self.state._tables["counts"].all_rows(tombstones=False)
-        )
+        table = self.state._tables["counts"].hot
+        copied = table.copy_rows(table.all_rows(tombstones=False))
         assert (copied.values["pair"][:, 0] == copied.values["n"]).all()
         assert (copied.values["pair"][:, 1] == -copied.values["n"]).all()
         words = CODEC.columns(copied.keys)[0].to_pylist()

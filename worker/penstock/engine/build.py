@@ -144,7 +144,8 @@ class JobParts:
         from penstock.state.task import TaskState  # noqa: PLC0415 - loads numba and RocksDB
 
         share = core.assignment.share_of(core.task)
-        return TaskState(self._job.spec.state.settings, share, self.plan.max_key_groups)
+        settings = self._job.spec.state.settings
+        return TaskState(settings, share, self.plan.max_key_groups, self._scratch)
 
     def _chain(
         self,

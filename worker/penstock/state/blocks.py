@@ -11,8 +11,9 @@ The schema of the state is in each block's metadata and must be that of the read
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from penstock.base.errors import StateError
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
-from penstock.state.hot import BYTES, END, HotTable, RowsCopy
+from penstock.state.hot import BYTES, END, RowsCopy
 from penstock.steps.base import StateSchema, Value
 
 FORMAT = 1
@@ -109,6 +110,20 @@ def _plain(values: npt.NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
 
 
+class Loadable(Protocol):
+    """A table that files are loaded into."""
+
+    schema: StateSchema
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Count what is loaded inside as committed."""
+        ...
+
+    def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
+        """Load rows; a later load of the same key wins."""
+        ...
+
+
 class BlockReader:
     """Reads one state file that lies on local disk, through a scratch database of its own.
 
@@ -141,7 +156,7 @@ class BlockReader:
                 if block.num_rows:
                     yield block
 
-    def load(self, share: Share, table: HotTable, max_key_groups: int) -> None:
+    def load(self, share: Share, table: Loadable, max_key_groups: int) -> None:
         """Load the rows of ``share`` into a table that is being loaded. Raises StateError."""
         for block in self.blocks(share):
             check_schema(block, table.schema, max_key_groups, self._origin)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
-from penstock.model.kernels import arena, table
+from penstock.model.kernels import arena, clock, table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
@@ -32,6 +32,7 @@ MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long befo
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
 END = "end"
 BYTES = "bytes"
+SPAN_BYTES = 12  # start and length of a value of any length
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ class HotTable:
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
         for value in self.values:
             self._make_column(value)
+        fixed = sum(c.strides[0] for c in self._columns.values())
+        listed = self._changed.itemsize
+        self._row_bytes = table.ROW.itemsize + listed + fixed + SPAN_BYTES * len(self._spans)
         self._bundle()
 
     def _make_column(self, value: Value) -> None:
@@ -160,8 +164,15 @@ class HotTable:
         rows = self.rows_of_groups(np.ones(KEY_GROUPS_MAX, np.uint8))
         return rows if tombstones else rows[(self._records["status"][rows] & table.LIVE) != 0]
 
+    def drop(self, groups: Bytes) -> None:
+        """Forget all rows of the flagged groups: they belong to another task now."""
+        self.release(self.rows_of_groups(groups))
+
+    def close(self) -> None:
+        """Nothing but memory is held."""
+
     def release(self, rows: Int32s) -> None:
-        """Forget rows without a tombstone: their groups belong to another task now."""
+        """Forget rows without a tombstone."""
         self._clear(rows)
         table.release(self._table, rows)
 
@@ -176,7 +187,7 @@ class HotTable:
         return RowsCopy(records["group"], deleted, records["hash"], keys, values)
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
-        """Take rows of a file inside :meth:`loading`: a later load of the same key wins.
+        """Take rows of a file, inside :meth:`loading`: a later load of the same key wins.
 
         ``values`` are as in :class:`RowsCopy`, a bytes column as a binary array.
         """
@@ -204,6 +215,29 @@ class HotTable:
             self._counters[table.GENERATION] = generation
         table.settle(self._table, COMMITTED)
 
+    # --- What a table with a colder one below needs ------------------------------------------
+
+    def found(self, keys: Keys) -> Int32s:
+        """Return the row of each of n keys, -1 where there is none; nothing is marked."""
+        rows = np.empty(len(keys.hashes), np.int32)
+        table.look_up(self._table, keys.text, keys.hashes, rows)
+        return rows
+
+    def missing(self, keys: Keys) -> Int32s:
+        """Return which of n keys have no row (positions, rising)."""
+        return np.flatnonzero(self.found(keys) == table.NO_ROW).astype(np.int32)
+
+    def victims(self, most: int, hand: Int64s, *, changed_too: bool) -> Int32s:
+        """Return up to ``most`` live rows that were not used lately."""
+        rows = np.empty(most, np.int32)
+        return rows[: clock.choose_victims(self._table, int(changed_too), hand, rows)]
+
+    def dirty_marks(self, rows: Int32s) -> Int64s:
+        """Return the generation of the uncommitted change of each row; 0 where there is none."""
+        records = self._records[rows]
+        listed = (records["status"] & table.LISTED) != 0
+        return np.where(listed, records["mark"], COMMITTED).astype(np.int64)
+
     # --- Sizes ------------------------------------------------------------------------------
 
     @property
@@ -224,10 +258,8 @@ class HotTable:
     @property
     def size_bytes(self) -> int:
         """Return the memory in use: rows, bytes and slots."""
-        per_row = table.ROW.itemsize + 4
-        per_row += sum(c.strides[0] for c in self._columns.values()) + 12 * len(self._spans)
         slots = self._a.nbytes + self._b.nbytes
-        return self.high_row * per_row + int(self._heads[arena.TOP]) + slots
+        return self.high_row * self._row_bytes + int(self._heads[arena.TOP]) + slots
 
     # --- Growth -----------------------------------------------------------------------------
 

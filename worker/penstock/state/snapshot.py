@@ -28,7 +28,7 @@ from penstock.protocol.files import (
     next_order,
     to_merge,
 )
-from penstock.state.blocks import BlockReader, write_file
+from penstock.state.blocks import BlockReader, Loadable, write_file
 from penstock.state.hot import HotTable, RowsCopy
 from penstock.steps.base import StateSchema
 
@@ -51,6 +51,7 @@ class Cut:
     max_key_groups: int
     base: Files
     changes: tuple[tuple[StateSchema, RowsCopy], ...]
+    scratch: Path | None = None
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
@@ -60,7 +61,7 @@ class Cut:
         """
         listing: list[StateFile] = []
         order = next_order(self.base)
-        with tempfile.TemporaryDirectory(prefix="penstock-cut-") as folder:
+        with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
             shelf = Shelf(self, Path(folder), naming, blobs)
             for schema, copied in self.changes:
                 own = tuple(f for f in self.base if f.state == schema.name)
@@ -159,15 +160,20 @@ class OpenFile:
 
 
 def load_files(
-    table: HotTable, files: Sequence[StateFile], max_key_groups: int, blobs: "BlobStore"
+    table: Loadable,
+    files: Sequence[StateFile],
+    max_key_groups: int,
+    blobs: "BlobStore",
+    folder: Path,
 ) -> None:
     """Load entries of one state in order, each as narrow as listed, into a table.
 
-    Raises StateError naming file and epoch when one is altered, missing or does not fit.
+    Local copies are made in ``folder``. Raises StateError naming file and epoch when one is
+    altered, missing or does not fit.
     """
-    with tempfile.TemporaryDirectory(prefix="penstock-load-") as folder, table.loading():
+    with table.loading():
         for number, file in enumerate(in_order(files)):
-            with OpenFile(file, Path(folder) / f"{number}.sst", blobs) as opened:
+            with OpenFile(file, folder / f"{number}.sst", blobs) as opened:
                 opened.reader.load(file.groups, table, max_key_groups)
 
 

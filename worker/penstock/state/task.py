@@ -4,41 +4,70 @@ Used by the task's thread; only :meth:`penstock.state.snapshot.Cut.write` runs e
 values of its own.
 """
 
+import shutil
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import StateError
-from penstock.base.settings import StateSettings
+from penstock.base.settings import StateBackend, StateSettings
 from penstock.base.suggest import unknown
 from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.protocol.files import FileList, groups_of_files
-from penstock.state.hot import HotTable
 from penstock.state.snapshot import Cut, flags, load_files
+from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
 
+CACHE_PART = 8  # with the backend ``rocksdb`` an eighth of the budget caches rows in memory
+
+
 class TaskState:
     """State of one task. ``open`` every state first, then ``load``, then process."""
 
-    def __init__(self, settings: StateSettings, share: Share, max_key_groups: int) -> None:
-        """Own the key groups ``share`` of ``max_key_groups``."""
+    def __init__(
+        self,
+        settings: StateSettings,
+        share: Share,
+        max_key_groups: int,
+        scratch: Path | None = None,
+    ) -> None:
+        """Own the key groups ``share`` of ``max_key_groups``.
+
+        Local files go below ``scratch``, or where temporary files go if it is None.
+        """
         self.max_key_groups = max_key_groups
-        self._settings = settings
+        self._budget = settings.memory_bytes
+        if settings.backend is StateBackend.ROCKSDB:
+            self._budget //= CACHE_PART
+        self._scratch = scratch
+        self._folder: Path | None = None
         self._share = share
-        self._tables: dict[str, HotTable] = {}
+        self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
         self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
 
     def open(self, schema: StateSchema) -> KeyedState:
         """Make the empty state of a step. Its name must be new."""
         assert schema.name not in self._tables, f"state {schema.name!r} is opened twice"
-        table = self._tables[schema.name] = HotTable(schema)
+        number = str(len(self._tables))
+        table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
+        self._tables[schema.name] = table
+        for each in self._tables.values():
+            each.budget_bytes = self._budget // len(self._tables)
         return table
+
+    def _cold_folder(self) -> Path:
+        """Make the folder of cold rows when the first of them leaves memory."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
+        return self._folder
 
     def flip(self, epoch: Epoch) -> Cut:
         """Copy what has changed since the last commit and begin another generation.
@@ -47,7 +76,8 @@ class TaskState:
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, copied) for name, (_, copied) in ended.items())
-        cut = Cut(epoch, self._share, self.max_key_groups, self._files.committed, changes)
+        seen = (self._share, self.max_key_groups, self._files.committed)
+        cut = Cut(epoch, *seen, changes, self._scratch)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         return cut
 
@@ -75,7 +105,8 @@ class TaskState:
                     f"stored state has no step: {unknown('state', name, self._tables)}"
                 )
             own = [f for f in files if f.state == name]
-            load_files(self._tables[name], own, self.max_key_groups, blobs)
+            with tempfile.TemporaryDirectory(prefix="penstock-load-", dir=self._scratch) as folder:
+                load_files(self._tables[name], own, self.max_key_groups, blobs, Path(folder))
         self._files.gain(tuple(files))
         self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(files))})
 
@@ -83,7 +114,7 @@ class TaskState:
         """Forget groups that belong to another task now."""
         lost = flags(share, self.max_key_groups)
         for table in self._tables.values():
-            table.release(table.rows_of_groups(lost))
+            table.drop(lost)
         self._files.lose(share)
         self._share = subtract(self._share, share)
 
@@ -94,10 +125,14 @@ class TaskState:
 
     @property
     def keys(self) -> int:
-        """Return how many keys there are, tombstones included."""
+        """Return how many keys are in memory, tombstones included."""
         return sum(table.used for table in self._tables.values())
 
     def close(self) -> None:
         """Release memory and files; idempotent."""
+        for table in self._tables.values():
+            table.close()
         self._tables.clear()
         self._cuts.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -14,6 +14,7 @@ def compile_all() -> int:
     from penstock.model.kernels import (  # noqa: PLC0415 - numba's import costs half a second
         aggregate,
         arena,
+        clock,
         encode,
         jit,
         routing,
@@ -23,7 +24,7 @@ def compile_all() -> int:
         xxhash,
     )
 
-    modules = (aggregate, arena, encode, routing, table, windows, words, xxhash)
+    modules = (aggregate, arena, clock, encode, routing, table, windows, words, xxhash)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

@@ -1,0 +1,140 @@
+"""State beyond its memory budget: the same answers from RocksDB, cuts and windows included."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.model.keys import KeyCodec
+from penstock.state.tiered import TieredTable
+from penstock.steps.base import StateSchema, Value
+
+GROUPS = 16
+BUDGET = 400_000  # about 2,000 of the rows below
+CODEC = KeyCodec((pa.string(),), GROUPS)
+SCHEMA = StateSchema(
+    "s", (("k", pa.string()),), (Value("n", "int64"), Value("v", "float32", 3), Value("b", "bytes"))
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[TieredTable]:
+    made = TieredTable(SCHEMA, BUDGET, lambda: tmp_path / "cold")
+    yield made
+    made.close()
+
+
+def keys(names: list[str | None]) -> Any:
+    return CODEC.keys([pa.array(names, pa.string())])
+
+
+def add(table: TieredTable, expected: dict[str | None, int], names: list[str | None]) -> None:
+    rows = table.rows(keys(names))
+    before = table.column("n")[rows].tolist()
+    assert before == [expected.get(name, 0) for name in names]
+    assert table.column("v")[rows].tolist() == [[b, -b, 2 * b] for b in before]
+    assert table.read_bytes("b", rows).to_pylist() == [
+        str(b).encode() if b else None for b in before
+    ]
+    values = np.array(before, np.int64) + 1
+    table.column("n")[rows] = values
+    table.column("v")[rows] = np.stack([values, -values, 2 * values], axis=1)
+    table.write_bytes("b", rows, pa.array([str(v).encode() for v in values.tolist()], pa.binary()))
+    expected.update(zip(names, values.tolist(), strict=True))
+
+
+def replay(files: dict[str | None, int], copied: Any) -> None:
+    names = CODEC.columns(copied.keys)[0].to_pylist()
+    gone = copied.deleted.tolist()
+    for name, n, deleted in zip(names, copied.values["n"].tolist(), gone, strict=True):
+        if deleted:
+            files.pop(name, None)
+        else:
+            files[name] = n
+
+
+def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable) -> None:
+    chance = random.Random(5)
+    every: list[str | None] = [None, "", *(f"key number {i}" for i in range(6000))]
+    expected: dict[str | None, int] = {}
+    files: dict[str | None, int] = {}
+    for turn in range(40):
+        add(table, expected, chance.sample(every, 400))
+        if turn % 5 == 2:
+            gone = chance.sample(sorted(expected, key=str), 100)
+            table.delete(table.rows(keys(gone)))
+            for name in gone:
+                del expected[name]
+        if turn % 8 == 7:
+            generation, copied = table.cut()
+            seen = dict(files)
+            replay(seen, copied)
+            assert seen == expected
+            if turn % 16 == 15:  # the others abort
+                table.settle(generation)
+                files = seen
+    assert table._cold is not None, "the budget was meant to be too small"
+    assert table.size_bytes < 3 * BUDGET
+
+
+def test_lost_groups_leave_the_disk_too(table: TieredTable) -> None:
+    names: list[str | None] = [f"key number {i}" for i in range(6000)]
+    expected: dict[str | None, int] = {}
+    for start in range(0, 6000, 500):
+        add(table, expected, names[start : start + 500])
+    lost = np.zeros(GROUPS, np.uint8)
+    lost[:8] = 1
+    table.drop(lost)
+    left = {n: 1 for n in names if keys([n]).groups[0] >= 8}
+    _, copied = table.cut()
+    files: dict[str | None, int] = {}
+    replay(files, copied)
+    assert files == left
+
+
+def test_windows_on_disk_come_due_in_order(tmp_path: Path) -> None:
+    schema = StateSchema("w", (("k", pa.string()),), (Value("n", "int64"),), timed=True)
+    table = TieredTable(schema, BUDGET, lambda: tmp_path / "cold")
+    names = pa.array([f"key number {i}" for i in range(500)])
+    for end in range(-5, 7):
+        ends = np.full(len(names), end * 10, np.int64)
+        found = table.rows(CODEC.window_keys([names], ends, CODEC.hashed([names])))
+        table.column("end")[found] = ends
+        table.column("n")[found] += 1
+    assert table._cold is not None
+    assert table.next_end() == -50
+    seen: list[int] = []
+    while table.next_end() <= 30:
+        rows = table.due(30, 200)
+        seen += table.column("end")[rows].tolist()
+        assert table.column("n")[rows].tolist() == [1] * len(rows)
+        table.delete(rows)
+    assert seen == sorted(seen)
+    assert len(seen) == 9 * 500
+    assert table.next_end() == 40
+    table.close()
+
+
+def test_loading_more_than_fits_keeps_the_newest(tmp_path: Path) -> None:
+    names = [f"key number {i}" for i in range(5000)]
+    table = TieredTable(SCHEMA, BUDGET, lambda: tmp_path / "cold")
+    with table.loading():
+        for value in (1, 2):
+            for start in range(0, 5000, 500):
+                part: list[str | None] = [*names[start : start + 500]]
+                given = {
+                    "n": np.full(500, value),
+                    "v": np.zeros((500, 3), np.float32),
+                    "b": pa.array([b"x"] * 500),
+                }
+                deleted = np.full(500, value == 2 and start >= 2500)
+                table.load(keys(part), deleted, given)
+    assert table._cold is not None
+    assert len(table.cut()[1].groups) == 0, "what was loaded is committed"
+    rows = table.rows(keys([names[0], names[2499], names[2500], names[4999]]))
+    assert table.column("n")[rows].tolist() == [2, 2, 0, 0]
+    table.close()

@@ -1,0 +1,30 @@
+"""Choosing rows to move out of memory: the clock algorithm over a table's rows."""
+
+from typing import Any
+
+from penstock.model.kernels.jit import INT, OUT_I32, OUT_I64, kernel
+from penstock.model.kernels.table import LISTED, LIVE, ROWS, SEEN, TABLE
+
+
+@kernel(INT, TABLE, INT, OUT_I64, OUT_I32)
+def choose_victims(table: Any, changed_too: int, hand: Any, rows: Any) -> Any:
+    """Write up to ``rows.size`` live rows that were not used since the hand last passed.
+
+    Goes round at most twice: the first time clears what was SEEN. Tombstones never go, rows with
+    uncommitted changes only when ``changed_too``. ``hand[0]`` is where the next sweep begins.
+    """
+    records, total = table[2], table[6][ROWS]
+    found = 0
+    for _ in range(2 * total):
+        row = hand[0] % total
+        hand[0] = row + 1
+        status = records[row].status
+        if status & SEEN != 0:
+            records[row].status = status & ~SEEN
+        elif status & LIVE != 0 and (changed_too != 0 or status & LISTED == 0):
+            rows[found] = row
+            found += 1
+            records[row].status |= SEEN  # chosen once, should the hand come round again
+            if found == rows.size:
+                break
+    return found

@@ -1,0 +1,233 @@
+"""Rows that do not fit in memory, in a RocksDB database of one table's own, by batches.
+
+It is a cache of local life: it has no log, nothing of it is ever restored, and it goes with the
+task. What a checkpoint needs of it is copied into the same files as everything else.
+
+    key    group (16 bits), window end (64 bits, timed state only, order-preserving), tag, key bytes
+    value  hash, fixed-width columns, then each bytes column as length plus one (32 bits) and bytes
+    dirty  the same keys; value: the generation of the uncommitted change (64 bits)
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+
+from penstock.model.columns import Int64s, flat, text
+from penstock.model.keys import EncodedKeys, Keys
+from penstock.state.hot import BYTES, END, RowsCopy
+from penstock.steps.base import StateSchema, Value
+
+MEMTABLE_BYTES = 8 * 1024 * 1024
+_GROUP = struct.Struct(">H")
+_TIMED = struct.Struct(">HQ")
+_LENGTH = struct.Struct("<I")
+_MARK = struct.Struct("<q")
+_BIAS = 1 << 63  # turns signed into unsigned order
+_NULL, _VALUE = b"\x00", b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRow:
+    """One row as it is stored."""
+
+    key: bytes
+    value: bytes
+
+
+class ColdRows:
+    """The database of one table. Every method works on a batch."""
+
+    def __init__(self, folder: Path, schema: StateSchema) -> None:
+        """Create the database in ``folder``, which must not exist."""
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        options.set_write_buffer_size(MEMTABLE_BYTES)
+        options.set_compression_type(DBCompressionType.lz4())
+        unlogged: Any = WriteOptions()
+        unlogged.disable_wal = True  # it is a cache: nothing of it is restored
+        self._schema = schema
+        self._values: Any = Rdict(str(folder), options)
+        self._dirty: Any = self._values.create_column_family("dirty", options)
+        self._dirty_handle = self._values.get_column_family_handle("dirty")
+        self._values.set_write_options(unlogged)
+        self._dirty.set_write_options(unlogged)
+        self._unlogged = unlogged
+        ends = (Value(END, "int64"),) if schema.timed else ()
+        self._fixed = [v for v in (*schema.values, *ends) if v.dtype != BYTES]
+        self._bytes = [v for v in schema.values if v.dtype == BYTES]
+        fields = [("hash", "u8"), *((v.name, v.dtype, (v.width,)) for v in self._fixed)]
+        self._layout = np.dtype(fields)
+
+    def close(self) -> None:
+        """Close; the folder is the caller's to remove."""
+        self._dirty.close()
+        self._values.close()
+
+    # --- Keys ---------------------------------------------------------------------------------
+
+    def keys_at(self, keys: Keys, places: Sequence[int]) -> list[bytes]:
+        """Return the database keys of the keys at ``places``, each key once."""
+        offsets, data, bitmap, bit = keys.text
+        found = []
+        for i in places:
+            valid = not len(bitmap) or bool(bitmap[(bit + i) >> 3] >> ((bit + i) & 7) & 1)
+            raw = data[offsets[i] : offsets[i + 1]].tobytes() if valid else None
+            found.append(self._key(int(keys.groups[i]), raw))
+        return list(dict.fromkeys(found))
+
+    def keys_of(self, groups: Sequence[int], keys: EncodedKeys) -> list[bytes]:
+        """Return the database keys of a table's rows."""
+        ends, data, null = keys.ends.tolist(), keys.data.tobytes(), keys.null.tolist()
+        return [
+            self._key(group, None if null[i] else data[ends[i] : ends[i + 1]])
+            for i, group in enumerate(groups)
+        ]
+
+    def _key(self, group: int, raw: bytes | None) -> bytes:
+        tagged = _NULL if raw is None else _VALUE + raw
+        if not self._schema.timed:
+            return _GROUP.pack(group) + tagged
+        assert raw is not None, "a key with a window end is never a lone null"
+        end = int.from_bytes(raw[1:9], "little", signed=True)
+        return _TIMED.pack(group, end + _BIAS) + tagged
+
+    # --- Rows ---------------------------------------------------------------------------------
+
+    def put(self, copied: RowsCopy, marks: Int64s) -> None:
+        """Store rows; a mark above 0 is the generation of a change that is not committed."""
+        batch = WriteBatch(raw_mode=True)
+        keys = self.keys_of(copied.groups.tolist(), copied.keys)
+        for key, value, mark in zip(keys, self._encoded(copied), marks.tolist(), strict=True):
+            batch.put(key, value)
+            if mark > 0:
+                batch.put(key, _MARK.pack(mark), self._dirty_handle)
+        self._values.write(batch, self._unlogged)
+
+    def get(self, keys: list[bytes]) -> list[ColdRow]:
+        """Return those of the rows that are there."""
+        values = self._values[keys] if keys else []
+        return [ColdRow(k, v) for k, v in zip(keys, values, strict=True) if v is not None]
+
+    def delete(self, keys: list[bytes]) -> None:
+        """Forget rows and that they were dirty; missing ones are fine."""
+        batch = WriteBatch(raw_mode=True)
+        for key in keys:
+            batch.delete(key)
+            batch.delete(key, self._dirty_handle)
+        self._values.write(batch, self._unlogged)
+
+    def delete_group(self, group: int) -> None:
+        """Forget all rows of a key group."""
+        low, high = _GROUP.pack(group), _GROUP.pack(group) + b"\xff" * 32
+        for store in (self._values, self._dirty):
+            found = list(_prefixed(store.keys(from_key=low), low))
+            if found:
+                store.delete_range(low, max(high, found[-1] + b"\xff"))
+
+    # --- Dirty rows ---------------------------------------------------------------------------
+
+    def take_dirty(self, keys: list[bytes]) -> list[bytes]:
+        """Return which keys are dirty, and forget that they are."""
+        marks = self._dirty[keys] if keys else []
+        dirty = [k for k, m in zip(keys, marks, strict=True) if m is not None]
+        if dirty:
+            batch = WriteBatch(raw_mode=True)
+            for key in dirty:
+                batch.delete(key, self._dirty_handle)
+            self._values.write(batch, self._unlogged)
+        return dirty
+
+    def dirty_keys(self) -> list[bytes]:
+        """Return every dirty key."""
+        return list(self._dirty.keys())
+
+    def settle(self, generation: int) -> None:
+        """Hear that changes up to ``generation`` are committed."""
+        done = [k for k, m in self._dirty.items() if _MARK.unpack(m)[0] <= generation]
+        if done:
+            self.take_dirty(done)
+
+    # --- Windows ------------------------------------------------------------------------------
+
+    def due(self, group: int, bound: int, most: int) -> list[ColdRow]:
+        """Return up to ``most`` rows of a group whose window ends at or before ``bound``."""
+        found: list[ColdRow] = []
+        prefix = _GROUP.pack(group)
+        for key, value in self._values.items(from_key=prefix):
+            if len(found) == most or not key.startswith(prefix) or end_of(key) > bound:
+                break
+            found.append(ColdRow(key, value))
+        return found
+
+    def first_end(self, group: int) -> int | None:
+        """Return the earliest window end of a group."""
+        prefix = _GROUP.pack(group)
+        key = next(_prefixed(self._values.keys(from_key=prefix), prefix), None)
+        return None if key is None else end_of(key)
+
+    # --- Encoding -----------------------------------------------------------------------------
+
+    def _encoded(self, copied: RowsCopy) -> list[bytes]:
+        count = len(copied.groups)
+        records = np.zeros(count, self._layout)
+        records["hash"] = copied.hashes
+        for v in self._fixed:
+            records[v.name] = copied.values[v.name].reshape(count, v.width)
+        raw, size = records.tobytes(), self._layout.itemsize
+        encoded = [raw[i : i + size] for i in range(0, count * size, size)]
+        for v in self._bytes:
+            ends, data, null = copied.values[v.name]
+            for i in range(count):
+                item = b"" if null[i] else data[ends[i] : ends[i + 1]].tobytes()
+                encoded[i] += _LENGTH.pack(0 if null[i] else len(item) + 1) + item
+        return encoded
+
+    def decoded(self, rows: list[ColdRow]) -> tuple[Keys, dict[str, Any]]:
+        """Return keys and values as :meth:`penstock.state.hot.HotTable.load` takes them."""
+        head = (_TIMED if self._schema.timed else _GROUP).size
+        raw = [None if r.key[head : head + 1] == _NULL else r.key[head + 1 :] for r in rows]
+        size = self._layout.itemsize
+        records = np.frombuffer(b"".join(r.value[:size] for r in rows), self._layout)
+        groups = np.array([_GROUP.unpack_from(r.key)[0] for r in rows], np.int32)
+        encoded = text(flat(pa.array(raw, pa.large_binary())))
+        keys = Keys(encoded, np.ascontiguousarray(records["hash"]), groups)
+        values: dict[str, Any] = {}
+        for v in self._fixed:
+            values[v.name] = records[v.name] if v.width > 1 else records[v.name][:, 0]
+        tails = [r.value[size:] for r in rows]
+        for v in self._bytes:
+            items, tails = _cut_items(tails)
+            values[v.name] = pa.array(items, pa.binary())
+        return keys, values
+
+
+def end_of(key: bytes) -> int:
+    """Return the window end in a database key of timed state."""
+    end: int = _TIMED.unpack_from(key)[1]
+    return end - _BIAS
+
+
+def _prefixed(keys: Iterator[bytes], prefix: bytes) -> Iterator[bytes]:
+    for key in keys:
+        if not key.startswith(prefix):
+            return
+        yield key
+
+
+def _cut_items(tails: list[bytes]) -> tuple[list[bytes | None], list[bytes]]:
+    """Take the first bytes item off every tail."""
+    items: list[bytes | None] = []
+    rest = []
+    for tail in tails:
+        (length,) = _LENGTH.unpack_from(tail)
+        stop = _LENGTH.size + max(length - 1, 0)
+        items.append(tail[_LENGTH.size : stop] if length else None)
+        rest.append(tail[stop:])
+    return items, rest

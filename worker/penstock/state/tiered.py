@@ -1,0 +1,227 @@
+"""A table whose cold rows live on disk: the hot table is a write-back cache of them.
+
+A row is in memory while it is used; over the budget, rows that the clock's hand finds unused move
+out at the border of a batch, clean ones first. The copy on disk of a row that is in memory is
+stale and never read. A changed row that moved out stays dirty there until it is committed; a cut
+copies it from disk, so cutting costs more where more has changed than fits in memory.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.model.columns import Bytes, Int32s
+from penstock.model.keys import EncodedKeys, Keys
+from penstock.state.hot import HotTable, RowsCopy
+from penstock.state.rocks import ColdRow, ColdRows
+from penstock.steps.base import StateSchema
+
+NEVER = np.iinfo(np.int64).max
+ROWS_MIN = 1024  # in memory, however small the budget
+EVICT_SHARE = 4  # a quarter of the rows moves out at once: the sweep is paid by many batches
+
+
+class TieredTable:
+    """A :class:`penstock.steps.base.KeyedState` of any size within ``budget_bytes`` of memory."""
+
+    def __init__(self, schema: StateSchema, budget_bytes: int, folder: Callable[[], Path]) -> None:
+        """Begin empty; ``folder`` names the database's when the first row moves out."""
+        self.schema = schema
+        self.hot = HotTable(schema)
+        self.budget_bytes = budget_bytes
+        self._folder = folder
+        self._cold: ColdRows | None = None
+        self._hand = np.zeros(1, np.int64)
+        self._groups: set[int] = set()  # that have rows on disk; iterated sorted only
+        self._cold_end = NEVER
+
+    # --- The handle that steps use ----------------------------------------------------------
+
+    def rows(self, keys: Keys) -> Int32s:
+        """Find or make the row of each of n keys, on disk too, and mark it changed."""
+        self._evict()
+        if self._cold is not None:
+            missing = self.hot.missing(keys)
+            if len(missing):
+                self._warm(self._cold.get(self._cold.keys_at(keys, missing.tolist())))
+        return self.hot.rows(keys)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a live view of a fixed-width column by row."""
+        return self.hot.column(name)
+
+    def read_bytes(self, name: str, rows: Int32s) -> pa.Array:
+        """Return a bytes column of the listed rows."""
+        return self.hot.read_bytes(name, rows)
+
+    def write_bytes(self, name: str, rows: Int32s, values: pa.Array) -> None:
+        """Store binary values in the listed rows."""
+        self.hot.write_bytes(name, rows, values)
+
+    def keys_of(self, rows: Int32s) -> EncodedKeys:
+        """Return the encoded keys of rows."""
+        return self.hot.keys_of(rows)
+
+    def delete(self, rows: Int32s) -> None:
+        """Delete rows; a stale copy on disk goes too, or it would come back."""
+        self._purge(rows)
+        self.hot.delete(rows)
+
+    def due(self, bound: int, most: int) -> Int32s:
+        """Return live rows with ``end <= bound``; one end at a time while some are on disk."""
+        if self._cold is not None and self._cold_end <= bound:
+            bound = min(bound, self.next_end())
+            room = most
+            for group in sorted(self._groups):
+                found = self._cold.due(group, bound, room) if room > 0 else []
+                self._warm(self._not_hot(found))
+                room -= len(found)
+        return self.hot.due(bound, most)
+
+    def next_end(self) -> int:
+        """Return the earliest window end of all live rows."""
+        if self._cold is not None and self.schema.timed:
+            ends = [self._cold.first_end(group) for group in sorted(self._groups)]
+            self._cold_end = min((e for e in ends if e is not None), default=NEVER)
+        return min(self._cold_end, self.hot.next_end())
+
+    # --- Cuts -------------------------------------------------------------------------------
+
+    def cut(self) -> tuple[int, RowsCopy]:
+        """Copy every row changed since the last commit, from memory and disk."""
+        generation, copied = self.hot.cut()
+        if self._cold is None:
+            return generation, copied
+        dirty = self._cold.get(self._cold.dirty_keys())
+        return generation, _joined(copied, self._copied(dirty))
+
+    def _copied(self, rows: list[ColdRow]) -> RowsCopy:
+        """Bring rows into the form of a copy, through a table of their own."""
+        table = HotTable(self.schema)
+        if rows and self._cold is not None:
+            keys, values = self._cold.decoded(rows)
+            table.load(keys, np.zeros(len(rows), np.bool_), values)
+        return table.copy_rows(table.all_rows(tombstones=False))
+
+    def settle(self, generation: int) -> None:
+        """Hear that all changes up to ``generation`` are committed."""
+        self.hot.settle(generation)
+        if self._cold is not None:
+            self._cold.settle(generation)
+
+    def drop(self, groups: Bytes) -> None:
+        """Forget all rows of the flagged groups."""
+        self.hot.drop(groups)
+        lost = [g for g in sorted(self._groups) if groups[g]]
+        for group in lost:
+            assert self._cold is not None, "a group on disk has a database"
+            self._cold.delete_group(group)
+        self._groups.difference_update(lost)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """See :meth:`HotTable.loading`."""
+        with self.hot.loading():
+            yield
+
+    def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
+        """Load rows of a file; what does not fit moves to disk at once."""
+        self._evict()
+        if self._cold is not None and deleted.any():
+            gone = np.flatnonzero(deleted).tolist()
+            self._cold.delete(self._cold.keys_at(keys, gone))
+        self.hot.load(keys, deleted, values)
+
+    # --- Sizes ------------------------------------------------------------------------------
+
+    @property
+    def used(self) -> int:
+        """Return how many rows are in memory, tombstones included."""
+        return self.hot.used
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory that the hot rows use."""
+        return self.hot.size_bytes
+
+    def close(self) -> None:
+        """Close the database, if there is one."""
+        if self._cold is not None:
+            self._cold.close()
+            self._cold = None
+
+    # --- Moving rows ------------------------------------------------------------------------
+
+    def _evict(self) -> None:
+        """Move rows out when those in memory are over the budget."""
+        hot = self.hot
+        if hot.size_bytes <= self.budget_bytes or hot.used <= ROWS_MIN:
+            return
+        allowed = max(ROWS_MIN, self.budget_bytes * hot.high_row // hot.size_bytes)
+        if hot.used <= allowed:
+            return
+        most = min(hot.used - ROWS_MIN // 2, hot.used - allowed + hot.used // EVICT_SHARE)
+        rows = hot.victims(most, self._hand, changed_too=False)
+        if hot.used - len(rows) > allowed:
+            self._move_out(rows)
+            most -= len(rows)
+            rows = hot.victims(most, self._hand, changed_too=True)
+        self._move_out(rows)
+
+    def _move_out(self, rows: Int32s) -> None:
+        if not len(rows):
+            return
+        if self._cold is None:
+            self._cold = ColdRows(self._folder(), self.schema)
+        copied = self.hot.copy_rows(rows)
+        self._cold.put(copied, self.hot.dirty_marks(rows))
+        self._groups.update(np.unique(copied.groups).tolist())
+        if self.schema.timed:
+            self._cold_end = min(self._cold_end, int(copied.values["end"].min()))
+        self.hot.release(rows)
+
+    def _warm(self, rows: list[ColdRow]) -> None:
+        """Bring rows into memory. They count as changed: whoever asked is about to change them."""
+        if rows and self._cold is not None:
+            keys, values = self._cold.decoded(rows)
+            self.hot.load(keys, np.zeros(len(rows), np.bool_), values)
+            self._cold.take_dirty([r.key for r in rows])
+
+    def _not_hot(self, rows: list[ColdRow]) -> list[ColdRow]:
+        if not rows or self._cold is None:
+            return []
+        return [rows[i] for i in self.hot.missing(self._cold.decoded(rows)[0]).tolist()]
+
+    def _purge(self, rows: Int32s) -> None:
+        if self._cold is not None and len(rows):
+            copied = self.hot.copy_rows(rows)
+            self._cold.delete(self._cold.keys_of(copied.groups.tolist(), copied.keys))
+
+
+def _joined(left: RowsCopy, right: RowsCopy) -> RowsCopy:
+    """Put two copies of rows one behind the other."""
+    if not len(right.groups):
+        return left
+    values: dict[str, Any] = {}
+    for name, value in left.values.items():
+        other = right.values[name]
+        plain = isinstance(value, np.ndarray)
+        values[name] = np.concatenate([value, other]) if plain else _joined_spans(value, other)
+    spans = [(c.keys.ends, c.keys.data, c.keys.null) for c in (left, right)]
+    return RowsCopy(
+        np.concatenate([left.groups, right.groups]),
+        np.concatenate([left.deleted, right.deleted]),
+        np.concatenate([left.hashes, right.hashes]),
+        EncodedKeys(*_joined_spans(*spans)),
+        values,
+    )
+
+
+def _joined_spans(left: Any, right: Any) -> Any:
+    ends = np.concatenate([left[0], right[0][1:] + left[0][-1]])
+    return ends, np.concatenate([left[1], right[1]]), np.concatenate([left[2], right[2]])

@@ -214,9 +214,10 @@ def test_a_commit_whose_swap_never_arrived_is_swapped_again() -> None:
         return None
 
     town.lose_reply = lost
-    town.until(lambda: town.latest.epoch == 2)
+    town.until(lambda: town.latest.epoch >= 2)
     assert len(set(fates)) == 3
-    assert town.latest.swap_id not in fates
+    (commit,) = [s.swap_id for s in town.swaps if s.epoch == 2]
+    assert commit not in fates
 
 
 def test_a_commit_applied_just_before_its_leader_died_is_confirmed_by_the_next() -> None:

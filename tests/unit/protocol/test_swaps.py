@@ -77,6 +77,23 @@ def test_an_unchanged_object_gets_the_same_intent_under_a_fresh_id() -> None:
     assert bench.swaps.busy
 
 
+def test_later_sends_keep_a_pace_and_end_at_a_bound() -> None:
+    bench = Bench()
+    bench.propose()
+    now = 0.0
+    while bench.swaps.deposed is None:
+        sent = bench.swap()
+        bench.take(SwapUnknown(sent.latest.swap_id), now)
+        bench.take(LatestRead(bench.read(), BASE, "7"), now)
+        if not bench.desk.actions and bench.swaps.deposed is None:
+            now += 0.5
+            assert bench.desk.alarm == now
+            bench.desk.begin(now)
+            bench.swaps.pursue(bench.desk)
+    assert bench.swaps.deposed == "64 swaps in a row had no known outcome"
+    assert now > 30.0
+
+
 def test_the_first_of_two_sends_may_turn_out_to_be_the_one_that_arrived() -> None:
     bench = Bench()
     sent = bench.propose()

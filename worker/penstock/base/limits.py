@@ -29,6 +29,7 @@ LOCAL_LEASE_DURATION_S = 5.0  # on one machine no API server is slow or away
 LOCAL_LEASE_RENEW_DEADLINE_S = 3.5
 LOCAL_LEASE_RETRY_S = 0.5
 META_POLL_INTERVAL_S = 0.25  # locally; a watch in a cluster
+SWAP_TRIES_MAX = 64  # of one intent, all of unknown outcome, before a leader gives up
 META_RETRY_INTERVAL_S = 0.5  # after the store did not answer
 RESEND_INTERVAL_S = 0.5  # a command or acknowledgement without visible effect is repeated
 READY_TIMEOUT_S = 60.0

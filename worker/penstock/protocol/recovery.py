@@ -58,6 +58,8 @@ class Recovery:
             return
         if lead.plan is None or not lead.desk.due(max(lead.not_before, self.retry_at)):
             return
+        if not _root_known(lead, shelf):
+            return
         why = incompatible(lead.root, lead.plan)
         if why is not None:
             lead.failure = why
@@ -246,6 +248,23 @@ def dismiss(lead: Lead) -> None:
         if life.lost is not None or stranger:
             why = life.lost or f"not a member of attempt {lead.latest.attempt}"
             lead.want(member_of(life), Shutdown(life.incarnation, why), 0)
+
+
+def _root_known(lead: Lead, shelf: Shelf) -> bool:
+    """Have the manifest that the object names: a swap may have been applied unnoticed.
+
+    An epoch whose commit was unknown when the attempt was given up is committed all the same;
+    the handles of the one before must not be published under its number.
+    """
+    at = lead.latest
+    if at.root is None or (lead.root is not None and lead.root.epoch == at.epoch):
+        return True
+    root = shelf.root(lead.desk, at.root)
+    if root is not None:
+        lead.root = root
+    elif at.root.name in shelf.damaged:
+        lead.failure = f"checkpoint {at.epoch} cannot be read: {shelf.damaged[at.root.name]}"
+    return root is not None
 
 
 def _candidate(lead: Lead, ordinal: int) -> Life | None:

@@ -6,7 +6,7 @@
                    │conflict or unknown                      ▲
                    ▼                                         │ one of our ids is in it
                  READING ──read──> judge ────────────────────┘
-                   ▲   │             │ nothing changed: send again under a fresh id ──> SENT
+                   ▲   │             │ nothing changed: send again (paced), fresh id ──> SENT
                    └───┘ unreadable  │ anything else
                                      ▼
                                   deposed: another leads; nothing was aborted or deleted
@@ -18,6 +18,7 @@ that it differs) has succeeded on the state that the first was based on.
 
 from dataclasses import dataclass, field, replace
 
+from penstock.base.limits import SWAP_TRIES_MAX
 from penstock.contract.ids import SwapId
 from penstock.contract.latest import Latest
 from penstock.protocol.actions import ReadLatest, SwapLatest
@@ -44,6 +45,7 @@ class Swaps:
     tried: list[SwapId] = field(default_factory=list)
     reading: int | None = None
     read_at: float | None = None
+    send_at: float | None = None
     deposed: str | None = None
 
     @property
@@ -85,9 +87,12 @@ class Swaps:
                     self.read_at = desk.now + self.retry_s
 
     def pursue(self, desk: Desk) -> None:
-        """Read again once the store was unreachable for a while."""
+        """Read again once the store was unreachable for a while; send again after a pause."""
         if self.read_at is not None and desk.due(self.read_at):
             self._read(desk)
+        if self.send_at is not None and desk.due(self.send_at):
+            self.send_at = None
+            self._send(desk)
 
     def _read(self, desk: Desk) -> None:
         self.read_at = None
@@ -100,9 +105,19 @@ class Swaps:
             self._decide(record, version)
         elif record == self.latest:
             self.version = version
-            self._send(desk)
+            self._send_later(desk)
         else:
             self.deposed = _why(record, self.latest)
+
+    def _send_later(self, desk: Desk) -> None:
+        """Once more at once, then at a pace; a store that never answers ends the leadership."""
+        if len(self.tried) >= SWAP_TRIES_MAX:
+            self.deposed = f"{len(self.tried)} swaps in a row had no known outcome"
+        elif len(self.tried) < 2:
+            self._send(desk)
+        else:
+            self.send_at = desk.now + self.retry_s
+            desk.due(self.send_at)
 
     def _decide(self, latest: Latest, version: str) -> None:
         self.latest = latest

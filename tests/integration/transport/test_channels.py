@@ -200,4 +200,13 @@ def test_a_rescale_adds_channels_to_an_attempt_and_retires_others(make_worker: M
     assert joiner.exchange.close()
     a.send(1, words("stays"))
     assert rows_of(b.take()[1]) == ["stays"]
-    assert a.events == b.events == joiner.events == []
+    reborn = make_worker(2, "life-2b")
+    back = {**old, 2: reborn.peer()}
+    reborn.open(1, back, channel(0, 2), channel(2, 1))
+    reborn.send(1, words("again"))  # held as well: the same ordinal, another life
+    for worker in (a, b):
+        worker.exchange.extend(worker.wiring(back, channel(0, 2), channel(2, 1)))
+    a.send(2, words("back"))
+    assert rows_of(b.take()[1]) == ["again"]
+    assert rows_of(reborn.take()[1]) == ["back"]
+    assert a.events == b.events == joiner.events == reborn.events == []

@@ -44,7 +44,6 @@ def test_what_is_expected_is_accepted() -> None:
         ({"attempt": Attempt(2)}, "attempt 2 is over: this worker is in attempt 3"),
         ({"wire_version": 9}, "wire version 9 is not 1"),
         ({"schema": b"x" * 32}, "all workers must run the same job"),
-        ({"incarnation": Incarnation("life-2")}, "is incarnation life-1, not life-2"),
         (
             {"channel": replace(CHANNEL, receiver=TaskId(StageIndex(1), Ordinal(5), 0))},
             "this is worker 1, not 5",
@@ -84,6 +83,22 @@ def test_what_a_rescale_brings_too_early_is_held() -> None:
     assert admission.admit(early).verdict is Verdict.HELD
     admission.extend({joiner: Incarnation("new")}, {channel: SCHEMA})
     assert admission.admit(early).verdict is Verdict.ACCEPTED
+
+
+def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() -> None:
+    admission = door()
+    admission.admit(LINK)
+    admission.admit(HELLO)
+    reborn = Incarnation("life-2")
+    again = replace(HELLO, incarnation=reborn)
+    assert admission.admit(again).verdict is Verdict.HELD
+    admission.forget([PEER], [CHANNEL])
+    assert admission.admit(again).verdict is Verdict.HELD
+    assert admission.admit(HELLO).verdict is Verdict.HELD
+    admission.extend({PEER: reborn}, {CHANNEL: SCHEMA})
+    assert admission.admit(again).verdict is Verdict.ACCEPTED
+    assert admission.admit(replace(LINK, incarnation=reborn)).verdict is Verdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is Verdict.HELD
 
 
 def test_an_attempt_never_goes_back() -> None:

@@ -9,7 +9,7 @@ own attempt (a rescale reaches workers one after another), are held: no reply an
 until :meth:`Admission.open`, :meth:`Admission.extend` or a reset makes the answer known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
@@ -76,6 +76,15 @@ class Admission:
         self._members.update(members)
         self._schemas.update(schemas)
 
+    def forget(self, members: Iterable[Ordinal], channels: Iterable[ChannelId]) -> None:
+        """Forget what a rescale has ended: it may come again, anew, after :meth:`extend`."""
+        for member in members:
+            self._members.pop(member, None)
+            self._seen.discard(member)
+        for channel in channels:
+            self._schemas.pop(channel, None)
+            self._seen.discard(channel)
+
     def admit(self, hello: Hello) -> Decision:
         """Decide on a handshake; an accepted one has used up its channel for this attempt."""
         refusal = self._refusal(hello)
@@ -83,10 +92,8 @@ class Admission:
             return Decision(Verdict.REFUSED, refusal)
         if hello.attempt > self._attempt:
             return _HELD
-        if not self._open or hello.sender not in self._members:
-            return _HELD
-        if self._members[hello.sender] != hello.incarnation:
-            return Decision(Verdict.REFUSED, self._stranger(hello))
+        if not self._open or self._members.get(hello.sender) != hello.incarnation:
+            return _HELD  # a worker that left may be back in another life before we hear of it
         return self._admit_known(hello)
 
     def _refusal(self, hello: Hello) -> str | None:
@@ -100,13 +107,6 @@ class Admission:
         if hello.attempt < self._attempt:
             return f"attempt {hello.attempt} is over: this worker is in attempt {self._attempt}"
         return None
-
-    def _stranger(self, hello: Hello) -> str:
-        known = self._members[hello.sender]
-        return (
-            f"worker {hello.sender} of attempt {self._attempt} is incarnation {known}, "
-            f"not {hello.incarnation}"
-        )
 
     def _admit_known(self, hello: Hello) -> Decision:
         key = hello.sender if isinstance(hello, LinkHello) else hello.channel

@@ -90,6 +90,8 @@ class _Current:
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     wakeups: dict[TaskId, Wakeup] = field(default_factory=dict)
     members: dict[Ordinal, Peer] = field(default_factory=dict)
+    channels: set[ChannelId] = field(default_factory=set)
+    ending: list[Output] = field(default_factory=list)
 
 
 class Exchange:
@@ -131,7 +133,7 @@ class Exchange:
         self._receiver.reset(attempt)
         for link in current.links.values():
             link.close()
-        for output in current.outputs.values():
+        for output in [*current.outputs.values(), *current.ending]:
             output.close()
         for task in current.inputs.values():
             task.detach_all()
@@ -148,6 +150,7 @@ class Exchange:
     def extend(self, wiring: Wiring) -> None:
         """Open further channels of the attempt that is open."""
         current = self._current
+        current.channels.update(wiring.channels)
         current.schemas.update(wiring.schemas)
         current.members.update(wiring.members)
         current.wakeups.update(wiring.wakeups)
@@ -160,14 +163,27 @@ class Exchange:
         self._dial(wiring)
 
     def retire(self, channels: Iterable[ChannelId]) -> None:
-        """End channels that no version needs any more; unknown ones are ignored."""
-        for channel in channels:
-            task = self._current.inputs.get(channel.receiver)
+        """End and forget channels that no version needs any more; unknown ones are ignored.
+
+        They, and workers that have no channel left, may come again with :meth:`extend`.
+        """
+        current, gone = self._current, set(channels)
+        for channel in gone:
+            task = current.inputs.get(channel.receiver)
             if task is not None:
                 task.detach(channel)
-            output = self._current.outputs.get(channel)
-            if output is not None and not output.ended:
-                output.put(EndOfStream())
+            output = current.outputs.pop(channel, None)
+            if output is not None:
+                current.ending.append(output)
+                if not output.ended:
+                    output.put(EndOfStream())
+        current.channels -= gone
+        left = _workers(gone) - _workers(current.channels)
+        self._receiver.forget(left, gone)
+        for worker in left:
+            link = current.links.pop(worker, None)
+            if link is not None:
+                link.close()
 
     def close(self, timeout_s: float = WRITE_CANCEL_DEADLINE_S) -> bool:
         """Drop everything and stop listening; False when threads are left that cannot be ended.
@@ -294,3 +310,7 @@ class Exchange:
         _, orphans = self._receiver.count()
         if orphans > ORPHAN_HANDLERS_MAX:
             self._on_event(OrphansExceeded(orphans))
+
+
+def _workers(channels: Iterable[ChannelId]) -> set[Ordinal]:
+    return {worker for c in channels for worker in (c.sender.worker, c.receiver.worker)}

@@ -5,7 +5,7 @@ message and, while it is held, the decision on its handshake.
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Condition, Lock, Thread
 from typing import Any
 
@@ -47,6 +47,13 @@ class Inbound:
         """Return the line to a worker; made by the first of its streams to come."""
         with self._lock:
             return self._lines.setdefault(sender, CreditLine())
+
+    def drop_line(self, sender: Ordinal) -> None:
+        """End the line to a worker that has left."""
+        with self._lock:
+            line = self._lines.pop(sender, None)
+        if line is not None:
+            line.stop()
 
     def stop(self) -> None:
         """End the links' handlers; those of channels end with their callers."""
@@ -93,6 +100,15 @@ class Receiver:
             else:
                 self._admission.open(members, prints)
             self._changed.notify_all()
+
+    def forget(self, members: Collection[Ordinal], channels: Collection[ChannelId]) -> None:
+        """Forget what a rescale has ended; the streams end by themselves."""
+        with self._changed:
+            self._admission.forget(members, channels)
+            for channel in channels:
+                self._inbound.channels.pop(channel, None)
+            for member in members:
+                self._inbound.drop_line(member)
 
     def close(self) -> None:
         """Refuse what is held and end what can be ended."""

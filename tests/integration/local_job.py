@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,14 +120,19 @@ def wait_for_output(folders: Folders) -> None:
 
 
 @contextmanager
-def penstock_run(folders: Folders, *, rate: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the command, in a process of its own; it is killed if it is still there at the end."""
+def penstock_run(
+    folders: Folders, *, rate: int, within: Sequence[str] = ()
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the command, in a process of its own; it is killed if it is still there at the end.
+
+    ``within`` is a command that runs another one, its process becoming that.
+    """
     settings = [part for text in settings_of(folders, rate=rate) for part in ("--set", text)]
     command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLE), "--workers", "2"]
     folders.state.mkdir(exist_ok=True)
     with (folders.state / "command.log").open("ab") as log:
         process = subprocess.Popen(
-            [*command, *settings, "--dir", str(folders.state)],
+            [*within, *command, *settings, "--dir", str(folders.state)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -33,7 +33,8 @@ class WorkerReport:
 
     ``incarnation`` is the newest announced life of the engine (empty: none yet), ``keeper_life``
     that of the keeper's process. A process is ended only while the life it is known by is the
-    newest announced. ``metrics`` is where Prometheus finds this worker.
+    newest announced. ``metrics`` is where Prometheus finds this worker, ``trouble`` why its
+    newest checkpoint as leader failed, until one succeeds.
     """
 
     ordinal: Ordinal
@@ -46,3 +47,4 @@ class WorkerReport:
     progress: EngineProgress | None = None
     checkpoint: CheckpointDone | None = None
     metrics: str = ""
+    trouble: str | None = None

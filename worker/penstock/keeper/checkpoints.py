@@ -1,6 +1,6 @@
 """How long checkpoints take and how large they are, observed from the actions of a leader."""
 
-from penstock.contract.control import Inject
+from penstock.contract.control import EpochFailed, Inject
 from penstock.contract.ids import Epoch, SwapId
 from penstock.contract.manifest import RootManifest
 from penstock.contract.progress import CheckpointDone
@@ -8,10 +8,14 @@ from penstock.protocol import actions, events
 
 
 class CheckpointWatch:
-    """Looks on; nothing depends on it. ``newest`` is the last one committed by this keeper."""
+    """Looks on; nothing depends on it.
+
+    ``newest`` is the last one committed by this keeper, ``trouble`` why one after it failed.
+    """
 
     def __init__(self) -> None:
         self.newest: CheckpointDone | None = None
+        self.trouble: str | None = None
         self._epoch = Epoch(0)
         self._began = 0.0
         self._bytes = 0
@@ -29,10 +33,16 @@ class CheckpointWatch:
                 self._swaps = {latest.swap_id: latest.epoch}
 
     def saw_event(self, event: object, now: float) -> None:
-        """Note that a swap was done."""
+        """Note that a step of an epoch failed, or that its swap was done."""
+        if isinstance(event, events.ReportArrived):
+            if isinstance(event.envelope.body, EpochFailed):
+                failed = event.envelope.body
+                self.trouble = f"checkpoint {failed.epoch} failed: {failed.reason}"
+            return
         if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
             return
         epoch = self._swaps.pop(event.swap_id)
+        self.trouble = None
         if self.newest is None or self.newest.epoch != epoch:
             self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))
 

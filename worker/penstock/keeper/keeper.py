@@ -169,6 +169,7 @@ class Keeper:
             view.progress,
             self._checkpoints.newest,
             self._exporter.address,
+            self._checkpoints.trouble,
         )
 
 

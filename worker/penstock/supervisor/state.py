@@ -60,7 +60,7 @@ def job_status(seen: Seen) -> JobStatus:
         checkpoint=_checkpoint(seen, reports),
         sinks=sinks,
         answers=seen.answers,
-        failure=latest.failure or latest.stalled,
+        failure=latest.failure or latest.stalled or _trouble(seen),
         address=seen.address,
     )
 
@@ -94,6 +94,12 @@ def _all_run(seen: Seen) -> bool:
         and report.engine_pid is not None
     ]
     return len(attempts) == seen.latest.workers and set(attempts) == {seen.latest.attempt}
+
+
+def _trouble(seen: Seen) -> str | None:
+    leader = seen.latest.leader
+    report = None if leader is None else seen.reports.get(leader.ordinal)
+    return None if report is None or is_over(seen.latest, seen.desired) else report.trouble
 
 
 def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:

@@ -1,0 +1,82 @@
+from penstock.contract.assignment import Assignment
+from penstock.contract.control import Envelope, EpochFailed, Inject
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    Epoch,
+    JobUid,
+    Ordinal,
+    StageIndex,
+    SwapId,
+    TaskId,
+    Term,
+    Version,
+)
+from penstock.contract.latest import Latest
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
+from penstock.contract.progress import CheckpointDone
+from penstock.keeper.checkpoints import CheckpointWatch
+from penstock.protocol import actions, events
+
+TASK = TaskId(StageIndex(0), Ordinal(0), 0)
+UID = JobUid("uid")
+
+
+def inject(epoch: int) -> actions.SendCommand:
+    body = Inject(Attempt(1), Epoch(epoch), Version(1), 0, Epoch(0))
+    return actions.SendCommand(Ordinal(0), "", Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def manifest(epoch: int) -> actions.WriteBlob:
+    files = tuple(
+        StateFile(BlobRef(BlobName(f"f{e}"), "", e * 10), "s", (), e, Epoch(e), 1)
+        for e in (epoch - 1, epoch)
+    )
+    root = RootManifest(
+        UID,
+        Epoch(epoch),
+        Term(1),
+        Attempt(1),
+        "checkpoint",
+        4,
+        "",
+        Assignment(Version(1), 1, ()),
+        (TaskManifest(TASK, files), TaskManifest(TASK, files)),
+    )
+    return actions.WriteBlob(BlobName("root"), root)
+
+
+def swap(epoch: int) -> actions.SwapLatest:
+    return actions.SwapLatest(Latest(UID, SwapId(f"swap-{epoch}"), epoch=Epoch(epoch)), "1")
+
+
+def test_size_and_duration_are_those_of_one_epoch() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(inject(3), 10.5)  # to another member, or repeated
+    watch.saw_action(manifest(3), 11.0)
+    watch.saw_action(swap(3), 11.0)
+    assert watch.newest is None
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.25)
+    assert watch.newest == CheckpointDone(3, 30, 2.25)
+
+
+def test_a_swap_of_something_else_is_no_checkpoint() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(2), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-2"), "2"), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("unknown"), "2"), 12.0)
+    assert watch.newest is None
+
+
+def test_a_failure_is_shown_until_the_next_success() -> None:
+    watch = CheckpointWatch()
+    failed = EpochFailed(Attempt(1), Term(1), Epoch(3), TASK, "no space left")
+    envelope = Envelope(UID, Term(1), Ordinal(0), failed)
+    watch.saw_event(events.ReportArrived(envelope), 11.0)
+    assert watch.trouble == "checkpoint 3 failed: no space left"
+    watch.saw_action(inject(4), 12.0)
+    watch.saw_action(swap(4), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    assert watch.trouble is None

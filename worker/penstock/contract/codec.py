@@ -1,8 +1,8 @@
 """Strict JSON for the dataclasses of the contract: what is not known is an error.
 
 Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None,
-unions of dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these. Encoding is
-canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
+unions of dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these.
+Encoding is canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
 """
 
 import dataclasses

@@ -1,0 +1,179 @@
+"""What a leader tells a member, and the member its engine; see :mod:`control`."""
+
+from dataclasses import dataclass
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import Attempt, Epoch, Incarnation, StageIndex, Version
+from penstock.contract.latest import Leader, Member
+from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
+
+
+@dataclass(frozen=True, slots=True)
+class StageSplits:
+    """The splits of one source stage, in the order in which they are dealt out."""
+
+    stage: StageIndex
+    splits: tuple[SplitState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones.
+
+    The engine drops what is in flight above ``epoch`` under lower terms, as after ``Abort``.
+    """
+
+    leader: Leader
+    attempt: Attempt
+    epoch: Epoch
+    version: Version
+    published_through: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerate:
+    """List the splits of every source: asked of one member, before the very first attempt."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say ready.
+
+    ``root`` names the checkpoint to load; its table may be of another version than
+    ``assignment``, and every task takes what its share of ``assignment`` needs. ``splits`` are the
+    first states of a job without a checkpoint. A Reset to the attempt already taken is ignored.
+    """
+
+    attempt: Attempt
+    epoch: Epoch
+    root: BlobRef | None
+    assignment: Assignment
+    members: tuple[Member, ...]
+    splits: tuple["StageSplits", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish these handles of a committed epoch; done ones are no error."""
+
+    attempt: Attempt
+    epoch: Epoch
+    handles: tuple[SinkHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All are READY and the old output is visible: sources seek, streams open."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """Put the barrier of ``epoch`` into the sources; ``kind`` as in ``BarrierKind``."""
+
+    attempt: Attempt
+    epoch: Epoch
+    version: Version
+    kind: int
+    committed: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """``epoch`` is committed: sinks publish it; a rescale goes forward to ``version``."""
+
+    attempt: Attempt
+    epoch: Epoch
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """``epoch`` will never be committed under this term: carry its handles, forget its barrier.
+
+    Only barriers of this term and number are meant: the number may recur under a higher term.
+    """
+
+    attempt: Attempt
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``.
+
+    ``members`` are those of both tables. A joiner takes ``attempt``; when its tasks wait for
+    input it reports ready and running as well as prepared. ``splits`` as in :class:`Reset`.
+    """
+
+    attempt: Attempt
+    assignment: Assignment
+    members: tuple[Member, ...]
+    epoch: Epoch
+    root: BlobRef | None
+    splits: tuple["StageSplits", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRescale:
+    """``version`` is off: release what is held to the old owners, and report prepared 0."""
+
+    attempt: Attempt
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Rescale, step 4: ``version`` is committed with ``epoch``: load the last delta and resume.
+
+    It confirms ``epoch`` as :class:`Commit` does. Leaving tasks report resumed at once.
+    """
+
+    attempt: Attempt
+    version: Version
+    epoch: Epoch
+    root: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All have resumed under ``version``: leaving tasks may end their streams."""
+
+    attempt: Attempt
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class EndStreams:
+    """The final epoch is published: sources send end of stream."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """End this one engine: the job is closed, or it is no member (any more). Not its successor."""
+
+    incarnation: Incarnation
+    reason: str
+
+
+Command = (
+    Announce
+    | Enumerate
+    | Reset
+    | Publish
+    | Start
+    | Inject
+    | Commit
+    | Abort
+    | Prepare
+    | CancelRescale
+    | Adopt
+    | Settled
+    | EndStreams
+    | Shutdown
+)

@@ -98,13 +98,18 @@ def _cells(rate: StepRate) -> list[RenderableType]:
     return [
         step.name,
         str(step.tasks),
-        short_count(rate.rows_in_per_s),
-        short_count(rate.rows_out_per_s),
-        short_count(step.rows_in),
-        short_count(step.rows_out),
+        _if_any(step.rows_in, rate.rows_in_per_s),
+        _if_any(step.rows_out, rate.rows_out_per_s),
+        _if_any(step.rows_in, step.rows_in),
+        _if_any(step.rows_out, step.rows_out),
         short_bytes(step.queue_bytes),
         _bar(step.busy, step.blocked),
     ]
+
+
+def _if_any(rows: int, value: float) -> str:
+    """Spell a count; nothing where no row ever was: sources have no input, sinks no output."""
+    return short_count(value) if rows else ""
 
 
 def _bar(busy: float, blocked: float) -> Text:

@@ -31,8 +31,8 @@ spec:
 `job.entrypoint` is imported from the folder of the file, the working directory or the environment.
 `job.script` is the source of a small job and defines `job(params)`. In `job.graph`, `${name}` is
 the parameter of that name (`$${name}` the text itself), each step reads the one above unless
-`inputs` says otherwise (`step` or `step.output`), and exactly one of the kinds of step is given. Paths are
-relative to the working directory.
+`inputs` says otherwise (`step` or `step.output`), and exactly one of the kinds of step is given.
+Paths are relative to the working directory.
 
 This page is made from the table that the reader uses (`python -m tools.streamjob_doc`).
 Fields that only a cluster can use are read and checked everywhere.

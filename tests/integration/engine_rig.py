@@ -121,28 +121,32 @@ class Rig:
 
     def spawn(self, *ordinals: int) -> None:
         for ordinal in ordinals:
-            ours, theirs = socketpair()
-            life = Incarnation(str(uuid.uuid4()))
-            launch = EngineLaunch(
-                UID,
-                "job",
-                "default",
-                Ordinal(ordinal),
-                life,
-                f"fd:{theirs.fileno()}",
-                str(self.job_file),
-                str(self.folder / "storage"),
-                str(self.folder / f"scratch-{life}"),
-                0.25,
-            )
-            engine = Engine(ordinal, launch, self.folder / f"{life}.json", (ours, theirs))
-            self.engines[ordinal] = engine
-            self.lives.append(engine)
-            engine.listener = threading.Thread(target=engine.hear, args=(self.news,), daemon=True)
-            engine.listener.start()
+            self.start(ordinal)
         for ordinal in ordinals:
             engine = self.engines[ordinal]
             self.wait(lambda e=engine: e.hello is not None, f"hello of {ordinal}")  # type: ignore[misc]
+
+    def start(self, ordinal: int) -> Engine:
+        ours, theirs = socketpair()
+        life = Incarnation(str(uuid.uuid4()))
+        launch = EngineLaunch(
+            UID,
+            "job",
+            "default",
+            Ordinal(ordinal),
+            life,
+            f"fd:{theirs.fileno()}",
+            str(self.job_file),
+            str(self.folder / "storage"),
+            str(self.folder / f"scratch-{life}"),
+            0.25,
+        )
+        engine = Engine(ordinal, launch, self.folder / f"{life}.json", (ours, theirs))
+        self.engines[ordinal] = engine
+        self.lives.append(engine)
+        engine.listener = threading.Thread(target=engine.hear, args=(self.news,), daemon=True)
+        engine.listener.start()
+        return engine
 
     def kill(self, ordinal: int) -> None:
         self.over = self.attempt
@@ -201,6 +205,12 @@ class Rig:
 
     def begin(self) -> None:
         """Start an attempt from the last committed epoch, as a recovery does."""
+        self.begin_only()
+        attempt = self.attempt
+        self.all(lambda s: s.running == attempt, "running")
+
+    def begin_only(self) -> None:
+        """Start an attempt; it may break before all run."""
         if not self.splits and self.root is None:
             one = self.engines[0]
             one.link.send(TERM, c.Enumerate(Attempt(0)))
@@ -221,7 +231,6 @@ class Rig:
             one = self.engines[0]
             self.wait(lambda: one.status.published >= self.epoch, "publication")
         self.tell(c.Start(attempt))
-        self.all(lambda s: s.running == attempt, "running")
 
     def checkpoint(
         self, kind: BarrierKind = BarrierKind.CHECKPOINT, *, publish: bool = True

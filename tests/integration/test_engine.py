@@ -24,7 +24,7 @@ spec:
     graph:
       steps:
         - name: lines
-          source: {{parquet: {{path: {input}}}, columns: [{{name: line, type: string}}]}}
+          source: {{parquet: {{path: {input}, rate: 1500}}, columns: [{{name: line, type: string}}]}}
         - name: words
           split: {{column: line, into: word}}
         - name: counts
@@ -104,6 +104,9 @@ def test_word_count_is_exact_through_rescales(rig: Rig) -> None:
     rig.rescale(3)
     rig.checkpoint()
     rig.rescale(2)
+    rig.checkpoint()
+    rig.spawn(2)  # the same ordinal in the same attempt, as another life
+    rig.rescale(3)
     rig.checkpoint()
     rig.finish()
     check(rig.folder / "out")

@@ -32,8 +32,8 @@ EXIT_OK = 0
 EXIT_JOB = 3  # the job does not load: the last lines of stderr say why
 EXIT_LINK = 4  # the keeper is gone
 
-# With the default of 5 ms a thread that moves bytes waits that long for one that computes;
-# measured: at 1 M rows/s the 99th percentile falls from 11 ms to 2 ms.
+# With the default of 5 ms a thread that moves bytes waits that long for one that computes. Measured
+# beside a busy thread on two loaded cores: the 90th percentile of a wake-up was 19 ms, now 7 ms.
 SWITCH_INTERVAL_S = 0.0002
 
 
@@ -113,6 +113,8 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         while True:
             told = link.receive()
             if isinstance(told.command, Shutdown):
+                if told.command.incarnation != launch.incarnation:
+                    continue  # meant for the engine before this one
                 log.info("event=shutdown reason=%s", told.command.reason)
                 worker.close()
                 return EXIT_OK

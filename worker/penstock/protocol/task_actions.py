@@ -1,0 +1,198 @@
+"""What a task wants done: orders to the shell, in order.
+
+Those that can fail have an outcome, which the shell gives back as an event (:mod:`task_events`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
+from penstock.contract.keygroups import Share
+from penstock.contract.manifest import SinkHandle, SplitState, StateFile, TaskManifest
+from penstock.model.elements import Barrier, Control, Data, LatencyMarker
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Make these key groups, files and split states the task's own, then say Loaded(version)."""
+
+    version: Version
+    share: Share
+    files: tuple[StateFile, ...]
+    splits: tuple[SplitState, ...]
+    watermark_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """Bring these files near before they are needed, then say Preloaded(version)."""
+
+    version: Version
+    files: tuple[StateFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Report that the task is built and waits for Started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Report that the proposed ``version`` is known here and its files are near."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Run the rows through the task's steps; what leaves comes back as Produced."""
+
+    origin: ChannelId | SplitId
+    data: Data[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Pass a latency marker on to one receiver, or measure it where the rows end."""
+
+    origin: ChannelId
+    marker: LatencyMarker
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Tell the steps the task's watermark; what they emit comes back as Produced."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """Run the due processing-time timers of a key group."""
+
+    group: KeyGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put an element behind everything else on a channel; wait for credit if it is data."""
+
+    channel: ChannelId
+    element: Data[Any] | Control
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Cut now, on the task's thread; store beside processing; then say Stored or StoreFailed.
+
+    The files must hold every change since epoch ``since``, whatever was cut in between.
+    """
+
+    barrier: Barrier
+    since: Epoch
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Report the snapshot; repeated by the member until it is decided."""
+
+    term: Term
+    epoch: Epoch
+    manifest: TaskManifest
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Report that this epoch cannot be completed here; the job goes on."""
+
+    term: Term
+    epoch: Epoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Changes up to ``epoch`` are safe: forget that they were dirty; readers may acknowledge."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Make the output of a committed epoch visible, then say Published; retried until done."""
+
+    epoch: Epoch
+    handles: tuple[SinkHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove the staging of output that is known published for good."""
+
+    handles: tuple[SinkHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Drop prepared output that will never be committed (a reset)."""
+
+    handles: tuple[SinkHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSplits:
+    """These splits have moved to another task."""
+
+    splits: tuple[SplitId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropGroups:
+    """These key groups have moved to another task: forget their state."""
+
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceVersion:
+    """Carry ``version`` in the credit of every input channel from now on."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Report that the task goes on under ``version``."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The task has sent its last element and heard the last one of every input."""
+
+
+Action = (
+    Load
+    | Preload
+    | Ready
+    | Prepared
+    | Process
+    | Mark
+    | Advance
+    | Fire
+    | Send
+    | Snapshot
+    | Ack
+    | Failed
+    | Confirm
+    | Publish
+    | Forget
+    | Discard
+    | CloseSplits
+    | DropGroups
+    | AnnounceVersion
+    | Resumed
+    | Finished
+)

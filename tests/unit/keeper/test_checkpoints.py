@@ -80,3 +80,5 @@ def test_a_failure_is_shown_until_the_next_success() -> None:
     watch.saw_action(swap(4), 12.0)
     watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
     assert watch.trouble is None
+    watch.saw_event(events.ReportArrived(envelope), 12.5)
+    assert watch.trouble is None, "a late repetition"

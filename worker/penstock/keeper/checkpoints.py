@@ -37,6 +37,8 @@ class CheckpointWatch:
         if isinstance(event, events.ReportArrived):
             if isinstance(event.envelope.body, EpochFailed):
                 failed = event.envelope.body
+                if self.newest is not None and failed.epoch <= self.newest.epoch:
+                    return  # late: repeated before its sender heard the decision
                 self.trouble = f"checkpoint {failed.epoch} failed: {failed.reason}"
             return
         if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:

@@ -24,7 +24,9 @@ spec:
     graph:
       steps:
         - name: lines
-          source: {{parquet: {{path: {input}, rate: 1500}}, columns: [{{name: line, type: string}}]}}
+          source:
+            parquet: {{path: {input}, rate: 1500}}
+            columns: [{{name: line, type: string}}]
         - name: words
           split: {{column: line, into: word}}
         - name: counts

@@ -91,7 +91,9 @@ class Epochs:
     def abort(self, lead: Lead, reason: str) -> None:
         """Give up the epoch in flight, and nothing else."""
         flight = self.flight
-        if flight is None or lead.swaps.busy:  # once sent, its fate is the swap's
+        if flight is None:
+            return
+        if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its
             return
         self.flight = None
         self.next_at = lead.desk.now + max(
@@ -138,10 +140,10 @@ class Epochs:
             return
         if lead.latest.epoch == flight.epoch:
             self._committed(lead, shelf, flight)
-        elif lead.swaps.busy:
-            return
         elif lead.desk.due(flight.deadline):
             self.abort(lead, "not complete in time")
+        elif lead.swaps.busy:
+            return
         elif flight.name is None:
             self._collect_acks(lead, shelf, flight)
         elif flight.name in shelf.failed:

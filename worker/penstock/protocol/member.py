@@ -165,9 +165,10 @@ class Member:
         if isinstance(command, Announce):
             self._announced(envelope.term, command)
             return
-        if envelope.term != self.term or self.engine is not Engine.UP:
-            return  # its announcement comes first
-        self._obey(command)  # type: ignore[arg-type]
+        if envelope.term > self.term:  # its announcement comes first
+            return
+        if self.engine is Engine.UP:
+            self._obey(command)  # type: ignore[arg-type]
 
     def _announced(self, term: Term, announce: Announce) -> None:
         self.fence = term

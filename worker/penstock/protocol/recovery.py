@@ -170,6 +170,7 @@ class Recovery:
             return
         at = lead.latest
         assert lead.root is not None
+        assert lead.root.epoch == at.epoch, "output is published from the committed manifest"
         handles = [h for task in lead.root.tasks for h in task.handles]
         for member in lead.admitted():
             status = lead.life(member).status

@@ -50,12 +50,16 @@ class Stage(StrEnum):
 
 @dataclass(slots=True)
 class Rescale:
-    """``name`` is the members file being written, ``file`` its content; ``why`` it is undone."""
+    """``name`` is the members file being written, ``file`` its content; ``why`` it is undone.
+
+    ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed.
+    """
 
     stage: Stage = Stage.IDLE
     since: float = 0.0
     name: BlobName | None = None
     file: MembersFile | None = None
+    base: Retained | None = None
     why: str | None = None
     failures: int = 0
     not_before: float = 0.0
@@ -164,12 +168,13 @@ class Rescale:
         elif self.name in shelf.written and not lead.swaps.busy:
             assert at.root is not None
             assert self.file.proposed is not None
+            self.base = Retained(at.epoch, at.root)
             lead.propose(
                 replace(
                     at,
                     members=shelf.written[self.name],
                     proposed=self.file.proposed.version,
-                    pinned=(Retained(at.epoch, at.root),),
+                    pinned=(self.base,),
                     lost=_without(at.lost, self.file.members),
                     rescale=f"preparing {self.file.proposed.workers} workers",
                 )
@@ -183,9 +188,11 @@ class Rescale:
             self._call_off(lead, epochs, why)
             return
         waiting = [m for m in lead.members() if not _prepared(lead, m, proposed.version)]
-        pin = lead.latest.pinned[0]
+        assert self.base is not None
         for member in waiting:
-            command = Prepare(lead.latest.attempt, proposed, lead.members(), pin.epoch, pin.root)
+            command = Prepare(
+                lead.latest.attempt, proposed, lead.members(), self.base.epoch, self.base.root
+            )
             lead.want(member, command, proposed.version)
         if not waiting and epochs.flight is None and lead.published():
             self._start_barrier(lead, epochs, proposed)

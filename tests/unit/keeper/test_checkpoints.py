@@ -80,5 +80,13 @@ def test_a_failure_is_shown_until_the_next_success() -> None:
     watch.saw_action(swap(4), 12.0)
     watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
     assert watch.trouble is None
-    watch.saw_event(events.ReportArrived(envelope), 12.5)
-    assert watch.trouble is None, "a late repetition"
+
+
+def test_a_late_repetition_of_a_failure_is_none() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(4), 12.0)
+    watch.saw_action(swap(4), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    failed = EpochFailed(Attempt(1), Term(1), Epoch(3), TASK, "no space left")
+    watch.saw_event(events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), failed)), 12.5)
+    assert watch.trouble is None

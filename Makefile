@@ -8,6 +8,8 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+SCENARIO ?= chaos
+SEEDS ?= 1..2000
 LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
@@ -36,6 +38,14 @@ test: $(STAMP)  ## run every test
 unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 	@echo "== make unit: the quick tests"
 	@$(BIN)/python -m pytest $(wildcard tests/unit tests/golden tests/property)
+
+sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000 (make test runs it too)
+	@echo "== make sim: $(SCENARIO), seeds $(SEEDS); a violation prints the command that repeats it"
+	@$(BIN)/python -m penstock.testing --scenario $(SCENARIO) --seeds $(SEEDS)
+
+integration: $(STAMP)  ## run the tests with real processes, sockets, files and signals
+	@echo "== make integration: real processes"
+	@$(BIN)/python -m pytest tests/integration
 
 check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions and files
 	@echo "== ruff check";      $(BIN)/ruff check .

@@ -7,6 +7,7 @@ from penstock.contract.ids import Epoch, Ordinal, StageIndex, SwapId, TaskId, Te
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest, TaskManifest
 from penstock.protocol import events as on
+from penstock.protocol.actions import SendCommand
 from penstock.testing.obedient import ObedientEngine
 from penstock.testing.town import SETTINGS, Town
 
@@ -274,3 +275,27 @@ def test_output_that_can_never_be_published_fails_the_job() -> None:
     town.say(1, control.PublishFailed(attempt, Epoch(2), "another file is there", fatal=True))
     town.until(lambda: town.latest.failure is not None)
     assert "epoch 2 cannot be published: another file is there" in (town.latest.failure or "")
+
+
+def test_a_commit_found_applied_while_a_worker_died_is_what_recovery_goes_back_to() -> None:
+    town = running()
+    fates: list[str] = []
+
+    def unknown(latest: Latest) -> str | None:
+        if latest.epoch == 2 and not fates:
+            fates.append("applied")
+            town.kill_engine(1)
+            return "applied"
+        return None
+
+    town.lose_reply = unknown
+    town.until(lambda: town.latest.attempt == 2)
+    town.run(0.2)
+    published = [
+        action.envelope.body
+        for *_, actions in town.steps
+        for action in actions
+        if isinstance(action, SendCommand) and isinstance(action.envelope.body, control.Publish)
+    ]
+    assert published
+    assert {h.epoch for p in published for h in p.handles} == {2}

@@ -133,14 +133,20 @@ class Epochs:
 
     # --- Pursue --------------------------------------------------------------------------------
 
+    def notice(self, lead: Lead, shelf: Shelf) -> None:
+        """Take a commit to heart as soon as its swap is decided, before anything else is judged.
+
+        Whoever gives the attempt up next goes back to this epoch, and to its manifest.
+        """
+        if self.flight is not None and lead.latest.epoch == self.flight.epoch:
+            self._committed(lead, shelf, self.flight)
+
     def pursue(self, lead: Lead, shelf: Shelf) -> None:
         """Bring the epoch in flight a step nearer to its commit."""
         flight = self.flight
         if flight is None:
             return
-        if lead.latest.epoch == flight.epoch:
-            self._committed(lead, shelf, flight)
-        elif lead.desk.due(flight.deadline):
+        if lead.desk.due(flight.deadline):
             self.abort(lead, "not complete in time")
         elif lead.swaps.busy:
             return

@@ -143,6 +143,7 @@ class Office:
 
     def _turn(self) -> None:
         lead = self.lead
+        self.epochs.notice(lead, self.shelf)
         _announce(lead)
         opening = lead.phase is Phase.OPENING
         if not opening and lead.latest.closed():

@@ -9,12 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.base.settings import StateSettings
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec
+from penstock.protocol.files import Files
+from penstock.state.task import TaskState
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
+from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
-BUDGET = 400_000  # about 2,000 of the rows below
+BUDGET = 250_000  # fewer rows than the tests make
 CODEC = KeyCodec((pa.string(),), GROUPS)
 SCHEMA = StateSchema(
     "s", (("k", pa.string()),), (Value("n", "int64"), Value("v", "float32", 3), Value("b", "bytes"))
@@ -59,11 +65,11 @@ def replay(files: dict[str | None, int], copied: Any) -> None:
 
 def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable) -> None:
     chance = random.Random(5)
-    every: list[str | None] = [None, "", *(f"key number {i}" for i in range(6000))]
+    every: list[str | None] = [None, "", *(f"key number {i}" for i in range(3500))]
     expected: dict[str | None, int] = {}
     files: dict[str | None, int] = {}
-    for turn in range(40):
-        add(table, expected, chance.sample(every, 400))
+    for turn in range(24):
+        add(table, expected, chance.sample(every, 300))
         if turn % 5 == 2:
             gone = chance.sample(sorted(expected, key=str), 100)
             table.delete(table.rows(keys(gone)))
@@ -82,9 +88,9 @@ def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable) -> No
 
 
 def test_lost_groups_leave_the_disk_too(table: TieredTable) -> None:
-    names: list[str | None] = [f"key number {i}" for i in range(6000)]
+    names: list[str | None] = [f"key number {i}" for i in range(3500)]
     expected: dict[str | None, int] = {}
-    for start in range(0, 6000, 500):
+    for start in range(0, 3500, 500):
         add(table, expected, names[start : start + 500])
     lost = np.zeros(GROUPS, np.uint8)
     lost[:8] = 1
@@ -138,3 +144,36 @@ def test_loading_more_than_fits_keeps_the_newest(tmp_path: Path) -> None:
     rows = table.rows(keys([names[0], names[2499], names[2500], names[4999]]))
     assert table.column("n")[rows].tolist() == [2, 2, 0, 0]
     table.close()
+
+
+def test_a_task_over_its_budget_is_restored_whole(tmp_path: Path) -> None:
+    names = [f"key number {i}" for i in range(3500)]
+    settings = StateSettings(memory_bytes=BUDGET)
+    blobs = DirectoryBlobStore(tmp_path / "blobs")
+    numbers = iter(range(100))
+
+    def task() -> tuple[TaskState, Any]:
+        state = TaskState(settings, (Range(0, GROUPS),), GROUPS, tmp_path)
+        return state, state.open(SCHEMA)
+
+    def add_all(table: Any, expected: dict[str | None, int]) -> None:
+        for start in range(0, len(names), 500):
+            add(table, expected, [*names[start : start + 500]])
+
+    expected: dict[str | None, int] = {}
+    first, table = task()
+    files: Files = ()
+    for epoch in (1, 2, 3):
+        add_all(table, expected)
+        cut = first.flip(Epoch(epoch))
+        files = cut.write(lambda end: BlobName(f"{next(numbers)}{end}"), blobs)
+        if epoch != 2:
+            first.committed(Epoch(epoch))
+    first.close()
+    second, again = task()
+    second.load(files, blobs)
+    add_all(again, expected)
+    assert set(expected.values()) == {4}
+    assert second.size_bytes < 3 * BUDGET
+    second.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["blobs"], "local files go with the task"

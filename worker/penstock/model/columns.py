@@ -17,6 +17,8 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
+_STRING = pa.string()
+_SIZES = {np.int32: 4, np.int64: 8, np.uint64: 8, np.float64: 8}
 NO_BYTES: Bytes = np.zeros(0, np.uint8)
 _NO_OFFSETS: Int32s = np.zeros(1, np.int32)
 VARIABLE_BYTES_MAX = 2**31 - 1  # 32-bit offsets; one element of a channel is far below it
@@ -29,6 +31,8 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         if isinstance(column, pa.ChunkedArray):  # no chunk at all
             column = pa.array([], column.type)
     kind = column.type
+    if kind == _STRING:
+        return column
     if pa.types.is_dictionary(kind):
         return column.dictionary_decode()
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
@@ -42,7 +46,7 @@ def view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.ND
     """View ``count`` items of a buffer from item ``start`` on; copied when misaligned."""
     if buffer is None or count == 0:
         return np.zeros(count, dtype)
-    size = np.dtype(dtype).itemsize
+    size = _SIZES.get(dtype) or np.dtype(dtype).itemsize
     found: npt.NDArray[Any] = np.frombuffer(buffer, dtype, count, start * size)
     return found if buffer.address % size == 0 else found.copy()
 
@@ -70,17 +74,22 @@ def variable(array: pa.Array) -> tuple[Int32s, Bytes]:
 
     Raises ConfigError when one array holds 2 GiB or more.
     """
-    if len(array) == 0:
+    rows, kind = len(array), array.type
+    if rows == 0:
         return _NO_OFFSETS, NO_BYTES
     _, offsets, data = array.buffers()
     data = NO_BYTES if data is None else np.frombuffer(data, np.uint8)
-    if not (pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)):
-        return view(offsets, np.int32, array.offset, len(array) + 1), data
-    wide = view(offsets, np.int64, array.offset, len(array) + 1)
+    if kind == _STRING or not _is_large(kind):
+        return view(offsets, np.int32, array.offset, rows + 1), data
+    wide = view(offsets, np.int64, array.offset, rows + 1)
     first, last = int(wide[0]), int(wide[-1])
     if last - first > VARIABLE_BYTES_MAX:
         raise ConfigError(f"one array holds {last - first} bytes; split it below 2 GiB")
     return (wide - first).astype(np.int32), data[first:last]
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
 
 
 def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:

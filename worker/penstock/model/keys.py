@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.base.limits import HASH_SEED
 from penstock.model.columns import (
     NO_BYTES,
     Bytes,
@@ -60,9 +61,15 @@ class KeyCodec:
 
     def keys(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """Encode n rows. Raises ConfigError for a type that cannot be a key."""
-        flats = [flat(column) for column in columns]
-        hashes = hash_columns(flats)
-        return Keys(self._encode(flats), hashes, key_groups(hashes, self.max_key_groups))
+        if len(columns) == 1 and key_kind(self.kinds[0]) is KeyKind.VARIABLE:
+            encoded = text(flat(columns[0]))  # looked at once: small batches feel it
+            hashes = np.full(len(encoded[0]) - 1, HASH_SEED, np.uint64)
+            xxhash.hash_variable(encoded, hashes)
+        else:
+            flats = [flat(column) for column in columns]
+            hashes = hash_columns(flats)
+            encoded = self._encode(flats)
+        return Keys(encoded, hashes, key_groups(hashes, self.max_key_groups))
 
     def hashed(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[UInt64s, Int32s]:
         """Return the hashes and key groups of n rows without encoding the keys."""
@@ -85,8 +92,6 @@ class KeyCodec:
     def _encode(self, flats: list[pa.Array]) -> Text:
         if len(flats) > 1:
             return _encode_several(flats)
-        if key_kind(flats[0].type) is KeyKind.VARIABLE:
-            return text(flats[0])
         words = canonical_words(flats[0])
         stop = WORD_BYTES * (len(words) + 1)
         offsets = np.arange(0, stop, WORD_BYTES, dtype=np.int32)

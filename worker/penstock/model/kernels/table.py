@@ -36,6 +36,7 @@ from penstock.model.kernels.xxhash import is_valid
 ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, COUNTERS = range(9)
 # Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the clock's hand.
 LIVE, DELETED, LISTED, SEEN = 1, 2, 4, 8
+_IN_USE = LIVE | LISTED | SEEN
 TAIL = 4096
 NO_ROW = -1
 
@@ -173,8 +174,10 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any) -> Any:
                 return i
             _store_key(row, records, arena, heads, data, start, size)
             records[row].group = groups[i]
-        records[row].status = (records[row].status & ~DELETED) | LIVE | SEEN
-        _mark(row, records, changed, counters)
+        # Mostly the row is marked already: reading that is cheaper than writing it again.
+        if records[row].mark != counters[GENERATION] or records[row].status != _IN_USE:
+            records[row].status = (records[row].status & ~DELETED) | LIVE | SEEN
+            _mark(row, records, changed, counters)
         rows[i] = row
     return rows.size
 

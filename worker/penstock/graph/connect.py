@@ -5,12 +5,14 @@ from os import PathLike, fspath
 from penstock.contract.graph import Connector, Option
 
 
-def parquet(path: "str | PathLike[str]") -> Connector:
+def parquet(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
     """Read or write Parquet files of a folder (as a source also one file). Exactly once.
 
-    As a source: split = file, offset = row. As a sink: each file is visible once and for good.
+    As a source: split = file, offset = row; ``rate`` bounds the rows per second of each file (0:
+    as fast as possible). As a sink: each file is visible once and for good.
     """
-    return Connector("parquet", {"path": fspath(path)})
+    options: dict[str, Option] = {"path": fspath(path)}
+    return Connector("parquet", {**options, "rate": rate} if rate else options)
 
 
 def generator(

@@ -1,0 +1,23 @@
+"""Every example compiles, and the Python ones are the graphs of the YAML ones."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.graph import load_job
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda f: f.stem)
+def test_an_example_compiles(file: Path) -> None:
+    job = load_job(file, None)
+    assert job.stages[0].plan.bounded
+
+
+@pytest.mark.parametrize("name", ["wordcount", "temperature"])
+def test_the_python_example_is_the_graph_of_the_file(name: str) -> None:
+    ours = load_job(EXAMPLES / f"{name}_python.yaml", None)
+    theirs = load_job(EXAMPLES / f"{name}.yaml", None)
+    assert ours.plan.fingerprint == theirs.plan.fingerprint
+    assert [s.plan.steps for s in ours.stages] == [s.plan.steps for s in theirs.stages]

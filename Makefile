@@ -14,12 +14,12 @@ LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit bench check format lock clean
+.PHONY: help setup demo test unit sim integration check bench format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*##  *\(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
-		awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+		awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## install everything into .venv (takes no time when nothing changed)
 

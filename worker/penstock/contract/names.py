@@ -35,6 +35,4 @@ def parse_name(name: BlobName) -> NameParts | None:
     parts = name.rsplit("/", 1)[-1].split("-", 2)
     if len(parts) < 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return None
-    return NameParts(
-        Term(int(parts[0])), Epoch(int(parts[1])), name.endswith(MEMBERS_SUFFIX)
-    )
+    return NameParts(Term(int(parts[0])), Epoch(int(parts[1])), name.endswith(MEMBERS_SUFFIX))

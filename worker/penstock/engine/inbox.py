@@ -1,12 +1,33 @@
 """What a task is told from outside: any thread puts, the task's thread takes, every wait wakes."""
 
 from collections import deque
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from penstock.protocol.task_events import Committed, Event, Published, ResetTo, Stored, StoreFailed
+from penstock.protocol.task_events import (
+    Committed,
+    Event,
+    Load,
+    Published,
+    ResetTo,
+    Stored,
+    StoreFailed,
+)
 
 # Events that change nothing about the order of what is being sent: taken even in the middle of it.
 _HARMLESS = (Committed, Published, Stored, StoreFailed)
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What a Load asked for was fetched beside the task (or could not be): now it may be taken.
+
+    ``fetched`` is None for a task without keyed state, or with nothing to load.
+    """
+
+    order: Load
+    fetched: Any
+    error: BaseException | None = None
 
 
 class Wakes(Protocol):
@@ -24,25 +45,27 @@ class Inbox:
 
     def __init__(self, wakeup: Wakes) -> None:
         """Wake the task through ``wakeup``, on which all its waits sleep."""
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | Near] = deque()
         self._wakeup = wakeup
         self._reset: ResetTo | None = None
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event | Near) -> None:
         """Tell the task; from any thread, never blocks."""
         if isinstance(event, ResetTo):
             self._reset = event  # nothing that was said before it matters any more
         self._events.append(event)
         self._wakeup.set()
 
-    def take(self) -> Event | None:
+    def take(self) -> Event | Near | None:
         """Return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 
     def take_harmless(self) -> Event | None:
         """Return the oldest event if it may be handled while rows are being sent, else None."""
-        if self._events and isinstance(self._events[0], _HARMLESS):
-            return self._events.popleft()
+        first = self._events[0] if self._events else None
+        if isinstance(first, _HARMLESS):
+            self._events.popleft()
+            return first
         return None
 
     @property

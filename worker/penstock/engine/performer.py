@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.base.errors import UserCodeError, Where
 from penstock.contract.ids import ChannelId
-from penstock.engine.inbox import Inbox
+from penstock.engine.inbox import Inbox, Near
 from penstock.engine.pauses import Pauses
 from penstock.engine.router import EdgeRouter
 from penstock.engine.storer import Captured
@@ -207,15 +207,42 @@ class Performer:
     # --- Load and rescale ---------------------------------------------------------------------
 
     def _load(self, action: ev.Load) -> None:
-        parts, since = self._parts, time.monotonic()
-        if parts.state is not None and action.files:
-            parts.state.load(action.files, self._host.blobs)
+        """Fetch beside the task: rows that stay flow on meanwhile."""
+        state = self._parts.state
+        if state is None or not action.files:
+            self.take(Near(action, None))
+            return
+
+        def fetch() -> None:
+            try:
+                near = Near(action, state.fetch(action.files, self._host.blobs))
+            except Exception as error:  # raised on the task's thread, with its ids
+                near = Near(action, None, error)
+            self.inbox.put(near)
+            if self.over:
+                self.drop_near()
+
+        self._host.beside(fetch)
+
+    def take(self, near: Near) -> None:
+        """Make what was fetched the task's own."""
+        if near.error is not None:
+            raise near.error
+        parts, order, since = self._parts, near.order, time.monotonic()
+        if parts.state is not None and near.fetched is not None:
+            parts.state.take(near.fetched)
         if parts.source is not None:
-            parts.source.open(action.splits)
+            parts.source.open(order.splits)
         if parts.state is not None:
-            parts.chain.on_groups_gained(action.share, action.watermark_us)
+            parts.chain.on_groups_gained(order.share, order.watermark_us)
         self.pauses.load_s = time.monotonic() - since
-        self.step(ev.Loaded(action.version))
+        self.step(ev.Loaded(order.version))
+
+    def drop_near(self) -> None:
+        """Close what was fetched for an attempt that is over."""
+        while (event := self.inbox.take()) is not None:
+            if isinstance(event, Near) and event.fetched is not None:
+                event.fetched.close()
 
     def forget_streams(self) -> None:
         """Forget outputs that the version does not have; they may come again as new streams."""

@@ -15,6 +15,8 @@ from penstock.contract.plan import PhysicalPlan
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
+_THREADS = 2  # tasks of one worker that load at a time; more only compete for the disk
+
 log = logging.getLogger(__name__)
 
 
@@ -54,11 +56,15 @@ class Preloader:
         """Read from ``blobs``, one file at a time; near means also that code is ``warmed``."""
         self._blobs = blobs
         self._warmed = warmed
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="preload")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="preload")
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
         """Read ``files`` and say when that is done."""
         self._pool.submit(self._read, files, done)
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Run other work that reads checkpoints."""
+        self._pool.submit(work)
 
     def close(self) -> None:
         """Take no more work."""

@@ -52,8 +52,12 @@ class State(Protocol):
         """Forget that what was cut up to ``epoch`` is dirty."""
         ...
 
-    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
-        """Take over entries, each as narrow as it is listed."""
+    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Any:
+        """Bring entries here and open them; blocking, from any thread. The result has close()."""
+        ...
+
+    def take(self, fetched: Any) -> None:
+        """Take over fetched entries, each as narrow as it is listed."""
         ...
 
     def drop_groups(self, share: Share) -> None:
@@ -122,6 +126,10 @@ class Host(Protocol):
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
         """Bring files near in the background."""
+        ...
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something slow on a thread of its own."""
         ...
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:

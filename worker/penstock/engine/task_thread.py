@@ -10,6 +10,7 @@ import time
 
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import Version
+from penstock.engine.inbox import Near
 from penstock.engine.performer import REST_S, Performer, TaskStopped
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
 from penstock.model.elements import Barrier, BarrierKind
@@ -133,6 +134,10 @@ class TaskThread(threading.Thread):
             self._hear_peers()
         if event is None:
             return False
+        if isinstance(event, Near):
+            self._hands.take(event)
+            self._hands.tell()
+            return True
         if isinstance(event, ev.Started):
             self._hands.open_up()
         elif isinstance(event, ev.Settled):
@@ -163,6 +168,7 @@ class TaskThread(threading.Thread):
             for action in self.core.step(reset, 0.0):
                 if isinstance(action, ev.Discard):
                     self._host.clear(action.handles, discard=True)
+        self._hands.drop_near()
         parts = self._parts
         if parts.source is not None:
             parts.source.close()

@@ -225,6 +225,10 @@ class Worker:
         """Bring files near in the background."""
         self._preloader.preload(files, done)
 
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something slow on a thread of its own."""
+        self._preloader.beside(work)
+
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
         """Report a snapshot."""
         self._say(c.TaskAck(self._attempt.marks.attempt, term, epoch, manifest))

@@ -153,28 +153,52 @@ class OpenFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Close and remove the local copy."""
         self.reader.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._path.unlink(missing_ok=True)
 
 
-def load_files(
-    table: Loadable,
-    files: Sequence[StateFile],
-    max_key_groups: int,
-    blobs: "BlobStore",
-    folder: Path,
-) -> None:
-    """Load entries of one state in order, each as narrow as listed, into a table.
+class Fetched:
+    """Entries whose files are here, checked and open: what is slow about loading, done before.
 
-    Local copies are made in ``folder``. Raises StateError naming file and epoch when one is
-    altered, missing or does not fit.
+    Made on any thread, used up by one. ``close`` it, loaded or not.
     """
-    with table.loading():
-        for number, file in enumerate(in_order(files)):
-            with OpenFile(file, folder / f"{number}.sst", blobs) as opened:
-                opened.reader.load(file.groups, table, max_key_groups)
+
+    def __init__(
+        self, files: Sequence[StateFile], blobs: "BlobStore", scratch: Path | None
+    ) -> None:
+        """Fetch ``files`` to a folder in ``scratch`` (None: the system's temporary folder).
+
+        Raises StateError naming file and epoch when one is altered or missing.
+        """
+        self.files = in_order(files)
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-load-", dir=scratch)
+        self._open: list[OpenFile] = []
+        try:
+            for number, file in enumerate(self.files):
+                path = Path(self._folder.name) / f"{number}.sst"
+                self._open.append(OpenFile(file, path, blobs))
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, table: Loadable, state: str, max_key_groups: int) -> None:
+        """Load the entries of one state in order, each as narrow as listed. Raises StateError."""
+        with table.loading():
+            for file, opened in zip(self.files, self._open, strict=True):
+                if file.state == state:
+                    opened.reader.load(file.groups, table, max_key_groups)
+
+    def close(self) -> None:
+        """Close and remove the local copies; idempotent."""
+        for opened in self._open:
+            opened.close()
+        self._open.clear()
+        self._folder.cleanup()
 
 
 def _slabs(files: Files, groups: Share) -> list[Share]:

@@ -17,7 +17,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.protocol.files import FileList, groups_of_files
-from penstock.state.snapshot import Cut, flags, load_files
+from penstock.state.snapshot import Cut, Fetched, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
@@ -94,21 +94,36 @@ class TaskState:
             for name, generation in generations.items():
                 self._tables[name].settle(generation)
 
-    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
-        """Take over entries (their groups become this task's). Blocking.
+    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
+        """Bring entries here and open them, for :meth:`take`. Blocking, from any thread.
 
-        Raises StateError when one is altered, missing, of another schema or of no step here.
+        Raises StateError when one is altered, missing or of no step here.
         """
         for name in dict.fromkeys(f.state for f in files):
             if name not in self._tables:
                 raise StateError(
                     f"stored state has no step: {unknown('state', name, self._tables)}"
                 )
-            own = [f for f in files if f.state == name]
-            with tempfile.TemporaryDirectory(prefix="penstock-load-", dir=self._scratch) as folder:
-                load_files(self._tables[name], own, self.max_key_groups, blobs, Path(folder))
-        self._files.gain(tuple(files))
-        self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(files))})
+        return Fetched(files, blobs, self._scratch)
+
+    def take(self, fetched: Fetched) -> None:
+        """Take over fetched entries (their groups become this task's) and close them.
+
+        Raises StateError when one is damaged or of another schema.
+        """
+        try:
+            for name in dict.fromkeys(f.state for f in fetched.files):
+                fetched.load(self._tables[name], name, self.max_key_groups)
+        finally:
+            fetched.close()
+        self._files.gain(fetched.files)
+        self._share = to_share(
+            {*groups_of(self._share), *groups_of(groups_of_files(fetched.files))}
+        )
+
+    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
+        """Fetch and take at once."""
+        self.take(self.fetch(files, blobs))
 
     def drop_groups(self, share: Share) -> None:
         """Forget groups that belong to another task now."""

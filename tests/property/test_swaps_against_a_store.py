@@ -1,0 +1,95 @@
+"""Swaps against a store that loses, delays and repeats: what is decided is what happened."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
+from penstock.contract.latest import Latest
+from penstock.protocol.actions import ReadLatest, SwapLatest
+from penstock.protocol.desk import Desk
+from penstock.protocol.events import (
+    LatestRead,
+    LatestUnreadable,
+    SwapConflicted,
+    SwapDone,
+    SwapUnknown,
+)
+from penstock.protocol.swaps import SwapEvent, Swaps
+
+FATES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
+
+
+class Store:
+    """One object; swaps may be applied without a reply, or only after later reads."""
+
+    def __init__(self, first: Latest) -> None:
+        self.history = [first]
+        self.version = 1
+        self.delayed: list[SwapLatest] = []
+
+    def apply(self, swap: SwapLatest) -> bool:
+        if swap.version != str(self.version):
+            return False
+        self.version += 1
+        self.history.append(swap.latest)
+        return True
+
+    def arrive(self) -> None:
+        """Let the delayed ones arrive: none of them knows whether it is still wanted."""
+        for swap in self.delayed:
+            self.apply(swap)
+        self.delayed = []
+
+
+def answer(store: Store, action: object, fate: str) -> SwapEvent:
+    if fate == "other-term":
+        store.version += 1
+        leads = replace(store.history[-1], term=Term(9), swap_id=SwapId("other"))
+        store.history.append(leads)
+    if fate == "touch":
+        store.version += 1
+    if isinstance(action, ReadLatest):
+        if fate == "unreadable":
+            return LatestUnreadable(action.token, "away")
+        event = LatestRead(action.token, store.history[-1], str(store.version))
+        store.arrive()
+        return event
+    assert isinstance(action, SwapLatest)
+    if fate == "lost":
+        return SwapUnknown(action.latest.swap_id)
+    if fate == "delayed":
+        store.delayed.append(action)
+        return SwapUnknown(action.latest.swap_id)
+    applied = store.apply(action)
+    if fate == "applied":
+        return SwapUnknown(action.latest.swap_id)
+    if not applied:
+        return SwapConflicted(action.latest.swap_id)
+    return SwapDone(action.latest.swap_id, str(store.version))
+
+
+@given(fates=st.lists(FATES, max_size=40))
+def test_every_decided_intent_is_in_the_object_once_and_in_order(fates: list[str]) -> None:
+    first = Latest(JobUid("job"), SwapId("first"), term=Term(1))
+    store, desk = Store(first), Desk(Incarnation("me"))
+    desk.begin(0.0)
+    swaps = Swaps(first, "1", retry_s=0.5)
+    decided: list[int] = []
+    for number, fate in enumerate([*fates, *["done"] * 8]):
+        desk.begin(float(number))
+        swaps.pursue(desk)
+        if swaps.deposed is not None:
+            break
+        if not swaps.busy:
+            if swaps.latest.epoch:
+                decided.append(swaps.latest.epoch)
+            swaps.propose(desk, replace(swaps.latest, epoch=Epoch(swaps.latest.epoch + 1)))
+        for action in desk.actions:
+            swaps.absorb(desk, answer(store, action, fate))
+    written = [r.epoch for r in store.history if r.term == 1 and r.epoch]
+    assert written == sorted(set(written)), "no intent is ever applied twice"
+    assert decided == written[: len(decided)], "what was decided is there, in its order"
+    if swaps.deposed is None:
+        assert len(written) - len(decided) <= 2

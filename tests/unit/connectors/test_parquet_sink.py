@@ -1,3 +1,4 @@
+import errno
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +132,37 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_rows(sink: ParquetSink, tmp_p
     handle = prepare(writer, 2, "b")
     sink.publisher.publish(handle, Epoch(2))
     assert words(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.parametrize("reason", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_where_links_are_missing_files_are_renamed(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def no_link(_source: Path, _target: Path) -> None:
+        raise OSError(reason, "no links here")
+
+    monkeypatch.setattr("os.link", no_link)
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    sink.publisher.publish(handle, Epoch(1))
+    sink.publisher.publish(handle, Epoch(1))
+    sink.publisher.forget(handle)
+    assert words(tmp_path) == ["a"]
+
+
+def test_a_full_disk_at_publication_may_be_tried_again(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
+    with monkeypatch.context() as full:
+
+        def no_space(_source: Path, _target: Path) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+        full.setattr("os.link", no_space)
+        with pytest.raises(StorageError, match="cannot publish"):
+            sink.publisher.publish(handle, Epoch(1))
+    sink.publisher.publish(handle, Epoch(1))
+    assert words(tmp_path) == ["a"]
 
 
 def test_a_second_cut_waits_for_the_first(sink: ParquetSink) -> None:

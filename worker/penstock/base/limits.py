@@ -91,6 +91,7 @@ RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends 
 TASK_INBOX_MAX = 1024
 
 # --- Connectors -----------------------------------------------------------------------------
+SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # of one read, unless a single row is larger
 INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender waits
 INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
@@ -114,3 +115,4 @@ assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "gran
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
 assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"
+assert SOURCE_READ_BYTES_MAX * 4 < ELEMENT_BYTES_MAX, "steps may widen the rows of one read"

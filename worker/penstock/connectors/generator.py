@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.bounded import head
 from penstock.connectors.pace import Pace
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
@@ -126,7 +127,7 @@ class WordReader:
             return None
         total = self._block.batch.num_rows
         start = (self._start + self._offset) % total
-        batch = self._block.batch.slice(start, min(rows, total - start))
+        batch = head(self._block.batch.slice(start, min(rows, total - start)), rows)
         offset = self._offset
         self._offset += batch.num_rows
         self._pace.sent(batch.num_rows)

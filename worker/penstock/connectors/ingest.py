@@ -18,6 +18,7 @@ import pyarrow.flight as fl
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.connectors.announce import Announcement, announce, read_owners
+from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.parquet_source import arrow_type, to_schema
 from penstock.contract import codec
@@ -119,10 +120,12 @@ class PartitionQueue:
             if not self._rows:
                 return None
             offset, batch = self._rows.popleft()
-            if batch.num_rows > max_rows:
-                self._rows.appendleft((offset + max_rows, batch.slice(max_rows)))
-                batch = batch.slice(0, max_rows)
-            self._bytes -= batch.nbytes
+            whole, batch = batch, head(batch, max_rows)
+            if batch.num_rows < whole.num_rows:
+                rest = whole.slice(batch.num_rows)
+                self._rows.appendleft((offset + batch.num_rows, rest))
+                self._bytes += rest.nbytes
+            self._bytes -= whole.nbytes
             self._changed.notify_all()
             return offset, batch
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_files import (
@@ -105,8 +106,9 @@ class ParquetReader:
         piece = (self._piece or self._next_piece()) if rows else None
         if piece is None:
             return None
-        batch = piece.slice(0, rows)
-        self._piece = piece.slice(rows) if piece.num_rows > rows else None
+        batch = head(piece, rows)
+        left = piece.num_rows > batch.num_rows
+        self._piece = piece.slice(batch.num_rows) if left else None
         offset = self._offset
         self._offset += batch.num_rows
         self._pace.sent(batch.num_rows)

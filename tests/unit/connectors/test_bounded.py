@@ -1,0 +1,28 @@
+import pyarrow as pa
+
+from penstock.base.limits import SOURCE_READ_BYTES_MAX
+from penstock.connectors.bounded import head
+
+
+def batch(*sizes: int) -> pa.RecordBatch:
+    return pa.record_batch({"line": ["x" * size for size in sizes]})
+
+
+def test_small_rows_are_bounded_by_their_number() -> None:
+    assert head(batch(*[10] * 100), 40).num_rows == 40
+    assert head(batch(*[10] * 100), 400).num_rows == 100
+
+
+def test_large_rows_are_bounded_by_their_bytes() -> None:
+    found = head(batch(*[1 << 20] * 20), 1000)
+    assert 4 <= found.num_rows <= 8
+    assert found.nbytes <= SOURCE_READ_BYTES_MAX
+
+
+def test_rows_of_unequal_size_fit_too() -> None:
+    found = head(batch(7 << 20, 7 << 20, *[1] * 1000), 1000)
+    assert found.num_rows == 1
+
+
+def test_one_row_goes_however_large() -> None:
+    assert head(batch(3 * SOURCE_READ_BYTES_MAX, 1), 10).num_rows == 1

@@ -1,0 +1,18 @@
+"""Bounds what one read returns: rows may be of any size, an element may not."""
+
+import pyarrow as pa
+
+from penstock.base import limits
+
+
+def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """Return the first rows of a batch: at most ``rows``, and of at most ``SOURCE_READ_BYTES_MAX``.
+
+    At least one row, however large it is. Rows are taken to be of about equal size; where they are
+    not, the piece is halved until it fits.
+    """
+    piece = batch.slice(0, rows)
+    while piece.num_rows > 1 and piece.nbytes > limits.SOURCE_READ_BYTES_MAX:
+        share = piece.num_rows * limits.SOURCE_READ_BYTES_MAX // piece.nbytes
+        piece = piece.slice(0, max(1, min(share, piece.num_rows // 2)))
+    return piece

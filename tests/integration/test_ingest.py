@@ -1,6 +1,8 @@
 """Pushed rows end to end: real streams to one source, and to a real job whose workers die."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 from penstock.base.errors import PeerError
 from penstock.connectors.ingest import IngestReader, IngestSource
+from penstock.contract import codec
 from penstock.contract.columns import Column
 from penstock.contract.ids import Epoch
 from penstock_spark.demo.job import JobFiles, RunningJob, is_well
@@ -22,6 +25,12 @@ from tests.integration.cluster_rig import ROOT, line, send, words_of
 
 LINE = (Column("line", "string"),)
 ROWS = 20_000
+SENDER = """
+import sys
+from penstock.contract import codec
+from penstock_spark.push import Push, Pusher
+Pusher(codec.decode(Push, sys.argv[1].encode())).run()
+"""
 
 
 def write(folder: Path, files: int, rows: int) -> list[str]:
@@ -97,6 +106,27 @@ def test_of_two_senders_the_higher_wins(tmp_path: Path, pool: ThreadPoolExecutor
         assert reader.read(1000) is None
     reader.committed(Epoch(1), reader.state())
     assert winner.result(20).answer == "finished"
+    reader.close()
+
+
+def test_a_sender_that_is_killed_is_followed_by_its_next_attempt(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    files = write(tmp_path / "in", 1, ROWS)
+    source = IngestSource(1, str(tmp_path / "announce"), LINE)
+    reader = source.open(source.splits()[0])
+    push = Push(str(tmp_path / "announce"), tuple(files), 0, 1, sender=1, rate=5000)
+    killed = subprocess.Popen([sys.executable, "-c", SENDER, codec.encode(push)])
+    found = drain(reader, 3000)
+    killed.kill()
+    killed.wait()
+    future = pool.submit(Pusher(replace(push, sender=2, rate=None)).run)
+    found += drain(reader, ROWS - len(found), future)
+    assert found == [line(n) for n in range(ROWS)]
+    while not reader.state().finished:
+        assert reader.read(1000) is None
+    reader.committed(Epoch(1), reader.state())
+    assert future.result(20).answer == "finished"
     reader.close()
 
 

@@ -136,6 +136,10 @@ class HotTable:
         none = np.iinfo(np.int64).max
         return int(table.least_end(self._table, self._columns[END], none))
 
+    def about_keys(self) -> int:
+        """Return how many rows there are, tombstones included."""
+        return self.used
+
     # --- Cuts -------------------------------------------------------------------------------
 
     def cut(self) -> tuple[int, RowsCopy]:

@@ -39,6 +39,7 @@ class TieredTable:
         self._hand = np.zeros(1, np.int64)
         self._groups: set[int] = set()  # that have rows on disk; iterated sorted only
         self._cold_end = NEVER
+        self._only_cold = 0
 
     # --- The handle that steps use ----------------------------------------------------------
 
@@ -90,6 +91,10 @@ class TieredTable:
             self._cold_end = min((e for e in ends if e is not None), default=NEVER)
         return min(self._cold_end, self.hot.next_end())
 
+    def about_keys(self) -> int:
+        """Return about how many rows there are, in memory and only on disk."""
+        return self.hot.used + self._only_cold
+
     # --- Cuts -------------------------------------------------------------------------------
 
     def cut(self) -> tuple[int, RowsCopy]:
@@ -121,6 +126,9 @@ class TieredTable:
         for group in lost:
             assert self._cold is not None, "a group on disk has a database"
             self._cold.delete_group(group)
+        if lost:
+            left = len(self._groups) - len(lost)
+            self._only_cold = self._only_cold * left // len(self._groups)
         self._groups.difference_update(lost)
 
     @contextmanager
@@ -184,6 +192,7 @@ class TieredTable:
         if self.schema.timed:
             self._cold_end = min(self._cold_end, int(copied.values["end"].min()))
         self.hot.release(rows)
+        self._only_cold += len(rows)
 
     def _warm(self, rows: list[ColdRow]) -> None:
         """Bring rows into memory. They count as changed: whoever asked is about to change them."""
@@ -191,6 +200,7 @@ class TieredTable:
             keys, values = self._cold.decoded(rows)
             self.hot.load(keys, np.zeros(len(rows), np.bool_), values)
             self._cold.take_dirty([r.key for r in rows])
+            self._only_cold = max(0, self._only_cold - len(rows))
 
     def _not_hot(self, rows: list[ColdRow]) -> list[ColdRow]:
         if not rows or self._cold is None:

@@ -93,6 +93,10 @@ class KeyedState(Protocol):
         """Return the earliest end of all live rows; the largest int64 when there is none."""
         ...
 
+    def about_keys(self) -> int:
+        """Return how many keys there are, give or take deleted ones. Cheap; from any thread."""
+        ...
+
 
 class Step(Protocol):
     """One node of a stage."""

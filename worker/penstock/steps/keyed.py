@@ -60,3 +60,7 @@ class RunningAggregate(PlainStep):
         computed = self._aggregates.running(self._aggregates.fold(self._state, found, rows))
         emitted = pa.RecordBatch.from_arrays([*keys, *computed], schema=self._output)
         self._emit(with_hidden(emitted, bounds))
+
+    def counters(self) -> dict[str, int]:
+        """Count keys."""
+        return {"keys": self._state.about_keys()}

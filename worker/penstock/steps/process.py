@@ -136,6 +136,10 @@ class Process(Calling):
         if answer.given.num_rows:
             self._emit(with_hidden(answer.given, least_bound(kept, answer.given.num_rows)))
 
+    def counters(self) -> dict[str, int]:
+        """Count keys and dead letters."""
+        return {**super().counters(), "keys": self._state.about_keys()}
+
 
 def _listed(values: Any) -> list[Any]:
     listed: list[Any] = values.to_pylist() if isinstance(values, pa.Array) else values.tolist()

@@ -121,6 +121,8 @@ class Window(PlainStep):
                 self._emit(self._emitted(rows))
                 self._state.delete(rows)
             self._next_end = self._state.next_end()
+            done = len(rows) or self._next_end > bound or self._next_end == NEVER
+            assert done, "a window that is due is found, or this would never end"
 
     def _emitted(self, rows: npt.NDArray[np.int32]) -> pa.RecordBatch:
         ends = self._state.column("end")[rows]
@@ -140,8 +142,9 @@ class Window(PlainStep):
         self._next_end = self._state.next_end()
 
     def counters(self) -> dict[str, int]:
-        """Count late rows by what made them late."""
+        """Count open windows, and late rows by what made them late."""
         return {
+            "keys": self._state.about_keys(),
             "late": self._late[windows.LATE],
             "late_after_idle": self._late[windows.LATE_AFTER_IDLE],
             "without_time": self._late[windows.WITHOUT_TIME],

@@ -230,6 +230,20 @@ class Slow(Town):
             self.post(keeper.ordinal, done)
 
 
+def test_a_savepoint_that_cannot_be_copied_is_answered_with_the_reason() -> None:
+    town = Slow(2)
+    town.until(lambda: town.latest.epoch >= 1)
+    town.want(requests=(Request("a", "stop", "s"),))
+    for tries in (1, 2, 3):
+        town.until(lambda n=tries: len(town.__dict__.get("copies", [])) == n)  # type: ignore[misc]
+        town.post(0, on.SavepointNotCopied("a", "s is already another savepoint"))
+    town.until(lambda: bool(town.latest.answers))
+    text = "it was not copied: s is already another savepoint"
+    assert town.latest.answers[0] == Answer("a", False, text)
+    assert not town.latest.stopped
+    town.until(lambda: town.latest.epoch >= 4)
+
+
 def test_a_savepoint_outlives_its_leader() -> None:
     town = Slow(2)
     town.until(lambda: town.latest.epoch >= 1)

@@ -184,6 +184,20 @@ def test_a_damaged_root_manifest_fails_the_job_and_is_never_skipped() -> None:
     assert town.latest.epoch == 3
 
 
+def test_a_finished_job_stays_finished_unless_it_is_restored() -> None:
+    town = running(epoch=3)
+    for ordinal in (0, 1):
+        town.engine(ordinal).exhausted = True
+    town.until(lambda: town.latest.finished)
+    town.want(run="run-2")
+    town.run(2.0)
+    assert town.latest.finished
+    kept = town.latest.retained[0].epoch
+    town.want(run="run-3", restore=Restore("n1", epoch=kept, allow_output_replay=True))
+    town.until(lambda: town.latest.attempt == 2)
+    assert (town.latest.finished, town.latest.epoch) == (False, kept)
+
+
 # --- Size -----------------------------------------------------------------------------------------
 
 

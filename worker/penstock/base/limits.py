@@ -38,6 +38,7 @@ RESCALE_TIMEOUT_S = 1200.0  # its barrier; overload is why one scales up
 RETAINED_CHECKPOINTS_DEFAULT = 3
 RETAINED_CHECKPOINTS_MAX = 64
 SAVEPOINTS_UNDER_WAY_MAX = 8
+COPY_TRIES_MAX = 3  # of a savepoint, before its request is answered with the reason
 ANSWERS_MAX = 32  # requests considered at a time
 LOST_MAX = 64  # named in -latest at a time; the others follow
 FAILURE_BYTES_MAX = 4_000  # of the text kept in -latest, as it is encoded there

@@ -5,7 +5,7 @@
     RUNNING ── final epoch published ──> EndStreams ── all ended ──> swap finished ──┐
        ├── stop, with its savepoint copied ──> swap stopped ─────────────────────────┼──> CLOSED
        └── fatal error ──> swap failure ─────────────────────────────────────────────┘      │
-                                       a new run clears the last two, and only those <──────┘
+              a new run clears the last two; the first only with an explicit restore <──────┘
 
 Under any of the three no engine runs. A stop never takes a final epoch: the input goes on later.
 """
@@ -16,6 +16,7 @@ from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.control import EndStreams, Shutdown
 from penstock.contract.latest import Answer, Latest, clip
 from penstock.protocol.lead import Lead, Phase
+from penstock.protocol.restore import pending
 from penstock.protocol.roster import member_of
 
 
@@ -86,15 +87,21 @@ class Ending:
         at = lead.latest
         if lead.swaps.busy:
             return
-        if not at.finished and lead.desired is not None and lead.desired.run != at.run:
-            opened = replace(at, failure=None, stopped=False, stalled=None, run=_run(lead))
-            lead.propose(opened)
+        if self._opens(lead):
+            opened = replace(at, failure=None, stopped=False, finished=False, stalled=None)
+            lead.propose(replace(opened, run=_run(lead)))
             return
         left = lead.requests()
         if left:
             state = _state(at)
             new = [Answer(r.id, r.kind == "stop", f"the job is {state}") for r in left]
             lead.propose(replace(at, answers=lead.answers(*new)))
+
+    def _opens(self, lead: Lead) -> bool:
+        """Say whether a new run begins; what is finished stays so, unless it is restored."""
+        if lead.desired is None or lead.desired.run == lead.latest.run:
+            return False
+        return not lead.latest.finished or pending(lead) is not None
 
 
 def _run(lead: Lead) -> str:

@@ -7,7 +7,7 @@ epoch from starting, or the savepoint would be older than what is committed.
 
 from dataclasses import dataclass, field, replace
 
-from penstock.base.limits import SAVEPOINTS_UNDER_WAY_MAX
+from penstock.base.limits import COPY_TRIES_MAX, SAVEPOINTS_UNDER_WAY_MAX
 from penstock.contract.latest import Answer, Request, Retained
 from penstock.model.elements import BarrierKind
 from penstock.protocol.actions import CopySavepoint
@@ -20,11 +20,13 @@ from penstock.protocol.lead import Lead
 class Requests:
     """``copies``: when a request's copy may be begun again, None while it runs.
 
-    ``copied``: folders of finished copies that no swap has recorded yet.
+    ``copied``: folders of finished copies that no swap has recorded yet; ``failed``: why each
+    try of a copy failed.
     """
 
     copies: dict[str, float | None] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, list[str]] = field(default_factory=dict)
 
     def pursue(self, lead: Lead, epochs: Epochs, settled: bool) -> None:
         """Start the next epoch that is asked for or due; called when one may start.
@@ -64,7 +66,7 @@ class Requests:
             request = kept.savepoint
             if request is None or lead.swaps.busy:
                 continue
-            if request not in asked or request in self.copied:
+            if request not in asked or self._is_over(request):
                 self._record(lead, request, asked.get(request))
                 continue
             at = self.copies.get(request, lead.desk.now)
@@ -73,20 +75,25 @@ class Requests:
                 name = asked[request].argument or request
                 lead.desk.do(CopySavepoint(request, name, kept.root))
 
+    def _is_over(self, request: str) -> bool:
+        return request in self.copied or len(self.failed.get(request, [])) >= COPY_TRIES_MAX
+
     def _record(self, lead: Lead, request: str, asked: Request | None) -> None:
         """Answer, and let the epoch go the way of all others; a stop ends the job with it."""
         at = lead.latest
         path = self.copied.pop(request, None)
+        tries = self.failed.pop(request, [])
         self.copies.pop(request, None)
         answers = at.answers
-        if asked is not None and path is not None:
-            answers = lead.answers(Answer(request, True, path))
+        if asked is not None:
+            text = path if path is not None else f"it was not copied: {tries[-1]}"
+            answers = lead.answers(Answer(request, path is not None, text))
         lead.propose(
             replace(
                 at,
                 retained=tuple(_released(r, request) for r in at.retained),
                 published_through=lead.published_through(),
-                stopped=asked is not None and asked.kind == "stop",
+                stopped=asked is not None and asked.kind == "stop" and path is not None,
                 answers=answers,
             )
         )
@@ -98,7 +105,8 @@ class Requests:
                 self.copied[request] = path
             case SavepointNotCopied(request, reason):
                 lead.say("savepoint-failed", f"request={request} reason={reason!r}")
-                self.copies[request] = lead.desk.now + lead.settings.lease_retry_s
+                self.copies[request] = lead.desk.now + lead.settings.meta_retry_interval_s
+                self.failed.setdefault(request, []).append(reason)
 
 
 def exhausted(lead: Lead) -> bool:

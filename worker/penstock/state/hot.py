@@ -116,7 +116,7 @@ class HotTable:
 
     def keys_of(self, rows: Int32s) -> EncodedKeys:
         """Return the encoded keys of rows."""
-        records = self._records[rows]
+        records = self._read(rows)
         return EncodedKeys(*self._gather(records["start"], records["length"]))
 
     def delete(self, rows: Int32s) -> None:
@@ -182,7 +182,7 @@ class HotTable:
 
     def copy_rows(self, rows: Int32s) -> RowsCopy:
         """Copy the values of rows, in the order given."""
-        records = self._records[rows]
+        records = self._read(rows)
         values: dict[str, Any] = {name: column[rows] for name, column in self._columns.items()}
         for name in self._spans:
             values[name] = self._read_spans(name, rows)
@@ -238,7 +238,7 @@ class HotTable:
 
     def dirty_marks(self, rows: Int32s) -> Int64s:
         """Return the generation of the uncommitted change of each row; 0 where there is none."""
-        records = self._records[rows]
+        records = self._read(rows)
         listed = (records["status"] & table.LISTED) != 0
         return np.where(listed, records["mark"], COMMITTED).astype(np.int64)
 
@@ -327,6 +327,12 @@ class HotTable:
             self._counters[table.BITS_A] = self._counters[table.BITS_B]
             self._counters[table.MOVED] = 0
             self._bundle()
+
+    def _read(self, rows: Int32s) -> npt.NDArray[Any]:
+        """Copy records, as rows of plain words: numpy copies structured items field by field."""
+        words = self._records.view(np.uint64).reshape(-1, table.ROW.itemsize // 8)
+        copied: npt.NDArray[Any] = words.take(rows, axis=0).view(table.ROW).reshape(-1)
+        return copied
 
     # --- Values -----------------------------------------------------------------------------
 

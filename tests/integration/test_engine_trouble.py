@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.integration.engine_rig import Rig
+from tests.integration.engine_rig import DEADLINE_S, Rig
 
 SCRIPT = """
 import penstock as ps
@@ -45,7 +45,7 @@ def test_an_error_of_user_code_names_step_source_partition_and_offset(tmp_path: 
         engine = rig.engines[0]
         rig.begin_only()
         with rig.news:
-            assert rig.news.wait_for(lambda: engine.broken, 60.0)
+            assert rig.news.wait_for(lambda: engine.broken, DEADLINE_S)
         (broken,) = engine.broken
         assert broken.fatal
         for part in ("step 'check'", "source 'lines'", "part-0.parquet", "ValueError: a bad line"):
@@ -56,6 +56,6 @@ def test_an_error_of_user_code_names_step_source_partition_and_offset(tmp_path: 
 def test_a_job_that_does_not_load_ends_the_engine_with_its_message(tmp_path: Path) -> None:
     with Rig(job_file(tmp_path, "def job(parameters):\n    raise KeyError('x')"), tmp_path) as rig:
         engine = rig.start(0)
-        assert engine.process.wait(60.0) == 3
+        assert engine.process.wait(DEADLINE_S) == 3
         assert "building the job failed" in engine.log.read_text()
     assert isinstance(engine.process, subprocess.Popen)

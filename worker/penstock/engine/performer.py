@@ -278,6 +278,8 @@ class Performer:
         self.tell()
 
     def _resumed(self, action: ev.Resumed) -> None:
+        # First: a task that resumed and has gained unread splits must not look exhausted.
+        self.standing.exhausted = self.core.exhausted
         self.standing.resumed = action.version
         self.pauses.resumed(action.version)
         self.tell()

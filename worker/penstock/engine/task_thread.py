@@ -7,11 +7,13 @@ Every wait sleeps on the task's one wakeup, which the inbox, arriving elements a
 
 import threading
 import time
+from collections.abc import Callable
 
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
-from penstock.contract.ids import Version
+from penstock.contract.ids import ChannelId, Version
 from penstock.engine.inbox import Near
 from penstock.engine.performer import REST_S, Performer, TaskStopped
+from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
@@ -74,8 +76,7 @@ class TaskThread(threading.Thread):
 
     def _turn(self) -> None:
         worked = self._control()
-        if self._may_read():
-            worked = self._read() or worked
+        worked = self._read() or worked
         now = time.monotonic()
         if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or not worked:
             if worked or not self._said_quiet:
@@ -94,30 +95,33 @@ class TaskThread(threading.Thread):
         self._wakeup.wait(POLL_S if polls or not self._room() else REST_S)
         self.standing.slept_s += time.monotonic() - since
 
-    def _may_read(self) -> bool:
-        if self.core.takes_input and self._room():
-            return True
-        if self._parts.source is not None:
-            self.core.step(ev.Waited(), 0.0)
-        # Streams of tasks that have left still bring their end.
-        return bool(self.core.retired) and self._parts.source is None
-
     def _room(self) -> bool:
         return all(sink.room() for sink in self._parts.sinks.values())
 
     def _read(self) -> bool:
-        source = self._parts.source
-        if source is not None:
-            event = source.next(self.core.reads_split)
-            if event is None:
-                return False
-            self._hands.step(event)
-            if isinstance(event, ev.SplitEnded):
-                self._hands.tell()
-            return not isinstance(event, ev.SplitEmpty)
+        """Take one input if there is one and it may be taken; say whether it was."""
+        may = self.core.takes_input and self._room()
+        if self._parts.source is None:
+            # The streams of tasks that have left still bring their end, whatever else is full.
+            return self._read_channel(self.core.reads if may else self.core.retired.__contains__)
+        if may:
+            return self._read_split(self._parts.source)
+        self.core.step(ev.Waited(), 0.0)
+        return False
+
+    def _read_split(self, source: SourceTask) -> bool:
+        event = source.next(self.core.reads_split)
+        if event is None:
+            return False
+        self._hands.step(event)
+        if isinstance(event, ev.SplitEnded):
+            self._hands.tell()
+        return not isinstance(event, ev.SplitEmpty)
+
+    def _read_channel(self, reads: Callable[[ChannelId], bool]) -> bool:
         if self._hands.input is None:
             return False
-        received = self._hands.input.poll(self.core.reads)
+        received = self._hands.input.poll(reads)
         if received is None:
             return False
         channel, element = received

@@ -103,10 +103,11 @@ class EngineProcess:
     def _listen_to_errors(self) -> None:
         stream = self._process.stderr
         assert stream is not None, "started with a pipe"
-        for line in _lines(stream):
-            self._last_words.append(line.rstrip())
-            sys.stderr.write(line)
-            sys.stderr.flush()
+        with stream:
+            for line in _lines(stream):
+                self._last_words.append(line.rstrip())
+                sys.stderr.write(line)
+                sys.stderr.flush()
 
     def _read(self) -> None:
         while True:

@@ -1,0 +1,80 @@
+"""An engine as its keeper sees it: it starts, ends, and is mourned once."""
+
+import queue
+import uuid
+from pathlib import Path
+
+from penstock.contract.control import EngineHello, EngineReport, EngineStatus
+from penstock.contract.ids import Incarnation, JobUid, Ordinal
+from penstock.contract.launch import EngineLaunch
+from penstock.keeper.process import EngineProcess
+from tests.integration.local_job import cluster_settings, make_lines
+
+WITHIN_S = 60
+
+
+class Ears:
+    """Hears what an engine says and how it ends."""
+
+    def __init__(self) -> None:
+        self.reports: queue.Queue[EngineReport] = queue.Queue()
+        self.ends: queue.Queue[tuple[Incarnation, str, bool]] = queue.Queue()
+
+    def hello(self) -> EngineHello:
+        """Wait for the hello; an engine that loads its code is alive before it."""
+        while not isinstance(report := self.reports.get(timeout=WITHIN_S), EngineHello):
+            assert isinstance(report, EngineStatus)
+        return report
+
+    def start(self, root: Path, job_file: Path) -> EngineProcess:
+        launch = EngineLaunch(
+            job_uid=JobUid("uid"),
+            job="wordcount",
+            namespace="default",
+            ordinal=Ordinal(0),
+            incarnation=Incarnation(str(uuid.uuid4())),
+            socket="",
+            job_file=str(job_file),
+            storage=str(root / "storage"),
+            scratch=str(root / "scratch"),
+            heartbeat_interval_s=0.1,
+        )
+        return EngineProcess(
+            launch,
+            lambda _life, report: self.reports.put(report),
+            lambda _progress: None,
+            lambda *end: self.ends.put(end),
+        )
+
+
+def test_a_job_that_does_not_load_is_fatal_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"kind": "Nonsense"}')
+    ears = Ears()
+    engine = ears.start(tmp_path, tmp_path / "job.json")
+    life, reason, fatal = ears.ends.get(timeout=WITHIN_S)
+    assert (life, fatal) == (engine.incarnation, True)
+    assert "apiVersion" in reason
+    assert ears.reports.empty()
+
+
+def test_an_engine_says_hello_and_ends_when_told(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=1, lines=10)
+    ears = Ears()
+    engine = ears.start(tmp_path, cluster_settings(folders, rate=0).job_file)
+    hello = ears.hello()
+    assert hello.incarnation == engine.incarnation
+    engine.end()
+    life, _, fatal = ears.ends.get(timeout=WITHIN_S)
+    assert (life, fatal) == (engine.incarnation, False)
+    assert ears.ends.empty(), "mourned once"
+
+
+def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=1, lines=10)
+    ears = Ears()
+    engine = ears.start(tmp_path, cluster_settings(folders, rate=0).job_file)
+    ears.hello()
+    engine.kill()
+    _, reason, fatal = ears.ends.get(timeout=WITHIN_S)
+    assert not fatal
+    assert reason == "the engine ended (killed by signal 9)"

@@ -33,6 +33,7 @@ from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
 from penstock.transport.wakeup import Wakeup
 
 SCHEMA = pa.schema([("word", pa.string())])
+DEADLINE_S = 60
 JOB = JobUid("job-1")
 
 
@@ -86,13 +87,13 @@ class Worker:
         self.exchange.reset(Attempt(attempt))
         self.exchange.open_attempt(Attempt(attempt), self.wiring(members, *channels))
 
-    def send(self, end: int, element: Data[pa.RecordBatch], timeout_s: float = 20) -> None:
+    def send(self, end: int, element: Data[pa.RecordBatch], timeout_s: float = DEADLINE_S) -> None:
         output = self.exchange.output(channel(self.ordinal, end))
         until = monotonic() + timeout_s
         while not output.try_send(element):
             assert self.send_wakeup.wait(until - monotonic()), "no room in time"
 
-    def take(self, timeout_s: float = 20) -> tuple[ChannelId, Element[pa.RecordBatch]]:
+    def take(self, timeout_s: float = DEADLINE_S) -> tuple[ChannelId, Element[pa.RecordBatch]]:
         got = self.try_take(timeout_s)
         assert got is not None, f"no element in time; events: {self.events}"
         return got
@@ -105,7 +106,7 @@ class Worker:
                 return None
         return got
 
-    def event(self, kind: type, timeout_s: float = 20) -> Any:
+    def event(self, kind: type, timeout_s: float = DEADLINE_S) -> Any:
         """Return the first event of a kind, waiting for it."""
         with self._changed:
             found = self._changed.wait_for(

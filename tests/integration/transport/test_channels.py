@@ -163,7 +163,7 @@ def test_a_loaded_version_is_announced_and_wakes_the_sender(make_worker: Make, e
     assert output.receiver_version == 1
     b.exchange.input(task(1, end)).announce(Version(2))
     while output.receiver_version < 2:
-        assert a.send_wakeup.wait(20)
+        assert a.send_wakeup.wait(60)
 
 
 def test_a_channel_that_is_not_read_keeps_its_elements_and_lets_others_pass(
@@ -178,7 +178,7 @@ def test_a_channel_that_is_not_read_keeps_its_elements_and_lets_others_pass(
     task_input = workers[2].exchange.input(task(1, 2))
     for expected, blocked in (("free", channel(0, 2)), ("held", None)):
         while (got := task_input.poll(lambda name, no=blocked: name != no)) is None:
-            assert workers[2].take_wakeup.wait(20)
+            assert workers[2].take_wakeup.wait(60)
         assert rows_of(got[1]) == [expected]
 
 

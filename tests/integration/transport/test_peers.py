@@ -13,7 +13,6 @@ import pyarrow.flight as fl
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import WRITE_CANCEL_DEADLINE_S
 from penstock.base.settings import ShuffleSettings
 from penstock.contract.ids import (
     Attempt,
@@ -33,6 +32,7 @@ from penstock.transport.exchange import Exchange, Identity, Peer
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])
+DEADLINE_S = 60
 ROWS = pa.record_batch([["x"] * 10], schema=SCHEMA)
 
 
@@ -257,7 +257,7 @@ def test_closing_before_the_end_of_the_stream_is_a_break(make_worker: Make) -> N
 
 
 def wait_until(holds: Callable[[], bool], worker: Any) -> None:
-    until = monotonic() + 20
+    until = monotonic() + DEADLINE_S
     while not holds():
         assert monotonic() < until
         worker.take_wakeup.wait(0.01)
@@ -287,7 +287,9 @@ def test_a_killed_receiver_is_reported_while_the_sender_waits_for_credit(
     assert a.event(StreamBroken).peer == 1
 
 
-def test_a_reset_ends_a_write_that_blocks(make_worker: Make, make_process: Make) -> None:
+def test_a_write_that_blocks_holds_up_no_reset_and_no_other_peer(
+    make_worker: Make, make_process: Make
+) -> None:
     wide = {"high_watermark_bytes": 1 << 30, "low_watermark_bytes": 1 << 29}
     a = make_worker(0, **wide)
     b = make_process("sleep", a, **wide)
@@ -301,14 +303,12 @@ def test_a_reset_ends_a_write_that_blocks(make_worker: Make, make_process: Make)
     while output.try_send(element) or a.send_wakeup.wait(0.3):
         pass
     assert output.stats().credit_bytes > 1 << 29, "it must be the socket that blocks"
-    start = monotonic()
     successor = make_worker(1, "life-2", **wide)
     members = {0: a.peer(), 1: successor.peer()}
     for worker in (a, successor):
         worker.open(2, members, channel(0, 1))
-    a.send(1, element)  # through the thread that was blocked
+    a.send(1, element)
     assert successor.take()[1].rows == 4
-    assert monotonic() - start < WRITE_CANCEL_DEADLINE_S
     assert a.events == []
     b.signal(signal.SIGKILL)
 

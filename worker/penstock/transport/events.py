@@ -31,7 +31,7 @@ class StreamRefused:
 
 @dataclass(frozen=True, slots=True)
 class OrphansExceeded:
-    """Too many detached handlers cannot be ended from here: restart the engine."""
+    """Too many detached threads cannot be ended from here: restart the engine."""
 
     count: int
 

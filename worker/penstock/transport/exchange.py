@@ -92,6 +92,7 @@ class _Current:
     members: dict[Ordinal, Peer] = field(default_factory=dict)
     channels: set[ChannelId] = field(default_factory=set)
     ending: list[Output] = field(default_factory=list)
+    senders: list[SenderThread] = field(default_factory=list)
 
 
 class Exchange:
@@ -110,9 +111,7 @@ class Exchange:
         self._on_event = on_event
         self._receiver = Receiver(identity.job_uid, identity.ordinal, on_event)
         self._server = FlightServer(host, port, self._receiver.handle)
-        self._senders = [
-            SenderThread(f"sender-{n}", self._on_broken) for n in range(SENDER_THREADS)
-        ]
+        self._leaving: list[SenderThread] = []
         self._rates: dict[Ordinal, LinkRate] = {}
         self._current = _Current(Attempt(0))
 
@@ -128,6 +127,8 @@ class Exchange:
         """Discard all queues, buffers and streams; refuse lower attempts, hold this one.
 
         Blocked writes are cancelled. Blocked handlers are detached: they end with their callers.
+        A write into the socket of a stopped peer ends only with the connection: its thread is left
+        to itself, and counted among the orphans.
         """
         current, self._current = self._current, _Current(attempt)
         self._receiver.reset(attempt)
@@ -139,6 +140,9 @@ class Exchange:
             task.detach_all()
         for wakeup in current.wakeups.values():
             wakeup.set()
+        for sender in current.senders:  # behind the calls that close their streams
+            sender.stop()
+        self._leaving = [s for s in [*self._leaving, *current.senders] if s.alive]
         self._check_orphans()
 
     def open_attempt(self, attempt: Attempt, wiring: Wiring) -> None:
@@ -193,7 +197,7 @@ class Exchange:
         """
         self.reset(self._current.attempt)
         self._receiver.close()
-        stopped = [sender.stop(timeout_s) for sender in self._senders]
+        stopped = [sender.join(timeout_s) for sender in self._leaving]
         return self._server.close(timeout_s) and all(stopped)
 
     # --- For tasks ----------------------------------------------------------------------------
@@ -209,12 +213,11 @@ class Exchange:
     def stats(self) -> ExchangeStats:
         """Return the counters of all channels and of the server's handlers."""
         current = self._current
-        handlers, orphans = self._receiver.count()
         return ExchangeStats(
             tuple(output.stats() for output in list(current.outputs.values())),
             tuple(s for task in list(current.inputs.values()) for s in task.stats()),
-            handlers,
-            orphans,
+            self._receiver.count()[0],
+            self._orphans(),
         )
 
     # --- Wiring -------------------------------------------------------------------------------
@@ -262,7 +265,10 @@ class Exchange:
             settings.buffer_bytes, settings.flush_interval_s, version
         )
         # All channels to a peer share a thread: one that hangs holds up no other peer's.
-        sender = self._senders[channel.receiver.worker % len(self._senders)]
+        senders = self._current.senders
+        if not senders:
+            senders += [SenderThread(f"sender-{n}", self._on_broken) for n in range(SENDER_THREADS)]
+        sender = senders[channel.receiver.worker % len(senders)]
         wakeup = self._current.wakeups[channel.sender]
         return RemoteOutput(channel, state, wakeup, sender.schedule)
 
@@ -306,8 +312,11 @@ class Exchange:
             peer = output.channel.receiver.worker
             self._on_event(StreamBroken(current.attempt, peer, output.channel, describe(error)))
 
+    def _orphans(self) -> int:
+        return self._receiver.count()[1] + sum(sender.alive for sender in self._leaving)
+
     def _check_orphans(self) -> None:
-        _, orphans = self._receiver.count()
+        orphans = self._orphans()
         if orphans > ORPHAN_HANDLERS_MAX:
             self._on_event(OrphansExceeded(orphans))
 

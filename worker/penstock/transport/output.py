@@ -242,13 +242,15 @@ class RemoteOutput(Output):
 
         Blocks while the peer's socket is full. Raises FlightError when the stream is broken.
         """
-        stream = self._stream
-        if stream is not None and not self._opened and not self._closed:
+        with self._lock:
+            # Before anything is looked at: a call from now on is another turn, never lost.
+            self._scheduled = False
+            stream = None if self._closed or self._opened else self._stream
+        if stream is not None:
             self._opened = True
             stream.open()
         for _ in range(SENDS_PER_TURN_MAX):
             with self._lock:
-                self._scheduled = False
                 outgoing = None if self._closed else self._state.take(monotonic())
                 if outgoing is None:
                     due = self._rest()

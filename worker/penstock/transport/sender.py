@@ -26,11 +26,19 @@ class SenderThread:
         """Let the thread pump ``output`` soon. Never blocks."""
         self._calls.put(output)
 
-    def stop(self, timeout_s: float) -> bool:
-        """End the thread; False when it still writes after the timeout."""
+    def stop(self) -> None:
+        """End the thread once it has done what it was called for. Never blocks."""
         self._calls.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of a stopped thread; False when it still writes after the timeout."""
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return not self.alive
+
+    @property
+    def alive(self) -> bool:
+        """True until the thread has ended."""
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         while (output := self._next()) is not None:

@@ -42,7 +42,8 @@ class InputStats:
 class ExchangeStats:
     """All channels of a worker, and the handlers of its server: those at work, and the orphans.
 
-    An orphan is a handler of an attempt that is over, which only its caller can end.
+    An orphan is a handler or a writing thread of an attempt that is over, which only the peer, or
+    the end of the connection to it, can end.
     """
 
     outputs: tuple[OutputStats, ...]

@@ -146,6 +146,11 @@ class Attempt:
         """All have resumed: what this version does not have may end."""
         self.tell(ev.Settled(order.version))
 
+    def has_left(self, peer: Ordinal) -> bool:
+        """Say whether a worker is in no table any more: its streams may close as they like."""
+        tables = [t for t in (self._assignment, self._proposed) if t is not None]
+        return bool(tables) and all(peer >= table.workers for table in tables)
+
     # --- Parts --------------------------------------------------------------------------------
 
     def _make(
@@ -163,7 +168,9 @@ class Attempt:
         setup = TaskSetup(
             job.plan, task, assignment, HELD_BYTES_MAX, idle_after_s, disorder_us, first, joining
         )
-        wakeup = self._wakeups[task] = Wakeup()
+        # One wakeup for a task id, also when a cancelled table made the task before: its input,
+        # which is there already, sets this one.
+        wakeup = self._wakeups.setdefault(task, Wakeup())
         parts = job.parts(TaskCore(setup, root), self.marks.attempt)
         self.tasks[task] = TaskThread(parts, self._place.host, wakeup)
 

@@ -5,6 +5,7 @@ repeated by the leader until their effect shows, so every one of them may come t
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
-from penstock.engine.attempt import Attempt, Place
+from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
 from penstock.engine.build import JobParts
 from penstock.engine.progress import Progress, ProgressTeller
 from penstock.engine.publisher import Job, Publisher, Staging
@@ -30,7 +31,7 @@ from penstock.engine.storer import Storer
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.ports import BlobStore
 from penstock.protocol import task_events as ev
-from penstock.transport.events import TransportEvent
+from penstock.transport.events import OrphansExceeded, TransportEvent
 from penstock.transport.exchange import Exchange
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
@@ -268,12 +269,18 @@ class Worker:
     # --- Trouble ------------------------------------------------------------------------------
 
     def _on_transport(self, event: TransportEvent) -> None:
-        attempt = getattr(event, "attempt", self._attempt.marks.attempt)
-        if attempt != self._attempt.marks.attempt or self._broken == attempt:
+        if isinstance(event, OrphansExceeded):
+            # Threads that nothing here can end: the process does, and its keeper starts another.
+            log.critical("event=orphans count=%d", event.count)
+            os._exit(EXIT_STUCK)
+        attempt = self._attempt
+        if event.attempt != attempt.marks.attempt or self._broken == event.attempt:
             return
-        self._broken = attempt
+        if attempt.has_left(event.peer):
+            return
+        self._broken = event.attempt
         log.warning("event=stream_broken reason=%s", event)
-        self._say(c.Broken(attempt, f"stream: {event}"))
+        self._say(c.Broken(event.attempt, f"stream: {event}"))
 
     def _publish_failed(self, epoch: Epoch, reason: str, fatal: bool) -> None:
         self._say(c.PublishFailed(self._attempt.marks.attempt, epoch, reason, fatal))

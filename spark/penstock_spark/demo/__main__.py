@@ -5,8 +5,11 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from penstock.base.errors import PenstockError
 from penstock_spark import dataset, folders, oracle, report, temperature
@@ -42,7 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=positive, default=1, help="turns over the text")
     parser.add_argument("--readings", type=positive, default=500_000, help="rows of temperatures")
     parser.add_argument(
-        "--seconds", type=positive, default=45, help="spread the text over so many seconds"
+        "--seconds",
+        type=positive,
+        default=180,
+        help="pace: the text would last so long; when all is done to the job it goes at full speed",
     )
     return parser
 
@@ -65,14 +71,15 @@ class Demo:
             tuple(options.text), size_max=options.size, repeat=options.repeat
         )
         marker = self._datasets(text, temperature.TemperatureRequest(rows=options.readings))
-        counting, events, seconds = self._count_words(marker)
+        counting = self._count_words(marker)
         self._average_temperatures()
         counted, averaged = self._check()
+        logs = sorted(self._work.glob("wordcount-state/wordcount/workers/*/log"))
         rows = [
-            *summary.job_rows(counting, marker["rows"], counted.rows_found, seconds),
-            *summary.event_rows(events),
-            *summary.pause_rows(sorted(self._work.glob("wordcount-state/wordcount/workers/*/log"))),
-            *summary.checkpoint_rows(counting),
+            *summary.job_rows(counting, marker["rows"]),
+            *summary.event_rows(counting.events),
+            *summary.pause_rows(logs),
+            *summary.checkpoint_rows(counting.job),
             ("different words", counted.words_expected),
             ("word count exact", "yes" if counted.exact else "NO"),
             ("windows / late rows", f"{averaged.windows_expected:,} / {averaged.late_expected:,}"),
@@ -113,33 +120,49 @@ class Demo:
         self.say(f"dataset: {marker['rows']:,} lines of real text in {len(marker['files'])} files")
         return marker
 
-    def _count_words(self, marker: dict[str, Any]) -> tuple[RunningJob, list[Any], float]:
+    def _count_words(self, marker: dict[str, Any]) -> summary.Counting:
+        """Disturb the job while its input is paced, stop it, and let it finish at full speed.
+
+        So nothing depends on how quick this machine is: the job cannot end before the demo has
+        done all that it wants to do to it.
+        """
         rate = max(1, marker["rows"] // len(marker["files"]) // self._seconds)
-        files = self._files("wordcount", self.lines, (f"rate={rate}",))
-        self.say(f"penstock run examples/wordcount.yaml --workers {WORKERS}")
-        job = RunningJob(files, WORKERS)
+        files = self._files("wordcount", self.lines, ())
+        paced = replace(files, settings=[*files.settings, f"job.parameters.rate={rate}"])
+        self.say(f"penstock run examples/wordcount.yaml --workers {WORKERS}  (paced)")
+        job = RunningJob(paced, WORKERS)
         try:
             events = disturb(job, self.say)
-            self.say("left alone until its input ends")
-            code = job.wait(END_TIMEOUT_S)
-            seconds = time.monotonic() - job.begun
+            self.say("Ctrl-C: a last checkpoint, then the end")
+            job.stop(END_TIMEOUT_S)
         finally:
             job.end()
-        self._demand_success(job, code)
+        paced_seconds = time.monotonic() - job.begun
+        before = _rows_in(files.output)
+        self.say("penstock run once more: it goes on from there, at full speed")
+        rest_seconds = self._run_to_end(replace(files, log=self._work / "wordcount-rest.log"))
+        after = _rows_in(files.output)
+        return summary.Counting(
+            job, tuple(events), before, paced_seconds, after - before, rest_seconds
+        )
+
+    def _run_to_end(self, files: JobFiles) -> float:
+        job = RunningJob(files, WORKERS)
+        try:
+            code = job.wait(END_TIMEOUT_S)
+        finally:
+            job.end()
+        if code != 0:
+            raise DemoError(f"penstock run ended with exit code {code}{job.words()}")
+        seconds = time.monotonic() - job.begun
         self.say(f"finished and committed after {seconds:.1f} s")
-        return job, events, seconds
+        return seconds
 
     def _average_temperatures(self) -> None:
         late = f"late={self._work / 'temperature-late'}"
         files = self._files("temperature", self.readings, (late,))
         self.say(f"penstock run examples/temperature.yaml --workers {WORKERS}")
-        job = RunningJob(files, WORKERS)
-        try:
-            code = job.wait(END_TIMEOUT_S)
-        finally:
-            job.end()
-        self._demand_success(job, code)
-        self.say(f"finished and committed after {time.monotonic() - job.begun:.1f} s")
+        self._run_to_end(files)
 
     def _files(self, name: str, data: Path, more: Sequence[str]) -> JobFiles:
         """Clear what an earlier demo left, and name the places of this run."""
@@ -150,10 +173,6 @@ class Demo:
         settings = [f"job.parameters.{p}" for p in parameters]
         log = self._work / f"{name}.log"
         return JobFiles(name, EXAMPLES / f"{name}.yaml", settings, output, state, log)
-
-    def _demand_success(self, job: RunningJob, code: int) -> None:
-        if code != 0:
-            raise DemoError(f"penstock run ended with exit code {code}{job.words()}")
 
     def _check(self) -> tuple[oracle.Verdict, windows.WindowVerdict]:
         self.say("starting Spark to compute the expected answers and compare every row")
@@ -166,6 +185,10 @@ class Demo:
             averaged = windows.check(spark, places, WINDOWING)
         self.say(f"temperature: {averaged.windows_found:,} windows compared")
         return counted, averaged
+
+
+def _rows_in(output: Path) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in output.glob("*.parquet"))
 
 
 def _spark() -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PenstockError, StorageError
+from penstock.cli.exits import Exit
 from penstock.contract.status import ENDED, CheckpointStatus, JobState, JobStatus, WorkerStatus
 from penstock.supervisor import connect
 from penstock.supervisor.client import JobClient
@@ -91,7 +92,7 @@ class RunningJob:
             time.sleep(LOOK_INTERVAL_S)
         raise DemoError(f"{what}: not within {timeout_s:.0f} s{self.words()}")
 
-    def epochs(self, more: int, timeout_s: float = 60.0) -> JobStatus:
+    def epochs(self, more: int, timeout_s: float = 120.0) -> JobStatus:
         """Wait until ``more`` further epochs are committed and visible."""
         status = self.until("a status", lambda _: True, timeout_s)
         wanted = status.published_through + more
@@ -111,6 +112,18 @@ class RunningJob:
         if not answer.ok:
             raise DemoError(f"rescale to {workers} workers: {answer.text}")
         return answer.text
+
+    def stop(self, timeout_s: float) -> None:
+        """Interrupt it once, as Ctrl-C does: a last checkpoint, then the end.
+
+        Raises DemoError when it does not end, or ended in another way.
+        """
+        self._process.send_signal(signal.SIGINT)
+        code = self.wait(timeout_s)
+        if code != Exit.INTERRUPTED:
+            raise DemoError(
+                f"penstock run was interrupted and ended with code {code}{self.words()}"
+            )
 
     def end(self) -> None:
         """End the job and all its processes if it still runs: for the way out after an error."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.contract.status import JobStatus, WorkerStatus
 from penstock_spark.demo.job import DemoError, RunningJob, is_well, kill_worker
 
-RECOVERY_TIMEOUT_S = 90.0
+RECOVERY_TIMEOUT_S = 120.0
 
 Say = Callable[[str], None]
 
@@ -74,6 +74,8 @@ def _rescale(job: RunningJob, say: Say, workers: int) -> Event:
     begun = time.monotonic()
     answer = job.rescale(workers)
     seconds = time.monotonic() - begun
-    job.until(f"{workers} workers", lambda s: is_well(s) and len(s.workers) == workers, 60.0)
+    job.until(
+        f"{workers} workers", lambda s: is_well(s) and len(s.workers) == workers, RECOVERY_TIMEOUT_S
+    )
     say(f"rescaled in {seconds:.1f} s: {answer}")
     return Event(f"rescale {before} -> {workers}, request to settled", seconds, answer)

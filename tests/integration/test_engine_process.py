@@ -67,6 +67,7 @@ def test_an_engine_says_hello_and_ends_when_told(tmp_path: Path) -> None:
     life, _, fatal = ears.ends.get(timeout=WITHIN_S)
     assert (life, fatal) == (engine.incarnation, False)
     assert ears.ends.empty(), "mourned once"
+    assert not (tmp_path / "scratch").exists()
 
 
 def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def test_a_name_is_not_used_for_two_savepoints(
     assert "choose another name" in refused.reason
 
 
+@pytest.mark.parametrize("name", ["../outside", "a/b", "/tmp/x", ".", ""])
+def test_no_name_leads_elsewhere(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, name: str
+) -> None:
+    action = actions.CopySavepoint("r1", name, root)
+    refused = copy_savepoint(store, tmp_path / "savepoints", "words", action)
+    assert isinstance(refused, events.SavepointNotCopied)
+    assert "is no name of a folder" in refused.reason
+    assert not (tmp_path / "outside").exists()
+
+
 def test_another_job_imports_it_under_its_own_names(
     store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
 ) -> None:

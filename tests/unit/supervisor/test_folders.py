@@ -1,4 +1,7 @@
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,13 +23,23 @@ def test_the_endpoint_is_found_while_it_runs_and_only_by_its_user(tmp_path: Path
     folder = JobFolder.make(tmp_path, "words", "default")
     with pytest.raises(ConfigError, match=r"job 'words' is not running in "):
         find_endpoint(tmp_path, "words")
-    folder.announce(Endpoint(1, "127.0.0.1:1", "secret"))
-    assert find_endpoint(tmp_path, "words") == Endpoint(1, "127.0.0.1:1", "secret")
+    running = Endpoint(os.getpid(), "127.0.0.1:1", "secret")
+    folder.announce(running)
+    assert find_endpoint(tmp_path, "words") == running
     mode = (tmp_path / "words" / "endpoint.json").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
     assert stat.S_IMODE(folder.worker(Ordinal(0)).stat().st_mode) == 0o700
     folder.retract()
     folder.retract()
+    with pytest.raises(ConfigError, match="is not running"):
+        find_endpoint(tmp_path, "words")
+
+
+def test_a_killed_supervisors_endpoint_is_none(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    folder = JobFolder.make(tmp_path, "words", "default")
+    folder.announce(Endpoint(ended.pid, "127.0.0.1:1", "secret"))
     with pytest.raises(ConfigError, match="is not running"):
         find_endpoint(tmp_path, "words")
 

@@ -97,6 +97,13 @@ def test_what_is_not_known_is_said(wanted: Wanted) -> None:
         wanted.ask("sleep", None)
 
 
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "a" * 64, "a b", "ü"])
+def test_a_savepoints_name_is_a_folders(wanted: Wanted, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"savepoint .*: a name is letters"):
+        wanted.ask("savepoint", name)
+    wanted.ask("stop", "monday-1.2_x")
+
+
 def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
     asked = wanted.ask("stop", None)
     wanted.wait_for_readers(30)

@@ -1,6 +1,7 @@
 """The loop: events in, the cores' decisions, actions out. It never blocks on anything else."""
 
 import os
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -70,6 +71,8 @@ class Keeper:
 
     def run(self) -> None:
         """Serve until asked to leave and ready to. Raises what a thread of ours died of."""
+        # Left by a keeper that was killed with its engine.
+        shutil.rmtree(self._launch.scratch, ignore_errors=True)
         self._log.say("keeper started", pid=os.getpid(), address=self._server.address)
         self._step(ForCoordinator(events.Tick()))
         self._step(ForMember(events.Tick()))

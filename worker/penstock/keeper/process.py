@@ -6,6 +6,7 @@ event of a life is EngineGone, after everything that the engine said.
 
 import collections
 import queue
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,6 +46,7 @@ class EngineProcess:
     ) -> None:
         """Start ``python -m penstock.engine`` with ``launch`` (its ``socket`` is filled in)."""
         self.incarnation = launch.incarnation
+        self._scratch = launch.scratch
         self._on_report = on_report
         self._on_progress = on_progress
         self._on_gone = on_gone
@@ -133,6 +135,8 @@ class EngineProcess:
             self._outbox.put_nowait(None)
         self._reader.join()
         self._ears.join(ENGINE_EXIT_GRACE_S)
+        # What a life kept on the local disk is of no use to another.
+        shutil.rmtree(self._scratch, ignore_errors=True)
         self._on_gone(self.incarnation, self._reason(status), status == EXIT_CANNOT_START)
 
     def _reason(self, status: int) -> str:

@@ -38,6 +38,8 @@ def copy_savepoint(
 ) -> events.CoordinatorEvent:
     """Perform :class:`actions.CopySavepoint` into ``folder``/name."""
     target = folder / action.name
+    if target.parent != folder or target.name != action.name:
+        return events.SavepointNotCopied(action.request, f"{action.name!r} is no name of a folder")
     try:
         index = _read_index(target) if target.exists() else None
         if index is not None and index.root != action.root:

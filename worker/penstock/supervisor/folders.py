@@ -97,11 +97,13 @@ def find_endpoint(directory: Path, job: str) -> Endpoint:
     """Find a running job. Raises ConfigError when nothing by this name runs in ``directory``."""
     file = directory / job / "endpoint.json"
     try:
-        return decode(Endpoint, file.read_bytes())
-    except FileNotFoundError:
+        endpoint = decode(Endpoint, file.read_bytes())
+        os.kill(endpoint.pid, 0)  # a supervisor that was killed leaves its file behind
+    except (FileNotFoundError, ProcessLookupError):
         raise ConfigError(f"job {job!r} is not running in {directory}") from None
     except (OSError, PeerError) as error:
         raise ConfigError(f"{file}: {error}") from error
+    return endpoint
 
 
 def write_private(file: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@
 ``-desired`` says what is wanted; only the supervisor writes it.
 """
 
+import re
 import threading
 import uuid
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from penstock.ports import MetaStore
 from penstock.supervisor.policy import is_over
 
 RESCALE = "rescale-"
+# A name becomes a folder, so nothing in it may lead elsewhere.
+SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
 
 
@@ -78,6 +81,11 @@ class Wanted:
         """Add a request; the answer comes by :meth:`answer`."""
         if kind not in REQUEST_KINDS:
             raise ConfigError(f"request {kind!r}: one of {', '.join(REQUEST_KINDS)}")
+        if argument is not None and not SAVEPOINT_NAME.fullmatch(argument):
+            raise ConfigError(
+                f"savepoint {argument!r}: a name is letters, digits, '.', '_' and '-', "
+                "begins with a letter or digit, and has at most 63 characters"
+            )
         request = Request(str(uuid.uuid4()), kind, argument)
         with self._lock:
             self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))

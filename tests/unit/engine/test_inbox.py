@@ -1,0 +1,42 @@
+"""A task hears of a reset at once, and while it sends only of what changes no order."""
+
+from penstock.contract.ids import Epoch, Term, Version
+from penstock.engine.inbox import Inbox
+from penstock.protocol import task_events as ev
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = 0
+
+    def set(self) -> None:
+        self.rung += 1
+
+
+def test_every_event_wakes_the_task() -> None:
+    bell = Bell()
+    inbox = Inbox(bell)
+    inbox.put(ev.Started())
+    inbox.put(ev.Published(Epoch(1)))
+    assert bell.rung == 2
+    assert inbox.take() == ev.Started()
+
+
+def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
+    inbox = Inbox(Bell())
+    inbox.put(ev.Committed(Epoch(1), Version(1)))
+    inbox.put(ev.Aborted(Term(1), Epoch(2)))
+    inbox.put(ev.Published(Epoch(1)))
+    assert inbox.take_harmless() == ev.Committed(Epoch(1), Version(1))
+    assert inbox.take_harmless() is None
+    assert inbox.take() == ev.Aborted(Term(1), Epoch(2))
+    assert inbox.take_harmless() == ev.Published(Epoch(1))
+
+
+def test_a_reset_is_seen_whatever_else_waits() -> None:
+    inbox = Inbox(Bell())
+    inbox.put(ev.Started())
+    assert inbox.reset is None
+    inbox.put(ev.ResetTo(Epoch(3)))
+    assert inbox.reset == ev.ResetTo(Epoch(3))
+    assert inbox.take() == ev.Started()

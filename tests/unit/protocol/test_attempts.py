@@ -5,12 +5,12 @@ from functools import partial
 from itertools import pairwise
 
 from penstock.contract import control
-from penstock.contract.ids import BlobName, Epoch, Incarnation, Ordinal, SwapId, Term
-from penstock.contract.latest import Latest, Lost
+from penstock.contract.ids import Incarnation, Ordinal, Term
+from penstock.contract.latest import Lost
 from penstock.protocol.actions import SendCommand, SwapLatest
 from penstock.protocol.events import Retire
 from penstock.testing.obedient import PLAN
-from penstock.testing.town import JOB, Town
+from penstock.testing.town import Town
 
 
 def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:
@@ -159,6 +159,13 @@ def test_a_fatal_break_fails_the_job_and_no_engine_stays() -> None:
     assert all(k.engine is None for k in town.keepers.values())
 
 
+def test_code_that_does_not_load_fails_the_job_before_any_engine_spoke() -> None:
+    town = Town(2)
+    town.unsound = "job.yaml:5: there is no module 'jobs'"
+    town.until(lambda: town.latest.failure == town.unsound)
+    assert town.latest.attempt == 0
+
+
 def test_members_that_are_never_ready_are_lost_in_the_end() -> None:
     town = Town(2)
     town.mute = {1: ("Reset",)}
@@ -267,55 +274,6 @@ def test_a_task_of_a_smaller_attempt_that_is_left_over_is_ended() -> None:
     town.until(lambda: town.latest.attempt == 2 and town.latest.epoch >= 2)
     town.run(1.0)
     assert town.engine(2).status.attempt == 0, "a fresh engine that runs nothing"
-
-
-# --- ROOT -----------------------------------------------------------------------------------------
-
-
-def committed_elsewhere(epoch: int) -> Latest:
-    return Latest(JOB, SwapId("old"), term=Term(5), epoch=Epoch(epoch), max_epoch=Epoch(epoch))
-
-
-def test_a_volume_of_another_object_is_refused() -> None:
-    town = Town(2)
-    town.root_file = "object-0\n"
-    town.run(5.0)
-    assert town.latest.attempt == 0
-    assert town.latest.stalled is not None
-    assert "the volume belongs to object object-0, not to object-1" in town.latest.stalled
-    assert town.root_file == "object-0\n"
-
-
-def test_a_committed_job_without_its_root_file_is_refused() -> None:
-    town = Town(0)
-    town.record = committed_elsewhere(3)
-    town.want(workers=2)
-    town.start(0)
-    town.start(1)
-    town.run(5.0)
-    assert town.latest.attempt == 0
-    assert "has no ROOT" in (town.latest.stalled or "")
-    assert town.root_file is None
-
-
-def test_a_missing_object_starts_nothing() -> None:
-    town = Town(2)
-    town.record = None
-    town.root_file = "object-1\n"
-    town.run(5.0)
-    assert town.record is None
-    assert town.swaps == []
-
-
-def test_a_root_file_that_was_cut_short_is_made_again() -> None:
-    town = Town(0)
-    town.root_file = "obj"
-    town.want(workers=1)
-    town.start(0)
-    town.until(lambda: BlobName("ROOT") in town.deleted)
-    town.root_file = None
-    town.until(lambda: town.latest.attempt == 1)
-    assert town.root_file == "object-1\n"
 
 
 # --- Another leader -------------------------------------------------------------------------------

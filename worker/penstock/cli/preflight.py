@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def check_before_start(job: "JobFile", file: Path, settings: Sequence[str]) -> None:
     """Raise ConfigError when the job cannot run: unknown columns, no such input folder."""
     graph = job.job.spec.job.graph
-    if graph is None or _has_functions(graph):
+    if graph is None or _needs_a_look(graph):
         _validate_elsewhere(file, settings)
         return
     compiled = compile_draft(job, draft_of(job), None)
@@ -37,8 +37,14 @@ def check_path(source: Source, place: str) -> None:
         raise ConfigError(f"{place}: {path} is not there (looked from {Path.cwd()})")
 
 
-def _has_functions(graph: "DeclaredGraph") -> bool:
-    return any(hasattr(s.parameters, "call") or s.partition_function for s in graph.steps)
+def _needs_a_look(graph: "DeclaredGraph") -> bool:
+    """Say whether columns hang on user code, or on inputs that declare none."""
+    return any(
+        hasattr(s.parameters, "call")
+        or s.partition_function is not None
+        or (isinstance(s.parameters, Source) and not s.parameters.columns)
+        for s in graph.steps
+    )
 
 
 def _validate_elsewhere(file: Path, settings: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from penstock.contract.control import (
     Splits,
     TaskAck,
 )
+from penstock.contract.ids import NO_TERM
 from penstock.protocol import recovery as health
 from penstock.protocol.collection import Collection
 from penstock.protocol.ending import Ending
@@ -103,6 +104,8 @@ class Office:
         body = envelope.body
         if isinstance(body, Heartbeat | EngineLost):
             lead.roster.hear(lead.desk, envelope)
+        if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, lead.term):
+            lead.failure = body.reason  # no term: its engine never spoke, nothing was announced
         if envelope.term != lead.term:
             return
         match body:
@@ -117,9 +120,6 @@ class Office:
             case CheckpointWanted(attempt):
                 if attempt == lead.latest.attempt:
                     self.epochs.soon(lead)
-            case EngineLost(_, _, reason, fatal):
-                if fatal:
-                    lead.failure = reason
             case _:
                 pass
 

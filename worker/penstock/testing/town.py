@@ -88,6 +88,7 @@ class Town:
         self.steps: list[Step] = []
         self.plan = PLAN
         self.mute: dict[int, tuple[str, ...]] = {}
+        self.unsound: str | None = None
         self.deleted: list[BlobName] = []
         self.swaps: list[Latest] = []
         for ordinal in range(workers):
@@ -282,6 +283,9 @@ class Town:
             case do.StartEngine():
                 keeper.engines += 1
                 name = Incarnation(f"e{keeper.ordinal}.{keeper.life}.{keeper.engines}")
+                if self.unsound is not None:  # the user's code does not load
+                    self._post(keeper, "m", on.EngineGone(name, self.unsound, fatal=True))
+                    return
                 mute = list(self.mute.get(keeper.ordinal, ()))
                 keeper.engine = ObedientEngine(keeper.ordinal, name, self.plan, mute=mute)
                 self._say(keeper, keeper.engine.hello())

@@ -7,7 +7,7 @@ is; with several columns the hash so far is the next seed. Rows that are equal a
 hashes however the array is laid out: plain, dictionary, chunked or sliced.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -230,8 +230,3 @@ def key_router(
     check_key_columns(schema, names)
     places = tuple(schema.get_field_index(name) for name in names)
     return KeyRouter(places, owner_table(shares, max_key_groups), len(shares))
-
-
-def describe_key(fields: Iterable[pa.Field]) -> str:
-    """Spell key columns and their types, for fingerprints and messages."""
-    return ", ".join(f"{f.name}: {f.type}" for f in fields)

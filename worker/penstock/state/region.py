@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 ROWS_RESERVED = 1 << 24
 BYTES_RESERVED = 1 << 30
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)  # where it is known: no promise of memory or swap
 
 
 def reserve(dtype: npt.DTypeLike, items: int, width: int = 1) -> npt.NDArray[Any]:
     """Return a zeroed, writable array of ``items`` (by ``width``) whose pages cost nothing yet."""
     kind = np.dtype(dtype)
     size = max(items * width * kind.itemsize, 1)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     flat: npt.NDArray[Any] = np.frombuffer(memory, kind, items * width)
     return flat if width == 1 else flat.reshape(items, width)
 

@@ -41,6 +41,7 @@ class Inbound:
         self.channels: dict[ChannelId, InputChannel] = {}
         self.schemas: dict[ChannelId, pa.Schema] = {}
         self._lines: dict[Ordinal, CreditLine] = {}
+        self._dropped: list[CreditLine] = []
         self._lock = Lock()
 
     def line(self, sender: Ordinal) -> CreditLine:
@@ -49,16 +50,16 @@ class Inbound:
             return self._lines.setdefault(sender, CreditLine())
 
     def drop_line(self, sender: Ordinal) -> None:
-        """End the line to a worker that has left."""
+        """Forget the line to a worker that leaves; it ends when that worker hangs up."""
         with self._lock:
             line = self._lines.pop(sender, None)
-        if line is not None:
-            line.stop()
+            if line is not None:
+                self._dropped.append(line)
 
     def stop(self) -> None:
         """End the links' handlers; those of channels end with their callers."""
         with self._lock:
-            for line in self._lines.values():
+            for line in [*self._lines.values(), *self._dropped]:
                 line.stop()
 
 

@@ -45,4 +45,8 @@ pip install --require-hashes --no-build-isolation -r requirements.lock ||
 say "penstock itself, editable"
 pip install --quiet --no-deps --no-build-isolation -e . || fail "could not install Penstock (see above)."
 
+say "compiled kernels (about 15 s of work the first time, then cached for every run)"
+"$VENV/bin/python" -c 'from penstock.model.kernels import compile_all; compile_all()' ||
+    fail "the kernels could not be compiled (see above)."
+
 say "done: $("$VENV/bin/python" -c 'import penstock; print("penstock", penstock.__version__)')"

@@ -1,7 +1,7 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +144,10 @@ class JobParts:
         from penstock.state.task import TaskState  # noqa: PLC0415 - loads numba and RocksDB
 
         share = core.assignment.share_of(core.task)
+        keyed = sum(s.keyed for s in self.plan.stages)  # they share the worker's budget
         settings = self._job.spec.state.settings
-        return TaskState(settings, share, self.plan.max_key_groups, self._scratch)
+        part = replace(settings, memory_bytes=settings.memory_bytes // keyed)
+        return TaskState(part, share, self.plan.max_key_groups, self._scratch)
 
     def _chain(
         self,

@@ -8,8 +8,8 @@ a wrong volume, is refused; nothing ever starts from nothing beside existing che
 
     read ROOT ── absent, nothing committed ──> create it ──> read again
        │ ── torn, nothing committed ──> remove it ──> read again
-       │ ── absent or torn, something committed ──> stalled
-       │ ── another uid ──> stalled
+       │ ── absent or torn, something committed ──> failed
+       │ ── another uid ──> failed
        └── ours ──> closed? CLOSED : read root manifest and members file ──> GATHERING | RESETTING
 """
 
@@ -21,6 +21,7 @@ from penstock.protocol.events import RootFileFailed, RootFileRead, RootFileWritt
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.shelf import Shelf
 
+REMEDY = "nothing starts from nothing: restore a savepoint in an empty folder, or put it back"
 ROOT_FILE = BlobName("ROOT")
 COMPLETE = "\n"  # ends the text: without it the write was cut short
 
@@ -65,12 +66,14 @@ class Opening:
             lead.desk.do(WriteRootFile(self.token, lead.uid + COMPLETE))
 
     def _refuse(self, lead: Lead, why: str) -> None:
-        """Stall: say so in the object, and look again from time to time."""
+        """Fail this run, and touch nothing: not even collection may run on a foreign volume."""
         self.retry_at = lead.desk.now + lead.settings.lease_retry_s
-        stalled = f"MetadataMissing: {why}; nothing starts from nothing: restore explicitly"
-        lead.say("stalled", f"reason={stalled!r}")
-        if lead.latest.stalled != stalled and not lead.swaps.busy:
-            lead.propose(replace(lead.latest, stalled=stalled))
+        text = f"StateError: MetadataMissing: {why}; {REMEDY}"
+        lead.say("refused", f"reason={text!r}")
+        if lead.desired is not None and not lead.swaps.busy:
+            failed = replace(lead.latest, failure=text, run=lead.desired.run)
+            if failed != lead.latest:
+                lead.propose(failed)
 
     def pursue(self, lead: Lead, shelf: Shelf) -> None:
         """Go on to the phase that the object's content asks for."""

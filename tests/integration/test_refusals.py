@@ -1,0 +1,76 @@
+"""What a run refuses to begin from, as its user reads it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local_job import (
+    Folders,
+    check_exact,
+    make_lines,
+    penstock_run,
+    wait_for_output,
+)
+from tests.integration.test_command_line import penstock, run_again
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Run a job, save it, and stop it before its end; tests begin from copies."""
+    folders = make_lines(tmp_path_factory.mktemp("halfway"), files=2, lines=20_000)
+    where = ("--dir", str(folders.state))
+    with penstock_run(folders, rate=150) as process:
+        wait_for_output(folders)
+        saved = penstock("savepoint", "wordcount", "early", *where)
+        assert saved.returncode == 0, saved.stderr
+        taken = penstock("checkpoint", "wordcount", *where)
+        assert taken.returncode == 0, taken.stderr
+        stopped = penstock("stop", "wordcount", *where)
+        assert stopped.returncode == 0, stopped.stderr
+        assert process.wait(60) == 0
+    return folders
+
+
+def copied(folders: Folders, root: Path) -> Folders:
+    """Copy output and state; the input is only read."""
+    copy = Folders(folders.input, root / "output", root / "state")
+    shutil.copytree(folders.output, copy.output)
+    shutil.copytree(folders.state, copy.state)
+    return copy
+
+
+def test_what_does_not_fit_or_would_repeat_output_is_refused(
+    halfway: Folders, tmp_path: Path
+) -> None:
+    folders = copied(halfway, tmp_path)
+    visible = sorted(folders.output.iterdir())
+
+    done = run_again(folders, "--set", "maxKeyGroups=128")
+    assert done.returncode == 1
+    assert "maxKeyGroups never changes in the life of a job" in " ".join(done.stderr.split())
+
+    early = folders.state / "wordcount" / "savepoints" / "early"
+    done = run_again(folders, "--restore", str(early))
+    assert done.returncode == 1
+    assert "allowOutputReplay" in done.stderr
+
+    assert sorted(folders.output.iterdir()) == visible
+    done = run_again(folders)
+    assert done.returncode == 0, done.stderr
+    check_exact(folders)
+
+
+def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_path: Path) -> None:
+    folders = copied(halfway, tmp_path)
+    visible = sorted(folders.output.iterdir())
+    kept = sorted((folders.state / "wordcount" / "checkpoints").rglob("*.sst"))
+    lost = list((folders.state / "wordcount").glob("*.sqlite*"))
+    assert lost, "the metadata store"
+    for file in lost:
+        file.unlink()
+    done = run_again(folders)
+    assert done.returncode == 1
+    assert "MetadataMissing" in done.stderr
+    assert sorted(folders.output.iterdir()) == visible
+    assert sorted((folders.state / "wordcount" / "checkpoints").rglob("*.sst")) == kept

@@ -130,6 +130,7 @@ class Profile:
     """How much goes wrong in a random run, and until when (the end of the safety phase)."""
 
     faults: tuple[int, int] = (0, 5)
+    breaks: tuple[int, int] = (0, 0)
     safety_us: int = 12 * SECOND
     pause_us: tuple[int, int] = (SECOND // 10, 8 * SECOND)
     outage_us: tuple[int, int] = (SECOND // 10, 5 * SECOND)
@@ -137,11 +138,14 @@ class Profile:
 
 def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ...]:
     """Draw the faults of one run, in order of time; all end within the safety phase."""
+    breaks = [
+        Timed(draw.randrange(profile.safety_us), BreakStream(draw.randrange(1 << 16)))
+        for _ in range(draw.randint(*profile.breaks))
+    ]
     count = draw.randint(*profile.faults)
     times = sorted(draw.randrange(profile.safety_us) for _ in range(count))
-    return tuple(
-        Timed(at, _draw_one(draw, profile, workers, profile.safety_us - at)) for at in times
-    )
+    drawn = [Timed(at, _draw_one(draw, profile, workers, profile.safety_us - at)) for at in times]
+    return (*drawn, *breaks)
 
 
 def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Happening:

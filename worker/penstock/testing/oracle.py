@@ -104,7 +104,7 @@ def _read_entry(job: Job, entry: StateFile, files: dict[BlobName, object], into:
         raise Violation("C", f"state file {entry.blob.name} of a checkpoint is gone or torn")
     if ref_of(entry.blob.name, content) != entry.blob:
         raise Violation("C", f"state file {entry.blob.name} of a checkpoint is altered")
-    assert isinstance(content, tuple)
+    assert isinstance(content, Iterable)
     groups = set(groups_of(entry.groups))
     for key, value in content:
         if group_of(key[0], job.shape.groups) not in groups:

@@ -10,6 +10,7 @@ from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (
     Ask,
     Happening,
+    KillKeeper,
     LoseObject,
     LoseWorker,
     Profile,
@@ -69,13 +70,14 @@ class Scenario:
     size: Shape | None = None
     channels: ChannelSizes | None = None
     safety_us: int = 6 * SECOND
-    liveness_us: int = 60 * SECOND
+    liveness_us: int = 40 * SECOND
     pace_us: int | None = None
     idle_after_s: float | None = None
     skewed_clocks: bool = False
     codec_share: float = 0.0
     random_rescales: int = 0
     refusal: str | None = None
+    slow_chance: float = 0.02
 
     def shape(self, draw: Random) -> Shape:
         """Return the size of the input: fixed, or drawn."""
@@ -136,6 +138,16 @@ STORM = replace(
     safety_us=8 * SECOND,
 )
 
+CHURN = replace(
+    CHAOS,
+    name="churn",
+    profile=Profile(faults=(0, 2), breaks=(2, 8), safety_us=8 * SECOND),
+    rates={**USUAL, "swap": Rates(failed=0.05, unknown=0.25, crash=0.03)},
+    random_rescales=4,
+    safety_us=8 * SECOND,
+    slow_chance=0.3,
+)
+
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
@@ -165,7 +177,9 @@ SCENARIOS: dict[str, Scenario] = {
             "restore-older",
             size=LONG,
             pace_us=100_000,
-            events=_at(2.5, Ask("stop")) + _at(4.0, RunAgain(oldest=True, allow_replay=True)),
+            events=_at(2.5, Ask("stop"))
+            + _at(3.2, KillKeeper(None))
+            + _at(4.0, RunAgain(oldest=True, allow_replay=True)),
         ),
         Scenario(
             "restore-refused",
@@ -197,6 +211,8 @@ SCENARIOS: dict[str, Scenario] = {
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
         STORM,
+        CHURN,
+        replace(CHURN, name="churn-window", job="window"),
         replace(STORM, name="storm-window", job="window"),
         replace(STORM, name="storm-diamond", job="diamond"),
     )

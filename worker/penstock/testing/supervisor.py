@@ -77,6 +77,9 @@ class SupervisorNode:
         if oldest:
             epoch = self.machine.latest().retained[0].epoch
             restore = Restore("restore-1", None, epoch, allow_replay)
+        for ordinal in self.machine.ordinals():
+            if not self.machine.worker_runs(ordinal):
+                self.machine.start_worker(ordinal)
         self.desired = replace(self.desired, requests=(), restore=restore, run="run-2")
         self.machine.write_desired(self.desired)
 

@@ -146,7 +146,7 @@ class SimTask(TaskFiles):
 
     def _run(self, record: Record) -> list[Record]:
         match self.step:
-            case "read":
+            case "read" | "pass":
                 return [record]
             case "x" | "y":
                 return [record._replace(branch=self.step)]

@@ -3,7 +3,7 @@
 A record is ``(key, split, offset, ts)``. Three jobs cover what the protocols must keep exact:
 
     count    source -> keyed running count with a sink
-    window   source -> keyed tumbling window with a sink and a late output
+    window   source -> relay -> keyed tumbling window with a sink and a late output
     diamond  source -> x -> join, source -> y -> join: one barrier through two paths
 
 A step is a pure function from (state of the key, record) to (new state, rows), so that the
@@ -42,6 +42,7 @@ class Shape:
     keys: int = 6
     groups: int = 8
     batch: int = 4
+    endless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,13 @@ def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[Record, ...
 
 def make_job(name: str, shape: Shape, draw: Random) -> Job:
     """Build one of the three jobs with seeded input. Raises KeyError on another name."""
-    plan, steps = _PLANS[name](shape)
+    plan, steps = make_plan(name, shape)
     return Job(name, plan, steps, shape, make_input(shape, draw))
+
+
+def make_plan(name: str, shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """Return the plan of a job and the step of each stage. Raises KeyError on another name."""
+    return _PLANS[name](shape)
 
 
 def _stage(index: int, name: str, **more: object) -> StagePlan:
@@ -111,11 +117,13 @@ def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
 
 def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
-        _stage(0, "read", source="read", bounded=True),
-        _stage(1, "window", keyed=True, sinks=("out", "late")),
+        _stage(0, "read", source="read", bounded=not shape.endless),
+        _stage(1, "pass"),
+        _stage(2, "window", keyed=True, sinks=("out", "late")),
     )
-    edges = (_edge(0, 0, 1, Partitioning.KEY),)
-    return PhysicalPlan("window", shape.groups, stages, edges, "window-1"), ("read", "window")
+    edges = (_edge(0, 0, 1, Partitioning.FORWARD), _edge(1, 1, 2, Partitioning.KEY))
+    plan = PhysicalPlan("window", shape.groups, stages, edges, "window-1")
+    return plan, ("read", "pass", "window")
 
 
 def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:

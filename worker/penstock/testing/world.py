@@ -73,6 +73,7 @@ class World:
         self.faults = faults or Faults(streams.faults, scenario.rates)
         self.host_of: dict[str, str] = {"super": "super", "store": "store"}
         self.network = Network(self.kernel, self.host_of)
+        self.network.slow_chance = scenario.slow_chance
         codec = streams.workload.random() < scenario.codec_share
         self.service = Service(self.kernel, streams.faults, codec=codec)
         self.service.applied_when_unknown = self.faults.single is not None

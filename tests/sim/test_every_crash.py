@@ -1,0 +1,13 @@
+"""A crash before and after, and a lost reply, of every single effect of two scenarios."""
+
+import pytest
+
+from penstock.testing.running import every_crash, run_all
+
+
+@pytest.mark.parametrize("scenario", ["checkpoint", "rescale-up"])
+def test_a_fault_at_any_effect_breaks_no_promise(scenario: str) -> None:
+    cases = every_crash(scenario, seed=0)
+    assert len(cases) > 300
+    bad = "\n".join(str(r) for r in run_all(cases) if r.rule)
+    assert not bad, bad

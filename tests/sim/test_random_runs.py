@@ -1,0 +1,77 @@
+"""Random runs with mixed faults: at least 500 seeds in every test run; more with the same command."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from penstock.testing.running import Case, Result, add_up, run_all, run_case, seeds
+
+RANDOM: dict[str, range] = {
+    "chaos": range(100),
+    "chaos-window": range(100),
+    "chaos-diamond": range(60),
+    "storm": range(100),
+    "storm-window": range(100),
+    "storm-diamond": range(60),
+}
+PLAIN = (
+    "checkpoint",
+    "rescale-up",
+    "rescale-down",
+    "credit-of-one",
+    "idle",
+    "restore-older",
+    "restore-refused",
+    "object-lost",
+    "worker-gone",
+    "stop-and-go",
+)
+
+# Rare states that a run of this size must have met; one that stays at 0 is not tested at all.
+SOMETIMES = (
+    "committed a checkpoint",
+    "committed a rescale",
+    "committed a final",
+    "control message lost",
+    "effect applied after its caller gave up",
+    "engine killed",
+    "keeper killed",
+    "output published again",
+    "process paused",
+    "stream broken",
+    "stream held at the door",
+    "supervisor ended a lost worker",
+    "supervisor removed a worker",
+    "swap refused by a conflict",
+    "write to a full disk",
+    "writer died inside a write",
+    "rows held for a new owner",
+    "epoch aborted",
+    "rollback to a checkpoint",
+    "leader changed",
+)
+
+
+def complain(results: Iterable[Result]) -> str:
+    return "\n".join(str(r) for r in results if r.rule)
+
+
+def test_random_runs_break_no_promise_and_meet_every_rare_state() -> None:
+    cases = [case for name, numbers in RANDOM.items() for case in seeds(name, numbers)]
+    assert len(cases) >= 500
+    results = list(run_all(cases))
+    bad = complain(results)
+    assert not bad, bad
+    met = add_up(r.sometimes for r in results)
+    assert [state for state in SOMETIMES if not met.get(state)] == []
+
+
+@pytest.mark.parametrize("scenario", PLAIN)
+def test_a_named_situation_ends_as_it_should(scenario: str) -> None:
+    bad = complain(run_case(case) for case in seeds(scenario, range(5)))
+    assert not bad, bad
+
+
+def test_a_failing_run_prints_the_command_that_repeats_it() -> None:
+    result = Result(Case("chaos", 7), "E", "E: rows are missing")
+    assert "python -m penstock.testing --scenario chaos --seed 7" in str(result)

@@ -22,6 +22,13 @@ EPILOG = (
 )
 
 
+PASSED_ON = {  # every argument is that of penstock_spark, --help too
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+
+
 def make_app() -> typer.Typer:
     """Build the command line."""
     app = typer.Typer(
@@ -42,9 +49,7 @@ def make_app() -> typer.Typer:
     app.command("checkpoint")(checkpoint)
     app.command("savepoint")(savepoint)
     app.command("stop")(stop)
-    app.command(
-        "replay", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-    )(replay)
+    app.command("replay", context_settings=PASSED_ON)(replay)
     app.callback()(_version)
     return app
 

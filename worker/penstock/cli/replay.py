@@ -9,7 +9,7 @@ import typer
 def replay(context: typer.Context) -> None:
     """Push a dataset into a running job with PySpark.
 
-    The arguments are those of `python -m penstock_spark replay`; see its --help.
+    The arguments are those of `python -m penstock_spark replay`.
     """
     command = [sys.executable, "-m", "penstock_spark", "replay", *context.args]
     try:

@@ -39,10 +39,15 @@ RestoreOption = Annotated[
     ),
 ]
 ReplayOutputOption = Annotated[
-    bool, typer.Option(help="restore even where output behind it is visible: at least once")
+    bool,
+    typer.Option(
+        "--allow-output-replay",
+        help="restore even where output behind it is visible: at least once",
+    ),
 ]
 DropUnpublishedOption = Annotated[
-    bool, typer.Option(help="give up committed output that can never be published")
+    bool,
+    typer.Option("--drop-unpublished", help="give up committed output that can never be published"),
 ]
 
 

@@ -16,6 +16,7 @@ from penstock.contract.ids import ChannelId, Epoch, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.contract.manifest import RootManifest
 from penstock.engine.build import JobParts
+from penstock.engine.inbox import Stop
 from penstock.engine.status import AttemptMarks
 from penstock.engine.task_parts import Host
 from penstock.engine.task_thread import TaskThread
@@ -77,14 +78,17 @@ class Attempt:
         self.marks.running = True
         self.tell(ev.Started())
 
-    def tell(self, event: ev.Event) -> None:
+    def tell(self, event: ev.Event | Stop) -> None:
         """Put an event into the inbox of every task."""
         for thread in self.tasks.values():
             thread.inbox.put(event)
 
-    def end(self, epoch: Epoch) -> None:
-        """End all tasks. One that does not within the deadline ends the process."""
-        self.tell(ev.ResetTo(epoch))
+    def end(self, order: ev.ResetTo | Stop) -> None:
+        """End all tasks. One that does not within the deadline ends the process.
+
+        Only a reset says what was not committed, so only a reset discards prepared output.
+        """
+        self.tell(order)
         deadline = time.monotonic() + RESET_DEADLINE_S
         for thread in self.tasks.values():
             thread.join(max(0.0, deadline - time.monotonic()))

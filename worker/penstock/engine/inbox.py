@@ -30,6 +30,11 @@ class Near:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the task and leave what it prepared alone: a committed epoch may list it."""
+
+
 class Wakes(Protocol):
     """The part of a wakeup that an inbox needs."""
 
@@ -45,18 +50,18 @@ class Inbox:
 
     def __init__(self, wakeup: Wakes) -> None:
         """Wake the task through ``wakeup``, on which all its waits sleep."""
-        self._events: deque[Event | Near] = deque()
+        self._events: deque[Event | Near | Stop] = deque()
         self._wakeup = wakeup
-        self._reset: ResetTo | None = None
+        self._reset: ResetTo | Stop | None = None
 
-    def put(self, event: Event | Near) -> None:
+    def put(self, event: Event | Near | Stop) -> None:
         """Tell the task; from any thread, never blocks."""
-        if isinstance(event, ResetTo):
+        if isinstance(event, ResetTo | Stop):
             self._reset = event  # nothing that was said before it matters any more
         self._events.append(event)
         self._wakeup.set()
 
-    def take(self) -> Event | Near | None:
+    def take(self) -> Event | Near | Stop | None:
         """Return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 
@@ -69,6 +74,6 @@ class Inbox:
         return None
 
     @property
-    def reset(self) -> ResetTo | None:
+    def reset(self) -> ResetTo | Stop | None:
         """Return the order to end, whatever else waits."""
         return self._reset

@@ -16,7 +16,7 @@ from penstock.contract.plan import Partitioning
 from penstock.model.elements import Data
 from penstock.protocol.routes import Routes
 from penstock.protocol.task_events import Piece
-from penstock.transport.batches import measure
+from penstock.transport.batches import measure, measure_fresh
 
 Pair = tuple[ChannelId | None, ChannelId | None]
 Custom = Callable[[pa.RecordBatch, int], Any]
@@ -96,7 +96,12 @@ class EdgeRouter:
         from penstock.model.keyhash import split_by  # noqa: PLC0415 - loads numba
 
         parts = split_by(batch, numbers, len(pairs))
-        return [Piece(*pairs[number], _data(rows)) for number, rows in parts]
+        if len(parts) == 1:  # the batch itself, perhaps a slice of another
+            return [Piece(*pairs[parts[0][0]], _data(parts[0][1]))]
+        return [
+            Piece(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows)))
+            for number, rows in parts
+        ]
 
 
 def _data(batch: pa.RecordBatch) -> Data[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
-from penstock.engine.inbox import Near
+from penstock.engine.inbox import Near, Stop
 from penstock.engine.performer import REST_S, Performer, TaskStopped
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
@@ -136,7 +136,7 @@ class TaskThread(threading.Thread):
         event = self.inbox.take()
         if self.core.holding.phase is not Phase.NONE:
             self._hear_peers()
-        if event is None:
+        if event is None or isinstance(event, Stop):
             return False
         if isinstance(event, Near):
             self._hands.take(event)
@@ -168,7 +168,7 @@ class TaskThread(threading.Thread):
     def _end(self) -> None:
         self._hands.over = True
         reset = self.inbox.reset
-        if reset is not None:
+        if isinstance(reset, ev.ResetTo):
             for action in self.core.step(reset, 0.0):
                 if isinstance(action, ev.Discard):
                     self._host.clear(action.handles, discard=True)

@@ -23,6 +23,7 @@ from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateF
 from penstock.contract.progress import EngineProgress
 from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
 from penstock.engine.build import JobParts
+from penstock.engine.inbox import Stop
 from penstock.engine.progress import Progress, ProgressTeller
 from penstock.engine.publisher import Job, Publisher, Staging
 from penstock.engine.restore import Preloader, read_root
@@ -95,7 +96,7 @@ class Worker:
         """Stop everything; False when threads are left that only the end of the process ends."""
         self._teller.stop()
         self._counting.stop()
-        self._attempt.end(self._attempt.marks.restored)
+        self._attempt.end(Stop())
         self._publisher.close()
         self._preloader.close()
         self.storer.close()
@@ -166,7 +167,7 @@ class Worker:
 
     def _reset(self, order: c.Reset) -> None:
         log.info("event=reset attempt=%d epoch=%d", order.attempt, order.epoch)
-        self._attempt.end(order.epoch)
+        self._attempt.end(ev.ResetTo(order.epoch))
         self._exchange.reset(order.attempt)
         marks = AttemptMarks(order.attempt, order.epoch)
         self._attempt = Attempt(self._place, marks)
@@ -178,7 +179,7 @@ class Worker:
         if order.attempt < self._attempt.marks.attempt:
             return
         if order.attempt > self._attempt.marks.attempt:  # this worker joins
-            self._attempt.end(order.epoch)
+            self._attempt.end(ev.ResetTo(order.epoch))
             self._exchange.reset(order.attempt)
             self._job.claim(fresh=order.root is None)
             marks = AttemptMarks(order.attempt, order.epoch, joined=True)

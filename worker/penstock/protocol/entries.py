@@ -6,6 +6,7 @@ key deleted elsewhere would come back.
 
 from dataclasses import replace
 
+from penstock.base.errors import StateError
 from penstock.contract.ids import SplitId, StageIndex, TaskId
 from penstock.contract.keygroups import Share, intersect
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
@@ -24,8 +25,11 @@ def entries_of(root: RootManifest, stage: StageIndex, share: Share) -> tuple[Sta
 
 
 def splits_of(root: RootManifest, splits: tuple[SplitId, ...]) -> tuple[SplitState, ...]:
-    """Return the stored states of splits, in the order asked for. Raises KeyError on a lost one."""
+    """Return the stored states of splits, in that order. Raises StateError on a lost one."""
     stored = {s.split: s for manifest in root.tasks for s in manifest.splits}
+    lost = [split for split in splits if split not in stored]
+    if lost:
+        raise StateError(f"checkpoint {root.epoch} does not know where splits stand: {lost}")
     return tuple(stored[split] for split in splits)
 
 

@@ -8,6 +8,7 @@ machine decides it.
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -53,11 +54,14 @@ def measure(scenario: Scenario, made_on: dict[str, Any], out: Path) -> bool:
     """Run one scenario; say and keep what came of it. True when it was exact."""
     print(f"\n== {scenario.name}: {scenario.title}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    load_before = os.getloadavg()[0]
     samples = runner.run(scenario, folder)
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     if samples.exit_code:
         wrong.insert(0, f"penstock run ended with {samples.exit_code}: see {folder}/run.log")
     found = results.figures(scenario, samples)
+    # Waiting for a processor before it began: above 0.5 or so the figures are not the engine's.
+    found["load_before"] = round(load_before, 1)
     stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
     plot.draw(scenario, samples, found, out / f"{stem}.png")
     record = {

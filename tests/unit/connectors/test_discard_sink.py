@@ -78,3 +78,13 @@ def test_a_stall_that_was_asked_for_takes_nothing_for_a_while() -> None:
     later = DiscardSink("end", SCHEMA, DiscardSpec(None, 60.0, 60.0)).writer(TASK, Attempt(1))
     later.write(batch(1))
     assert later.room()
+
+
+def test_nulls_add_nothing() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    writer = DiscardSink("end", schema).writer(TASK, Attempt(1))
+    writer.write(pa.record_batch([pa.array([1, None, 5], pa.int64())], schema=schema))
+    writer.write(pa.record_batch([pa.array([9, 2, 3], pa.int64())], schema=schema).slice(1))
+    handle = writer.seal(Epoch(1), "a").finish()
+    assert handle is not None
+    assert '"n": 11' in handle.data

@@ -22,6 +22,12 @@ def measure(batch: pa.RecordBatch) -> int:
     return size + ELEMENT_FIXED_CHARGE_BYTES
 
 
+def measure_fresh(batch: pa.RecordBatch) -> int:
+    """Like :func:`measure`, for a batch that shares no buffer with another: a tenth of the cost."""
+    size: int = batch.get_total_buffer_size()
+    return size + ELEMENT_FIXED_CHARGE_BYTES
+
+
 def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
     """Copy a slice that keeps more than twice its size alive; return anything else as it is."""
     if data.payload.get_total_buffer_size() <= _PINNED_TO_COMPACT * data.charge:

@@ -6,7 +6,7 @@ import typer
 
 from penstock.base.errors import PenstockError
 from penstock.cli.checkpoint import checkpoint
-from penstock.cli.exits import exit_of_error
+from penstock.cli.exits import exit_of_error, print_error
 from penstock.cli.graph import graph
 from penstock.cli.replay import replay
 from penstock.cli.rescale import rescale
@@ -77,9 +77,3 @@ def run() -> None:
     except PenstockError as error:
         print_error(str(error))
         sys.exit(exit_of_error(error))
-
-
-def print_error(text: str) -> None:
-    """Write an error to standard error, each line marked."""
-    for line in text.splitlines() or [""]:
-        print(f"error: {line}", file=sys.stderr)

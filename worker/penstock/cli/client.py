@@ -1,6 +1,5 @@
 """What the commands share that talk to a running job."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
-from penstock.cli.exits import Exit
+from penstock.cli.exits import Exit, print_error
 from penstock.contract import codec
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def client_of(directory: Path, job: str) -> "Iterator[JobClient]":
 
 
 def _unreachable(error: PenstockError) -> typer.Exit:
-    print(f"error: {error}", file=sys.stderr)
+    print_error(str(error))
     return typer.Exit(Exit.UNREACHABLE)
 
 

@@ -1,5 +1,6 @@
 """Exit codes of every command; part of the public interface."""
 
+import sys
 from enum import IntEnum
 
 from penstock.base.errors import ConfigError, PenstockError
@@ -31,3 +32,9 @@ def exit_of_state(state: JobState) -> Exit:
 def exit_of_error(error: PenstockError) -> Exit:
     """Return the code of an error: whose fault it was."""
     return Exit.USAGE if isinstance(error, ConfigError) else Exit.FAILED
+
+
+def print_error(text: str) -> None:
+    """Write an error to standard error, each line marked."""
+    for line in text.splitlines() or [""]:
+        print(f"error: {line}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """``penstock run``: start a local cluster for a job file and show it until it ends."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exits import Exit, exit_of_state
+from penstock.cli.exits import Exit, exit_of_state, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     DirectoryOption,
@@ -115,7 +114,7 @@ def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
 
 def _ended(status: JobStatus, interrupts: "Interrupts") -> Exit:
     if status.state is JobState.FAILED and status.failure:
-        print(f"error: {status.failure}", file=sys.stderr)
+        print_error(status.failure)
     if interrupts.count and status.state is JobState.STOPPED:
         return Exit.INTERRUPTED
     return exit_of_state(status.state)

@@ -18,9 +18,9 @@ from tests.integration.test_command_line import penstock, run_again
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """Run a job, save it, and stop it before its end; tests begin from copies."""
-    folders = make_lines(tmp_path_factory.mktemp("halfway"), files=2, lines=20_000)
+    folders = make_lines(tmp_path_factory.mktemp("halfway"), files=2, lines=6_000)
     where = ("--dir", str(folders.state))
-    with penstock_run(folders, rate=150) as process:
+    with penstock_run(folders, rate=60) as process:
         wait_for_output(folders)
         saved = penstock("savepoint", "wordcount", "early", *where)
         assert saved.returncode == 0, saved.stderr

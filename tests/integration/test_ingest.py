@@ -84,7 +84,7 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(
         assert reader.read(1000) is None
     assert not future.done(), "nobody goes before the end is committed"
     reader.committed(Epoch(9), reader.state())
-    pushed = future.result(10)
+    pushed = future.result(60)
     assert (pushed.answer, pushed.rows) == ("finished", ROWS)
     assert pushed.dials >= 2
     assert Pusher(replace(push, sender=8)).run().answer == "finished"
@@ -101,11 +101,11 @@ def test_of_two_senders_the_higher_wins(tmp_path: Path, pool: ThreadPoolExecutor
     winner = pool.submit(Pusher(replace(low, sender=2, rate=None)).run)
     found += drain(reader, ROWS - len(found), winner)
     assert found == [line(n) for n in range(ROWS)]
-    assert loser.result(20).answer == "superseded"
+    assert loser.result(60).answer == "superseded"
     while not reader.state().finished:
         assert reader.read(1000) is None
     reader.committed(Epoch(1), reader.state())
-    assert winner.result(20).answer == "finished"
+    assert winner.result(60).answer == "finished"
     reader.close()
 
 
@@ -126,7 +126,7 @@ def test_a_sender_that_is_killed_is_followed_by_its_next_attempt(
     while not reader.state().finished:
         assert reader.read(1000) is None
     reader.committed(Epoch(1), reader.state())
-    assert future.result(20).answer == "finished"
+    assert future.result(60).answer == "finished"
     reader.close()
 
 
@@ -154,7 +154,7 @@ def test_a_job_takes_pushed_rows_exactly_once_through_crashes_and_a_rescale(
     )
     job = RunningJob(places, 2)
     try:
-        before = job.until("a running job", is_well, 60)
+        before = job.until("a running job", is_well, 120)
         pushes = [
             Push(str(announce), (file,), n, 4, sender=1, rate=250) for n, file in enumerate(files)
         ]
@@ -163,11 +163,11 @@ def test_a_job_takes_pushed_rows_exactly_once_through_crashes_and_a_rescale(
         job.epochs(2)
         victim = next(w for w in job.workers() if not w.leader)
         send(signal.SIGKILL, victim.engine_pid)
-        job.until("recovery", lambda s: s.attempt > before.attempt and is_well(s), 60)
+        job.until("recovery", lambda s: s.attempt > before.attempt and is_well(s), 120)
         job.rescale(3)
         futures.append(pool.submit(Pusher(replace(pushes[3], rate=None)).run))
         assert {f.result(120).answer for f in futures} == {"finished"}
-        assert job.wait(60) == 0, job.words()
+        assert job.wait(120) == 0, job.words()
     finally:
         job.end()
     found: Counter[str] = Counter()

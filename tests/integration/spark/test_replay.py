@@ -32,13 +32,13 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
     job = RunningJob(places, 2)
     killed = threading.Thread(target=kill_one_engine, args=(job,))
     try:
-        job.until("a running job", is_well, 60)
+        job.until("a running job", is_well, 120)
         partitions = replay.partitions_of(announce)
         killed.start()
         request = replay.Replay(tmp_path / "lines", announce, rate=1500)
         pushed = replay.run(spark, request, partitions)
         killed.join()
-        assert job.wait(60) == 0, job.words()
+        assert job.wait(120) == 0, job.words()
     finally:
         job.end()
     assert {p.answer for p in pushed} == {"finished"}

@@ -1,0 +1,92 @@
+"""The small machines of a task, one rule each."""
+
+from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
+from penstock.contract.manifest import SplitState
+from penstock.model.elements import Data, Watermark
+from penstock.protocol.holding import Holding, Phase
+from penstock.protocol.source import Splits
+from penstock.protocol.task_events import Piece, Send
+from penstock.protocol.watermark import Marks, WatermarkMerge
+
+
+def channel(worker: int) -> ChannelId:
+    sender = TaskId(StageIndex(0), Ordinal(0), 0)
+    return ChannelId(0, sender, TaskId(StageIndex(1), Ordinal(worker), 0))
+
+
+def piece(old: int | None, new: int | None, text: str = "x") -> Piece:
+    places = [None if worker is None else channel(worker) for worker in (old, new)]
+    return Piece(places[0], places[1], Data(text, 1, 10))
+
+
+def test_a_tasks_watermark_is_the_lowest_of_its_inputs_and_never_goes_back() -> None:
+    time = WatermarkMerge("ab", None)
+    time.say("a", 9)
+    assert time.advance() is None
+    time.say("b", 5)
+    assert time.advance() == 5
+    time.restart()
+    time.say("a", 3)
+    time.say("b", 8)
+    assert (time.advance(), time.task_us, time.low_us) == (None, 5, 3)
+
+
+def test_an_idle_input_holds_nothing_back_and_new_inputs_begin_silent() -> None:
+    time = WatermarkMerge("ab", 2)
+    time.say("a", 7)
+    time.idle("b")
+    assert time.advance() == 7
+    time.replace("abc")
+    silent = time.low_us
+    time.idle("c")
+    assert (silent, time.low_us, time.all_idle) == (None, 7, False)
+
+
+def test_nothing_is_said_twice_unless_the_receivers_have_forgotten() -> None:
+    marks, one = Marks(), [channel(1)]
+    assert marks.watermark(one, 4) == [Send(channel(1), Watermark(4))]
+    assert marks.watermark(one, 4) == []
+    assert marks.watermark(one, 3) == []
+    marks.restart()
+    assert marks.watermark(one, 3) == [Send(channel(1), Watermark(3))]
+
+
+def test_nothing_is_sent_to_a_receiver_that_leaves_or_has_not_announced() -> None:
+    holding = Holding(100)
+    holding.begin(Version(2), [channel(0), channel(2)])
+    sent = holding.offer([piece(0, 0), piece(1, None, "left"), piece(0, 2, "moves")])
+    assert sent == [Send(channel(0), Data("x", 1, 10))]
+    holding.commit()
+    assert holding.held_bytes == 10  # what was kept for the receiver that leaves is let go
+    assert holding.announced(channel(0), Version(2)) == []
+    assert holding.announced(channel(2), Version(2)) == [Send(channel(2), Data("moves", 1, 10))]
+    assert holding.settled()
+    assert holding.phase is Phase.NONE
+
+
+def splits(*, bounded: bool) -> Splits:
+    made = Splits(bounded=bounded, idle_after_s=1.0, out_of_orderness_us=0, watermark_us=None)
+    made.load([SplitState(SplitId("a"), "{}", 0)], [])
+    return made
+
+
+def test_a_split_is_idle_only_for_silence_while_it_was_asked() -> None:
+    source = splits(bounded=False)
+    source.empty(SplitId("a"), 0.0)
+    source.waited()
+    source.empty(SplitId("a"), 5.0)
+    assert not source.time.all_idle
+    assert source.wakes_at() == 6.0
+    source.empty(SplitId("a"), 6.0)
+    assert source.time.all_idle
+
+
+def test_a_bounded_split_is_never_idle_and_a_moving_one_is_not_read() -> None:
+    source = splits(bounded=True)
+    source.empty(SplitId("a"), 0.0)
+    source.empty(SplitId("a"), 9.0)
+    assert not source.time.all_idle
+    source.stop([SplitId("a")])
+    assert not source.reads(SplitId("a"))
+    source.go_on()
+    assert source.reads(SplitId("a"))

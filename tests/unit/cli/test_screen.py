@@ -57,8 +57,17 @@ def test_history_looks_back_seconds_and_keeps_the_last_words() -> None:
     before, now = history.add(gone)
     assert before is not None
     assert before.time_us == 10_000_000
-    assert now.steps[0].rows_in == 9000
+    assert [s.rows_in for s in now.steps] == [9000, 90_000]
     assert now.checkpoint == EPOCH
+
+
+def test_of_the_last_counters_each_step_keeps_the_larger() -> None:
+    history = History()
+    history.add(status(10, 1000))
+    last = status(11, 900, state=JobState.FINISHED)
+    grown = (last.steps[0], replace(last.steps[1], rows_in=20_000))
+    _, now = history.add(replace(last, steps=grown))
+    assert [s.rows_in for s in now.steps] == [1000, 20_000]
 
 
 def test_plain_lines_say_what_changes() -> None:

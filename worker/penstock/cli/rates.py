@@ -86,12 +86,14 @@ def _with_last_words(last: JobStatus, now: JobStatus) -> JobStatus:
     known = last.checkpoint
     if checkpoint is not None and known is not None and known.epoch == checkpoint.epoch:
         checkpoint = replace(checkpoint, bytes=known.bytes, duration_s=known.duration_s)
-    steps = now.steps if _rows(now) > _rows(last) else last.steps  # some engines are gone earlier
+    said = {s.name: s for s in now.steps}
+    known_steps = last.steps or now.steps  # engines go one by one: each step's larger count is true
+    steps = tuple(max(s, said.get(s.name, s), key=_rows) for s in known_steps)
     return replace(now, steps=steps, checkpoint=checkpoint)
 
 
-def _rows(status: JobStatus) -> int:
-    return sum(s.rows_in + s.rows_out for s in status.steps)
+def _rows(step: StepStatus) -> int:
+    return step.rows_in + step.rows_out
 
 
 def headline(now: JobStatus) -> str:

@@ -19,7 +19,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StorageError
-from penstock.connectors.announce import read_announcements, read_owners
+from penstock.connectors.announce import finished_note, read_announcements, read_owners
 from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_source import Pieces
 from penstock.contract import codec
@@ -90,6 +90,7 @@ class Pusher:
         self._input = Input(push.files)
         self._sent = 0
         self._dials = 0
+        self._told_end = False
         self._heard = time.monotonic()
 
     def run(self) -> Pushed:
@@ -118,8 +119,16 @@ class Pusher:
                 continue  # the worker is gone or going: another one knows more
             if answer not in {Answer.RETRY, Answer.MOVED}:
                 return answer
-        done = folder / f"partition-{self._push.partition:05d}.finished"
-        return Answer.FINISHED if done.exists() else Answer.RETRY
+        return Answer.FINISHED if self._is_noted(folder) else Answer.RETRY
+
+    def _is_noted(self, folder: Path) -> bool:
+        """Say whether the job, which is over, has left a note that it has this partition.
+
+        Only once this sender has told its end: the worker that took its rows has removed the
+        notes of earlier jobs by then.
+        """
+        note = finished_note(folder, self._push.partition)
+        return self._told_end and note.exists() and note.read_text() == str(self._input.rows)
 
     def _stream(self, address: str) -> str:
         push = self._push
@@ -155,6 +164,7 @@ class Pusher:
                 if reply.answer != Answer.TAKEN:
                     return reply.answer
         writer.write_metadata(codec.encode(End(offset)))
+        self._told_end = True
         return self._last_answers(reader, unanswered)
 
     def _last_answers(self, reader: Any, unanswered: int) -> str:

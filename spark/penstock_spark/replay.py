@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.connectors.announce import read_announcements
+from penstock.model.ingest import Answer
 from penstock_spark.folders import parquet_files
 from penstock_spark.push import Push, Pushed, Pusher
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ANNOUNCE_TIMEOUT_S = 60.0
+ATTEMPTS_MAX = 1 << 20
+SUPERSEDED = "a later sender took over a partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,19 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
     files = [str(f) for f in parquet_files(replay.dataset.absolute())]
     folder = str(replay.announce.absolute())
     rate = None if replay.rate is None else max(1, replay.rate // partitions)
+    # Task attempts are counted from 0 in every run of Spark: of two runs the later one wins.
+    first_sender = (time.time_ns() // 1_000_000_000) * ATTEMPTS_MAX
     pushes = [
-        Push(folder, tuple(files[index::partitions]), index, partitions, 0, rate)
+        Push(folder, tuple(files[index::partitions]), index, partitions, first_sender, rate)
         for index in range(partitions)
     ]
-    ended = spark.sparkContext.parallelize(pushes, partitions).mapPartitions(_push).collect()
+    tasks = spark.sparkContext.parallelize(pushes, partitions).mapPartitions(_push)
+    try:
+        ended = tasks.collect()
+    except Exception as error:
+        if SUPERSEDED not in str(error):
+            raise
+        raise PenstockError(f"replay: {SUPERSEDED}: another replay pushes the same") from error
     failed = [e for e in ended if isinstance(e, str)]
     if failed:
         raise PenstockError(failed[0])
@@ -63,13 +74,20 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
 
 
 def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:
-    """Push in a Spark task; its attempt's number decides between two tasks of one partition."""
+    """Push in a Spark task; its attempt's number decides between two tasks of one partition.
+
+    A loser must fail: Spark ends the other attempts of a task when one of them succeeds.
+    """
     from pyspark import TaskContext  # noqa: PLC0415 - only inside a task
 
     context = TaskContext.get()
-    sender = context.taskAttemptId() if context is not None else 0
+    attempt = context.taskAttemptId() if context is not None else 0
     for push in pushes:
         try:
-            yield Pusher(replace(push, sender=sender)).run()
+            pushed = Pusher(replace(push, sender=push.sender + attempt)).run()
         except PenstockError as error:
             yield str(error)  # raised here, it would come back as a Java stack trace
+            continue
+        if pushed.answer == Answer.SUPERSEDED:
+            raise PenstockError(SUPERSEDED)
+        yield pushed

@@ -90,6 +90,17 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(
     assert Pusher(replace(push, sender=8)).run().answer == "finished"
     reader.close()
 
+    # Another job with the same folder: the note of the first one must not send anybody home.
+    reader = IngestSource(1, str(tmp_path / "announce"), LINE).open(state)
+    future = pool.submit(Pusher(push).run)
+    assert drain(reader, ROWS, future) == expected
+    assert not future.done()
+    while not reader.state().finished:
+        assert reader.read(1000) is None
+    reader.committed(Epoch(1), reader.state())
+    assert future.result(60).answer == "finished"
+    reader.close()
+
 
 def test_of_two_senders_the_higher_wins(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     files = write(tmp_path / "in", 1, ROWS)

@@ -4,8 +4,6 @@ A file of a worker that is gone leads to a refused dial, never to a wrong answer
 """
 
 import json
-import os
-import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,12 +19,17 @@ class Announcement:
     owned: tuple[int, ...]
 
 
-def announce(folder: Path, announcement: Announcement) -> None:
-    """Write or renew a worker's file; whole or not at all."""
+def announce(folder: Path, life: str, announcement: Announcement) -> None:
+    """Write or renew the file of one life of a worker; whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{uuid.uuid4().hex}"
+    temporary = folder / f".{life}"
     temporary.write_text(json.dumps(asdict(announcement)))
-    temporary.replace(folder / f"{os.getpid()}{SUFFIX}")
+    temporary.replace(folder / f"{life}{SUFFIX}")
+
+
+def finished_note(folder: Path, partition: int) -> Path:
+    """Return the file that says that a partition is committed to its end; it holds the end."""
+    return folder / f"partition-{partition:05d}.finished"
 
 
 def read_announcements(folder: Path) -> list[Announcement]:

@@ -7,6 +7,7 @@ themselves in a folder that senders can read; a partition may be asked for at an
 """
 
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.flight as fl
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
-from penstock.connectors.announce import Announcement, announce, read_owners
+from penstock.connectors.announce import Announcement, announce, finished_note, read_owners
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.parquet_source import arrow_type, to_schema
@@ -100,6 +101,8 @@ class PartitionQueue:
 
     def open(self, offset: int, finished: bool) -> None:
         """Own the partition; what was queued under an older owner is dropped."""
+        if not finished:
+            self._hub.unfinished(self.index)
         with self._changed:
             self._rows.clear()
             self._bytes = 0
@@ -246,6 +249,7 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         super().__init__("grpc://127.0.0.1:0")
         self.address = f"grpc://127.0.0.1:{self.port}"
         self._folder = folder
+        self._life = uuid.uuid4().hex
         self._schema = schema
         self._queues = [PartitionQueue(index, self) for index in range(partitions)]
         self._streams = 0
@@ -261,11 +265,15 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         """Write where this worker listens and what it owns."""
         owned = tuple(q.index for q in getattr(self, "_queues", ()) if q.is_open)
         with self._lock:
-            announce(self._folder, Announcement(self.address, len(self._queues), owned))
+            announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
 
     def finished(self, partition: int, offset: int) -> None:
-        """Leave a note for senders that come when the job is over."""
-        (self._folder / f"partition-{partition:05d}.finished").write_text(str(offset))
+        """Leave a note for a sender that loses its stream when the job ends."""
+        finished_note(self._folder, partition).write_text(str(offset))
+
+    def unfinished(self, partition: int) -> None:
+        """Remove the note of an earlier job, before any sender is let in."""
+        finished_note(self._folder, partition).unlink(missing_ok=True)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve one stream to its end."""

@@ -56,6 +56,16 @@ class LocalCluster:
         self._folder = JobFolder.make(settings.directory, settings.job, settings.namespace)
         self._lock = DirectoryLock(self._folder.root, f"job {settings.job!r}")
         self._log_file = self._folder.log.open("a")
+        try:
+            self._open(settings)
+        except BaseException:
+            self._log_file.close()
+            self._lock.release()
+            raise
+        self._log.say("supervisor started", pid=os.getpid(), workers=settings.workers)
+        threading.Thread(target=self._run, name="supervisor", daemon=True).start()
+
+    def _open(self, settings: ClusterSettings) -> None:
         self._log = Log("supervisor", {"job": settings.job}, self._log_file)
         self._uid = self._folder.uid()
         self._database = Database(self._folder.database)
@@ -65,12 +75,10 @@ class LocalCluster:
         self._wanted = Wanted(metadata, settings.job, self._uid)
         self._wanted.begin(settings.workers, settings.restore)
         self._token = secrets.token_hex(16)
+        self._workers = Workers(self._folder, self._launch, self._wake.set)
         handlers = {**metadata_handlers(metadata, lease), **self._handlers()}
         self._server = Server(handlers, self._token)
         self._folder.announce(Endpoint(os.getpid(), self._server.address, self._token))
-        self._workers = Workers(self._folder, self._launch, self._wake.set)
-        self._log.say("supervisor started", pid=os.getpid(), workers=settings.workers)
-        threading.Thread(target=self._run, name="supervisor", daemon=True).start()
 
     def wait(self, timeout_s: float) -> JobStatus | None:
         """Wait for the end of the run. Returns the last status then, None when it goes on."""
@@ -100,6 +108,7 @@ class LocalCluster:
                 time_us=now,
                 epoch_time_us=self._epoch_seen[1],
                 has_run=self._has_run,
+                trouble=self._workers.trouble(),
             )
         )
         self._has_run = self._has_run or status.state is JobState.RUNNING

@@ -23,7 +23,7 @@ class Seen:
 
     ``keepers`` holds the running keepers' process ids and ``restarts`` their restarts, by ordinal;
     ``epoch_time_us`` is when the newest epoch was first seen committed; ``has_run`` says that
-    everything ran before in this run.
+    everything ran before in this run, ``trouble`` what keeps a worker from running.
     """
 
     job: str
@@ -38,6 +38,7 @@ class Seen:
     time_us: int
     epoch_time_us: int
     has_run: bool = False
+    trouble: str | None = None
 
 
 def job_status(seen: Seen) -> JobStatus:
@@ -60,7 +61,7 @@ def job_status(seen: Seen) -> JobStatus:
         checkpoint=_checkpoint(seen, reports),
         sinks=sinks,
         answers=seen.answers,
-        failure=latest.failure or latest.stalled or _trouble(seen),
+        failure=latest.failure or latest.stalled or seen.trouble or _trouble(seen),
         address=seen.address,
     )
 

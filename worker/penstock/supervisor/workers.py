@@ -21,10 +21,15 @@ from penstock.contract.codec import encode
 from penstock.contract.ids import Ordinal
 from penstock.supervisor.folders import JobFolder, write_private
 
+FAILURES_SHOWN = 3  # one may be an accident
+
 
 @dataclass(slots=True)
 class Worker:
-    """One ordinal. ``process`` None: not running, to be started at ``start_at``."""
+    """One ordinal. ``process`` None: not running, to be started at ``start_at``.
+
+    ``failures`` counts lives that ended soon and by themselves, in a row.
+    """
 
     ordinal: Ordinal
     process: subprocess.Popen[bytes] | None = None
@@ -32,6 +37,8 @@ class Worker:
     start_at: float = 0.0
     backoff_s: float = RESTART_BACKOFF_FIRST_S
     starts: int = 0
+    failures: int = 0
+    status: int = 0
     kill_at: float | None = None
 
 
@@ -57,6 +64,8 @@ class Workers:
         """Have ordinals below ``needed`` run and all others end. Returns the news, in words."""
         now = time.monotonic()
         news = [text for worker in self._workers.values() for text in self._reap(worker, now)]
+        for ordinal in [w.ordinal for w in self._workers.values() if _is_done(w, needed)]:
+            del self._workers[ordinal]
         for number in range(needed):
             worker = self._workers.setdefault(Ordinal(number), Worker(Ordinal(number)))
             if worker.process is None and worker.start_at <= now:
@@ -99,6 +108,14 @@ class Workers:
         workers = list(self._workers.values())
         return {w.ordinal: p.pid for w in workers if (p := w.process) is not None}
 
+    def trouble(self) -> str | None:
+        """Say which keeper fails again and again, and where its reason is; None when none does."""
+        for worker in list(self._workers.values()):
+            if worker.failures >= FAILURES_SHOWN:
+                log = self._folder.worker(worker.ordinal) / "log"
+                return f"worker {worker.ordinal} keeps ending (status {worker.status}): see {log}"
+        return None
+
     def next_due(self) -> float | None:
         """Say when :meth:`run_all` has something to do by itself."""
         starts = [w.start_at for w in self._workers.values() if w.process is None]
@@ -113,6 +130,9 @@ class Workers:
         self._signal(worker, signal.SIGKILL)
         status = worker.process.wait()
         sound = now - worker.started_at > SOUND_LIFE_S
+        # A signal comes from outside; an exit status is the keeper's own.
+        worker.failures = 0 if sound or status <= 0 else worker.failures + 1
+        worker.status = status
         worker.backoff_s = (
             RESTART_BACKOFF_FIRST_S if sound else min(worker.backoff_s * 2, RESTART_BACKOFF_MAX_S)
         )
@@ -148,6 +168,10 @@ class Workers:
                     worker.process.send_signal(number)
                 else:
                     os.killpg(worker.process.pid, number)
+
+
+def _is_done(worker: Worker, needed: int) -> bool:
+    return worker.process is None and worker.ordinal >= needed
 
 
 def _has_ended(pid: int) -> bool:

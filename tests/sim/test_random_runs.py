@@ -1,4 +1,4 @@
-"""Random runs with mixed faults: at least 500 seeds in every test run; more with the same command."""
+"""Random runs with mixed faults: at least 500 seeds in every test run."""
 
 from collections.abc import Iterable
 

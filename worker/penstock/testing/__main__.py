@@ -21,6 +21,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--every-crash", action="store_true", help="every effect, three ways")
     parser.add_argument("--mutant", help="change one line of the core first; a name from --list")
+    parser.add_argument("--hunt", type=int, metavar="N", help="run a mutant up to N times")
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--width", type=int, default=240, help="columns of a trace line")
     parser.add_argument("--processes", type=int, default=2)
@@ -44,6 +45,10 @@ def main() -> int:
         for name, mutant in MUTANTS.items():
             print(f"mutant {name}: {mutant.rule}")
         return 0
+    if arguments.hunt is not None:
+        result = running.hunt(MUTANTS[arguments.mutant], arguments.hunt)
+        print(f"{result}\n  after {result.runs} runs")
+        return 1 if result.rule else 0
     if arguments.seeds or arguments.every_crash:
         return _many(arguments)
     crash = parse_crash(arguments.crash_at) if arguments.crash_at else None

@@ -4,12 +4,13 @@ import os
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 
-from penstock.testing.faults import CrashAt, Faults, Verdict
+from penstock.testing.faults import CrashAt, Faults, Verdict, parse_crash
 from penstock.testing.kernel import Streams, Violation
+from penstock.testing.mutant_table import Mutant
 from penstock.testing.scenario import SCENARIOS
 from penstock.testing.world import World
 
@@ -49,6 +50,7 @@ class Result:
     injected: dict[str, int] = field(default_factory=dict)
     sometimes: dict[str, int] = field(default_factory=dict)
     lines: list[str] | None = None
+    runs: int = 1
 
     def __str__(self) -> str:
         """Say what happened in one line, with the command that repeats it."""
@@ -102,6 +104,26 @@ def every_crash(scenario: str, seed: int) -> list[Case]:
     points = range(quiet.effects)
     make = partial(Case, scenario, seed)
     return [make(CrashAt(index, verdict)) for index in points for verdict in VERDICTS]
+
+
+def hunt(mutant: Mutant, runs_max: int) -> Result:
+    """Look for a run that notices a mutant, first where it is known; the last result otherwise.
+
+    The core must have been patched before it was imported, see :mod:`patching`.
+    """
+    make = partial(Case, mutant.scenario, mutant=mutant.name)
+    if mutant.crash:
+        known = [make(mutant.seed, parse_crash(mutant.crash))]
+        others = [replace(c, mutant=mutant.name) for c in every_crash(mutant.scenario, mutant.seed)]
+    else:
+        known, others = [make(mutant.seed)], [make(seed) for seed in range(runs_max)]
+    result = Result(known[0])
+    for number, case in enumerate([*known, *others][:runs_max], start=1):
+        result = run_case(case)
+        result.runs = number
+        if result.rule:
+            break
+    return result
 
 
 def add_up(results: Iterable[dict[str, int]]) -> dict[str, int]:

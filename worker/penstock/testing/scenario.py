@@ -174,6 +174,13 @@ SCENARIOS: dict[str, Scenario] = {
             safety_us=2 * SECOND,
         ),
         Scenario(
+            "idle",
+            job="window",
+            size=Shape(splits=3, records=30, keys=3, groups=4, batch=3),
+            pace_us=150_000,
+            idle_after_s=0.05,
+        ),
+        Scenario(
             "restore-older",
             size=LONG,
             pace_us=100_000,

@@ -42,7 +42,6 @@ class Shape:
     keys: int = 6
     groups: int = 8
     batch: int = 4
-    endless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
 
 def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
-        _stage(0, "read", source="read", bounded=not shape.endless),
+        _stage(0, "read", source="read", bounded=True),
         _stage(1, "pass"),
         _stage(2, "window", keyed=True, sinks=("out", "late")),
     )

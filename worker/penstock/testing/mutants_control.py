@@ -1,0 +1,244 @@
+"""Mutants of the rules of epochs, collection, the ends of a job and rescales; general mistakes."""
+
+from penstock.testing.rules import Mutant, line
+
+MUTANTS = (
+    Mutant(
+        "entries-not-narrowed",
+        "narrow",
+        line(
+            "protocol.entries",
+            "return replace(file, groups=intersect(file.groups, share))",
+            "return file",
+        ),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "lost-groups-still-listed",
+        "narrow",
+        line(
+            "protocol.files",
+            "narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)",
+            "narrowed = iter(self.committed)",
+        ),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "gained-entries-forgotten",
+        "narrow",
+        line("protocol.files", "self.committed = in_order((*self.committed, *files))", "pass"),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "whole-foreign-file",
+        "foreign",
+        line(
+            "testing.state",
+            "if group_of(key[0], self._groups) not in shown:",
+            "if False:",
+        ),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "listed-files-collected",
+        "collect",
+        line("protocol.collection", "if name in listed:", "if False:"),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "newer-files-collected",
+        "collect",
+        line(
+            "protocol.collection",
+            "return parts.epoch <= lead.latest.epoch",
+            "return parts.epoch <= lead.latest.epoch + 1",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "preload-not-pinned",
+        "collect",
+        line("protocol.rescale", "pinned=(self.base,),", "pinned=(),"),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "missed-file-listed",
+        "missed",
+        line("protocol.files", "self._proposed[epoch] = listing", "self.committed = listing"),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "any-volume-is-ours",
+        "root-file",
+        line("protocol.opening", "self.checked = owner == lead.uid", "self.checked = True"),
+        "object-lost",
+        0,
+    ),
+    Mutant(
+        "older-epoch-restored",
+        "older",
+        line("protocol.restore", "and not wanted.allow_output_replay", "and False"),
+        "restore-refused",
+        0,
+    ),
+    Mutant(
+        "ended-before-publication",
+        "final",
+        line(
+            "protocol.office",
+            "if lead.is_final():",
+            "if lead.latest.epoch and all(lead.life(m).status.exhausted for m in lead.admitted()):",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "one-split-read-is-enough",
+        "unseen",
+        line(
+            "protocol.source",
+            "return self._bounded and all(self._finished.values())",
+            "return self._bounded and any(self._finished.values())",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "start-before-ready",
+        "start",
+        line(
+            "protocol.recovery",
+            "waiting = [m for m in lead.admitted() if not _ready(lead, m)]",
+            "waiting = []",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "start-before-published",
+        "start",
+        line("protocol.recovery", "if lead.published():", "if True:"),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "committed-number-only",
+        "gone",
+        line(
+            "protocol.recovery",
+            "for count in (lead.target(), lead.latest.workers):",
+            "for count in (lead.latest.workers,):",
+        ),
+        "worker-gone",
+        0,
+    ),
+    Mutant(
+        "rows-to-the-old-owner",
+        "leaving",
+        line(
+            "protocol.holding",
+            "to = piece.new",
+            "to = piece.old",
+        ),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "watermark-while-frozen",
+        "frozen",
+        line(
+            "protocol.switch",
+            "return []  # no mark leaves from a rescale barrier until the task has resumed",
+            "pass",
+        ),
+        "storm-window",
+        0,
+    ),
+    Mutant(
+        "version-in-a-later-swap",
+        "one-swap",
+        line("protocol.epochs", "version=table.version,", "version=at.version,"),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "held-rows-sent-early",
+        "resume",
+        line(
+            "protocol.holding",
+            "if to is not None and (piece.old == to or to not in self._closed):",
+            "if to is not None:",
+        ),
+        "rescale-up",
+        0,
+    ),
+    Mutant(
+        "channels-of-the-old-version",
+        "resume",
+        line("protocol.switch", "self.aligner.replace(inputs)", "pass"),
+        "rescale-up",
+        0,
+    ),
+    # General mistakes, beside the rules.
+    Mutant(
+        "held-rows-lost-on-abort",
+        "leaving",
+        line(
+            "protocol.holding",
+            "sends = [Send(p.old, p.data) for p in self._held if p.old is not None]",
+            "sends = []",
+        ),
+        "rescale-up",
+        0,
+        "0:after",
+    ),
+    Mutant(
+        "published-before-commit",
+        "published",
+        line(
+            "protocol.task",
+            "actions.append(ev.Ack(event.term, event.epoch, manifest))",
+            "actions += [ev.Ack(event.term, event.epoch, manifest), "
+            "ev.Publish(event.epoch, event.parts.handles)]",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "one-acknowledgement-missing",
+        "one-swap",
+        line(
+            "protocol.epochs",
+            "if len(flight.acks) < len(flight.tasks):",
+            "if len(flight.acks) < len(flight.tasks) - 1:",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "ack-of-another-term",
+        "announce",
+        line(
+            "protocol.epochs",
+            "if ack.attempt != lead.latest.attempt or ack.term != lead.term:",
+            "if False:",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "barrier-does-not-block",
+        "all-outputs",
+        line("protocol.align", "self._blocked[channel] = None", "self._ended[channel] = None"),
+        "checkpoint",
+        0,
+    ),
+)

@@ -1,0 +1,204 @@
+"""Mutants of the rules of streams, time, cuts and files."""
+
+from penstock.testing.rules import Mutant, line
+
+MUTANTS = (
+    Mutant(
+        "higher-attempt-accepted",
+        "attempt",
+        line("protocol.admission", "if hello.attempt > self._attempt:", "if False:"),
+        "churn",
+        0,
+    ),
+    Mutant(
+        "lower-attempt-accepted",
+        "attempt",
+        line("protocol.admission", "if hello.attempt < self._attempt:", "if False:"),
+        "churn",
+        0,
+    ),
+    Mutant(
+        "epochs-from-committed",
+        "max-epoch",
+        line(
+            "protocol.epochs",
+            "return Epoch(max(lead.latest.max_epoch, self.last) + 1)",
+            "return Epoch(max(lead.latest.epoch, self.last) + 1)",
+        ),
+        "restore-older",
+        0,
+    ),
+    Mutant(
+        "break-ignored",
+        "break",
+        line(
+            "protocol.recovery",
+            "if broken is not None and broken.attempt == lead.latest.attempt:",
+            "if False:",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "large-element-stuck",
+        "one-element",
+        line("protocol.channel", "return self._taken >= self._last_data", "return False"),
+        "credit-of-one",
+        0,
+    ),
+    Mutant(
+        "barrier-on-first-output",
+        "all-outputs",
+        line(
+            "protocol.task",
+            "actions += [ev.Send(channel, barrier) for channel in self.outputs]",
+            "actions += [ev.Send(channel, barrier) for channel in self.outputs[:1]]",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "watermark-after-barrier",
+        "time",
+        line(
+            "protocol.task",
+            "actions += self.say()  # pending watermarks go before the barrier",
+            "pass",
+        ),
+        "storm-window",
+        0,
+    ),
+    Mutant(
+        "watermark-overtaken-in-channel",
+        "time",
+        line(
+            "protocol.channel",
+            "self._queue_trailing()  # a barrier never overtakes a pending watermark",
+            "pass",
+        ),
+        "storm-window",
+        0,
+    ),
+    Mutant(
+        "watermarks-kept-over-rescale",
+        "time",
+        line("protocol.switch", "self.time.restart()", "pass"),
+        "storm-window",
+        0,
+    ),
+    Mutant(
+        "watermark-maximum",
+        "time",
+        line(
+            "protocol.watermark", "if low is None or said < low:", "if low is None or said > low:"
+        ),
+        "chaos-window",
+        0,
+    ),
+    Mutant(
+        "bounded-splits-idle",
+        "idle",
+        line(
+            "protocol.source",
+            "self._idle_after_s = None if bounded else idle_after_s  "
+            "# a bounded split is never idle",
+            "self._idle_after_s = idle_after_s",
+        ),
+        "idle",
+        0,
+    ),
+    Mutant(
+        "announcement-aborts-the-committed",
+        "announce",
+        line(
+            "protocol.task",
+            "actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale",
+            "actions = self.give_up(event.term, event.epoch)",
+        ),
+        "rescale-up",
+        0,
+        "0:after",
+    ),
+    Mutant(
+        "cut-keeps-live-values",
+        "copies",
+        line(
+            "testing.state",
+            "return tuple(sorted(self.values.items())), True",
+            "return self.values.items(), True",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "delta-since-last-cut",
+        "delta",
+        line("protocol.ledger", "return self.committed", "return Epoch(cut.barrier.epoch - 1)"),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "handles-dropped-on-abort",
+        "carry",
+        line("protocol.sinks", "self._prepared += handles", "self._prepared = handles"),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "reset-discards-committed",
+        "carry",
+        line(
+            "protocol.sinks",
+            "return tuple(h for h in self._prepared if h not in kept)",
+            "return self._prepared",
+        ),
+        "checkpoint",
+        1,
+        "77:before",
+    ),
+    Mutant(
+        "abort-while-undecided",
+        "unknown",
+        line(
+            "protocol.epochs",
+            "if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
+            "if False:",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "rollback-while-undecided",
+        "unknown",
+        line(
+            "protocol.office",
+            "if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:",
+            "if lead.phase in ATTEMPT_PHASES:",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "epoch-before-publication",
+        "published",
+        line(
+            "protocol.office",
+            "if not lead.published():  # no epoch of any kind starts before the last one "
+            "is published",
+            "if False:",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "names-without-life",
+        "names",
+        line(
+            "contract.names",
+            'return BlobName(f"{term}-{epoch}-{life}-{number}{suffix}")',
+            'return BlobName(f"{term}-{epoch}-x-{number}{suffix}")',
+        ),
+        "checkpoint",
+        0,
+    ),
+)

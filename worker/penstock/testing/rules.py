@@ -1,0 +1,54 @@
+"""The rules that must each have a mutant, by their words, and what a mutant is."""
+
+from dataclasses import dataclass
+
+from penstock.testing.patching import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One line of the core without its rule; ``crash`` is the fault that shows it, if one does."""
+
+    name: str
+    rule: str
+    patch: Patch
+    scenario: str
+    seed: int
+    crash: str = ""
+
+
+RULES: dict[str, str] = {
+    "attempt": "a stream of a higher attempt is held until the receiver has reset itself",
+    "max-epoch": "new epochs exceed the highest ever committed, after a restore too",
+    "break": "a stream that breaks inside an attempt is a rollback",
+    "one-element": "a channel with nothing outstanding may always send one element",
+    "all-outputs": "a barrier is put on all outputs before the next input is read",
+    "time": "pending watermarks go before a barrier; channels say theirs again after a switch",
+    "idle": "only a source declares idle, and never for time in which it was not asked",
+    "announce": "a new term confirms the committed epoch and aborts only newer ones",
+    "copies": "a cut copies values, not only the keys that changed",
+    "delta": "a delta holds every change since the last epoch known committed",
+    "carry": "handles of an aborted epoch are carried; only a reset discards, above its epoch",
+    "unknown": "while a swap is undecided nothing is aborted or deleted",
+    "published": "no epoch starts before the previous one is published",
+    "names": "a file's name is never used twice",
+    "narrow": "losing a group narrows entries, gaining one takes over the other's",
+    "foreign": "of a foreign file only the gained range is taken",
+    "collect": "only what no retained or pinned manifest lists is deleted; pinned before use",
+    "missed": "a file that missed its epoch is never listed later",
+    "root-file": "a volume that belongs to another object starts nothing",
+    "older": "restoring an older epoch is refused unless replay is allowed",
+    "final": "end of stream follows the publication of the final epoch",
+    "unseen": "an input that is not read to its end keeps the final epoch from being taken",
+    "start": "sources start when all are ready and the old output is visible",
+    "gone": "while a member cannot come back the attempt goes on with the wanted number",
+    "leaving": "nothing is sent to a task that leaves, and moving rows are held",
+    "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",
+    "one-swap": "one swap commits the epoch and the version of a rescale",
+    "resume": "held rows go when the receiver has announced the version; channels are its own",
+}
+
+
+def line(module: str, line: str, mutated: str) -> Patch:
+    """Name a line of a module of the package, and what replaces it."""
+    return Patch(f"penstock.{module}", line, mutated)

@@ -1,11 +1,14 @@
 """Collection: what is garbage is decided from names and manifests, and stays garbage."""
 
+from dataclasses import replace
+
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
 from penstock.contract.latest import Latest
+from penstock.contract.manifest import RootManifest
 from penstock.contract.names import parse_name
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
-from penstock.testing.town import Keeper, Town
+from penstock.testing.town import SETTINGS, Keeper, Town
 
 
 def running(workers: int = 2, epoch: int = 1) -> Town:
@@ -86,6 +89,21 @@ def test_a_members_file_that_is_being_admitted_is_spared() -> None:
     assert town.latest.members is not None
     assert town.latest.members.name in town.blobs
     assert all(ref.root.name in town.blobs for ref in town.latest.pinned)
+
+
+def test_what_a_joiner_pre_loads_outlives_its_retention() -> None:
+    town = Town(2, replace(SETTINGS, prepare_timeout_s=60.0))
+    town.until(lambda: town.latest.epoch >= 2)
+    town.start(2)
+    town.mute[2] = ("Prepare",)
+    town.want(workers=3)
+    town.until(lambda: town.latest.pinned != ())
+    (pinned,) = town.latest.pinned
+    town.until(lambda: town.latest.epoch >= pinned.epoch + 8)
+    assert pinned.epoch not in [r.epoch for r in town.latest.retained]
+    manifest = town.blobs[pinned.root.name]
+    assert isinstance(manifest, RootManifest)
+    assert all(f.blob.name in town.blobs for t in manifest.tasks for f in t.files)
 
 
 def test_nothing_is_deleted_while_a_swap_is_undecided() -> None:

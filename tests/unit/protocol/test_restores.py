@@ -63,6 +63,20 @@ def test_an_older_epoch_is_restored_with_leave_and_new_numbers_exceed_all() -> N
     assert town.latest.epoch == newest + 1
 
 
+def test_new_numbers_exceed_all_for_a_leader_that_saw_none_of_them() -> None:
+    town = running(epoch=4)
+    newest = town.latest.epoch
+    for ordinal in (0, 1):
+        town.kill(ordinal)
+    again = Restore("n1", epoch=Epoch(3), allow_output_replay=True)
+    town.want(run="run-2", restore=again)
+    for ordinal in (0, 1):
+        town.start(ordinal)
+    town.until(lambda: town.latest.epoch == 3)
+    town.until(lambda: town.latest.epoch > 3)
+    assert town.latest.epoch == newest + 1
+
+
 def test_a_restore_is_done_once() -> None:
     town = running(epoch=4)
     town.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))

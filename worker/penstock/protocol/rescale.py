@@ -215,8 +215,8 @@ class Rescale:
         if not lead.proposing():
             self.failures = 0
             self._enter(lead, Stage.RESUMING)
-        elif lead.swaps.busy:
-            return  # committed or not: only the swap knows
+        elif lead.swaps.busy:  # committed or not: only the swap knows
+            return
         elif epochs.flight is None:
             self._call_off(lead, epochs, "its epoch was aborted")
         else:

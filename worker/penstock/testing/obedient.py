@@ -84,9 +84,9 @@ class ObedientEngine:
                     self._set(ready=attempt, running=attempt)
             case control.CancelRescale():
                 self._set(prepared=Version(0))
-            case control.Adopt(_, version, epoch):
+            case control.Adopt(_, version):
                 self.table = self.proposed
-                self._set(resumed=version, published=max(epoch, self.status.published))
+                self._set(resumed=version)
             case control.Settled(_, version):
                 assert self.table is not None
                 self._set(settled=version, left=self.ordinal >= self.table.workers)

@@ -1,9 +1,9 @@
 """A town of keepers in memory: stores that answer at once, engines that obey, virtual time.
 
 Every action is performed in order, every message delivered once and in order, unless a test says
-otherwise: ``cut`` drops messages, ``lose_reply`` makes a swap's outcome unknown, ``kill`` ends a
-worker, ``freeze`` stops one for a while. ``log`` keeps what the cores note, ``steps`` each event
-with its actions, for golden conversations.
+otherwise: ``cut`` drops messages, ``lose_reply`` makes a swap's outcome unknown, ``unreadable``
+keeps the object from being read, ``kill`` ends a worker, ``freeze`` stops one for a while. ``log``
+keeps what the cores note, ``steps`` each event with its actions, for golden conversations.
 """
 
 from collections import deque
@@ -90,6 +90,7 @@ class Town:
         self.mute: dict[int, tuple[str, ...]] = {}
         self.unsound: str | None = None
         self.deleted: list[BlobName] = []
+        self.unreadable = False
         self.swaps: list[Latest] = []
         for ordinal in range(workers):
             self.start(ordinal)
@@ -226,6 +227,8 @@ class Town:
         match action:
             case do.Note(text):
                 self.log.append(f"{self.now:7.2f} {keeper.ordinal}: {text}")
+            case do.ReadLatest(token) if self.unreadable:
+                self._post(keeper, which, on.LatestUnreadable(token, "away"))
             case do.ReadLatest(token):
                 read = on.LatestRead(token, self.record, str(self.version), self.uid)
                 self._post(keeper, which, read)

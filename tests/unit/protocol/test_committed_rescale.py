@@ -1,0 +1,162 @@
+"""A committed rescale: only forward, whoever dies, and leavers go last."""
+
+from penstock.contract import control
+from penstock.contract.latest import Latest
+from penstock.protocol.actions import SendCommand
+from penstock.protocol.events import Retire
+from penstock.testing.town import SETTINGS, Town
+
+
+def running(workers: int = 2, epoch: int = 1) -> Town:
+    town = Town(workers)
+    town.until(lambda: town.latest.epoch >= epoch)
+    return town
+
+
+def rescaled(town: Town, workers: int) -> bool:
+    at = town.latest
+    return at.workers == workers and at.settled == at.version
+
+
+def up(town: Town, *ordinals: int) -> None:
+    """Start workers and want them."""
+    for ordinal in ordinals:
+        town.start(ordinal)
+    town.want(workers=max(ordinals) + 1)
+
+
+def sent(town: Town, kind: type) -> list[control.Command]:
+    return [
+        action.envelope.body  # type: ignore[misc]
+        for _, _, _, _, actions in town.steps
+        for action in actions
+        if isinstance(action, SendCommand) and isinstance(action.envelope.body, kind)
+    ]
+
+
+def mute(town: Town, ordinal: int, *kinds: str) -> None:
+    """Have a running or coming engine leave some commands undone."""
+    town.mute[ordinal] = kinds
+    engine = town.keepers[ordinal].engine if ordinal in town.keepers else None
+    if engine is not None:
+        engine.mute = list(kinds)
+
+
+# --- After the swap -------------------------------------------------------------------------------
+
+
+def committed(town: Town, *muted: str) -> Town:
+    """Let a rescale 2 -> 3 commit while worker 1 leaves ``muted`` commands undone."""
+    mute(town, 1, *muted)
+    up(town, 2)
+    town.until(lambda: town.latest.version == 2)
+    return town
+
+
+def test_no_other_epoch_starts_until_all_have_resumed() -> None:
+    town = committed(running(), "Adopt")
+    epoch = town.latest.epoch
+    town.run(3.0)
+    assert town.latest.epoch == epoch
+    assert town.latest.settled == 1
+    assert town.latest.pinned != ()
+
+
+def test_a_member_that_dies_after_the_swap_means_recovery_under_the_new_version() -> None:
+    town = committed(running(), "Adopt")
+    town.kill_engine(1)
+    mute(town, 1)
+    town.until(lambda: town.latest.attempt == 2)
+    assert (town.latest.workers, town.latest.version) == (3, 2)
+    epoch = town.latest.epoch
+    town.until(lambda: town.latest.epoch > epoch + 1)
+    assert town.latest.settled == 2
+
+
+def test_a_joiner_that_dies_after_the_swap_is_a_member_like_any_other() -> None:
+    town = committed(running(), "Adopt")
+    town.kill(2)
+    town.run(1.5)
+    assert town.latest.attempt == 1, "there is no way back to two"
+    town.start(2)
+    mute(town, 1)
+    town.until(lambda: town.latest.attempt == 2)
+    assert (town.latest.workers, town.latest.version) == (3, 2)
+
+
+def test_a_member_that_never_resumes_is_lost_in_the_end() -> None:
+    town = committed(running(), "Adopt")
+    mute(town, 1, "Adopt")
+    town.run(SETTINGS.ready_timeout_s - 1.0)
+    assert town.latest.attempt == 1
+    town.mute = {}
+    town.until(lambda: town.latest.attempt == 2)
+
+
+def test_a_new_leader_goes_forward_with_a_committed_rescale() -> None:
+    town = committed(running(), "Adopt")
+    mute(town, 1)
+    town.post(town.leader().ordinal, Retire())
+    town.until(lambda: town.latest.term == 2)
+    town.until(lambda: rescaled(town, 3))
+    assert town.latest.attempt == 1
+
+
+def test_the_swap_of_a_rescale_may_be_unknown() -> None:
+    town = running()
+    fates: list[str] = []
+
+    def fate(latest: Latest) -> str | None:
+        if latest.version == 2 and len(fates) < 3:
+            fates.append("lost" if len(fates) < 2 else "applied")
+            return fates[-1]
+        return None
+
+    town.lose_reply = fate
+    up(town, 2)
+    town.until(lambda: rescaled(town, 3))
+    assert fates == ["lost", "lost", "applied"]
+    assert "CancelRescale" not in town.engine(0).heard
+
+
+def test_while_the_swap_of_a_rescale_is_undecided_nothing_is_given_back() -> None:
+    town = running()
+    fates: list[str] = []
+
+    def fate(latest: Latest) -> str | None:
+        if latest.version == 2 and not fates:
+            fates.append("applied")
+            return "applied"
+        return None
+
+    town.lose_reply = fate
+    up(town, 2)
+    town.run(0.02)
+    town.unreadable = True
+    town.until(lambda: bool(fates))
+    town.kill_engine(2)
+    town.run(2.0)
+    assert "CancelRescale" not in town.engine(0).heard
+    town.unreadable = False
+    town.until(lambda: rescaled(town, 3))
+    assert (town.latest.version, town.latest.attempt) == (2, 2)
+
+
+def test_a_leaver_stays_until_its_output_is_visible() -> None:
+    town = running(3)
+    mute(town, 2, "Commit")
+    town.want(workers=2)
+    town.until(lambda: town.latest.version == 2)
+    town.run(2.0)
+    assert town.engine(2).status.left
+    assert town.latest.settled == 1
+
+
+def test_leavers_end_only_when_all_have_resumed() -> None:
+    town = running(3)
+    mute(town, 1, "Adopt")
+    town.want(workers=2)
+    town.until(lambda: town.latest.version == 2)
+    town.run(2.0)
+    assert "Settled" not in town.engine(2).heard
+    assert "Adopt" in town.engine(2).heard

@@ -126,13 +126,12 @@ def test_while_the_swap_of_a_rescale_is_undecided_nothing_is_given_back() -> Non
     def fate(latest: Latest) -> str | None:
         if latest.version == 2 and not fates:
             fates.append("applied")
+            town.unreadable = True
             return "applied"
         return None
 
     town.lose_reply = fate
     up(town, 2)
-    town.run(0.02)
-    town.unreadable = True
     town.until(lambda: bool(fates))
     town.kill_engine(2)
     town.run(2.0)

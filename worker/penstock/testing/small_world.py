@@ -7,7 +7,6 @@ Checked on the way: each commit is exactly the fold of what lies before its offs
 every state from which nothing follows: each record was counted once, in order, by its owner.
 """
 
-import pickle  # noqa: TID251 (bytes that this very process has made)
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +29,7 @@ from penstock.protocol import task_events as ev
 from penstock.protocol.routes import routes
 from penstock.protocol.task import TaskCore, TaskSetup
 from penstock.testing.kernel import Violation
+from penstock.testing.pool import Cores, Pool
 from penstock.testing.workload import Shape, make_plan
 
 Row = tuple[int, SplitId, int]  # key (= key group), split, offset
@@ -65,9 +65,9 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A whole world, immutable; cores are frozen to bytes."""
+    """A whole world, immutable; its parts are kept in pools, so equal ones are one object."""
 
-    cores: tuple[bytes, ...]
+    cores: tuple[TaskCore, ...]
     shells: tuple[Shell, ...]
     queues: tuple[tuple[Any, ...], ...]
     leader: Leader
@@ -89,55 +89,49 @@ class SmallWorld:
             s: tuple((i % GROUPS, s, i) for i in range(RECORDS)) for s in names
         }
         self.setups = {t: self._setup(t) for t in self.tasks}
-        self._readable: dict[tuple[int, bytes], TaskCore] = {}
+        self._pool = Pool()
+        self._cores = Cores()
 
     def _setup(self, task: TaskId) -> TaskSetup:
         first = tuple(SplitState(s, "", 0) for s in self.old.splits_of(task))
         return TaskSetup(self.plan, task, self.old, 1 << 20, first_splits=first)
 
-    # --- Freezing
+    def key(self, state: State) -> tuple[int, ...]:
+        """Return what two equal states share, and no others."""
+        parts = (*state.cores, *state.shells, *state.queues, state.leader)
+        return tuple(map(id, parts))
 
-    def _freeze(self, core: TaskCore) -> bytes:
-        """Turn a core into bytes without the parts that never change."""
-        parts = {name: getattr(core, name) for name in _slots(core)}
-        for name in ("assignment", "previous", "proposed"):
-            table = parts[name]
-            parts[name] = None if table is None else int(table.version)
-        del parts["setup"], parts["root"]
-        return pickle.dumps(parts)
+    # --- Changing a part
 
-    def _thaw(self, index: int, data: bytes) -> TaskCore:
-        core = TaskCore.__new__(TaskCore)
-        parts = pickle.loads(data)
-        for name in ("assignment", "previous", "proposed"):
-            parts[name] = None if parts[name] is None else self.tables[parts[name]]
-        for name, value in parts.items():
-            setattr(core, name, value)
-        core.setup = self.setups[self.tasks[index]]
-        core.root = None
-        return core
+    def _with_shell(self, state: State, index: int, shell: Shell) -> State:
+        shells = (*state.shells[:index], self._pool.keep(shell), *state.shells[index + 1 :])
+        return State(state.cores, shells, state.queues, state.leader)
 
-    def _look(self, index: int, data: bytes) -> TaskCore:
-        """Return a core for reading only; few distinct ones occur again and again."""
-        core = self._readable.get((index, data))
-        if core is None:
-            core = self._readable[index, data] = self._thaw(index, data)
-        return core
+    def _with_queue(self, state: State, number: int, queue: tuple[Any, ...]) -> State:
+        queues = (*state.queues[:number], self._pool.keep(queue), *state.queues[number + 1 :])
+        return State(state.cores, state.shells, queues, state.leader)
+
+    def _with_leader(self, state: State, leader: Leader) -> State:
+        return State(state.cores, state.shells, state.queues, self._pool.keep(leader))
+
+    def _mailed(self, state: State, index: int, *events: ev.Event) -> State:
+        shell = state.shells[index]
+        return self._with_shell(state, index, replace(shell, mail=(*shell.mail, *events)))
+
+    # --- Steps
 
     def first(self) -> State:
         """Return the state in which all tasks run and nothing has happened."""
         state = State(
-            tuple(self._freeze(TaskCore(self.setups[t])) for t in self.tasks),
-            tuple(Shell() for _ in self.tasks),
-            ((),) * len(self.channels),
-            Leader(),
+            tuple(self._cores.keep(TaskCore(self.setups[t])) for t in self.tasks),
+            (self._pool.keep(Shell()),) * len(self.tasks),
+            (self._pool.keep(()),) * len(self.channels),
+            self._pool.keep(Leader()),
         )
         for index in range(len(self.tasks)):
             state = self._tell(state, index, ev.Build())
             state = self._tell(state, index, ev.Started())
         return state
-
-    # --- Steps
 
     def following(self, state: State) -> Iterator[State]:
         """Yield every state that one step leads to."""
@@ -145,18 +139,18 @@ class SmallWorld:
         for index, task in enumerate(self.tasks):
             shell = state.shells[index]
             if shell.mail:
-                told = _with_shell(state, index, replace(shell, mail=shell.mail[1:]))
+                told = self._with_shell(state, index, replace(shell, mail=shell.mail[1:]))
                 yield self._tell(told, index, shell.mail[0])
             if shell.storing is not None:
                 yield self._store(state, index)
             yield from self._inputs(state, index, task)
 
     def _inputs(self, state: State, index: int, task: TaskId) -> Iterator[State]:
-        core = self._look(index, state.cores[index])
+        core = state.cores[index]
         for number, channel in enumerate(self.channels):
             queue = state.queues[number]
             if channel.receiver == task and queue and core.reads(channel):
-                taken = _with_queue(state, number, queue[1:])
+                taken = self._with_queue(state, number, queue[1:])
                 yield self._tell(taken, index, ev.Arrived(channel, queue[0]))
         if self._full(state, task):
             return
@@ -174,7 +168,7 @@ class SmallWorld:
             return self._tell(state, index, ev.SplitEnded(split))
         shell = state.shells[index]
         offsets = tuple((s, o + 1 if s == split else o) for s, o in shell.offsets)
-        moved = _with_shell(state, index, replace(shell, offsets=offsets))
+        moved = self._with_shell(state, index, replace(shell, offsets=offsets))
         return self._tell(moved, index, ev.RowsRead(split, Data((rows[offset],), 1, 1)))
 
     def _store(self, state: State, index: int) -> State:
@@ -182,9 +176,9 @@ class SmallWorld:
         assert shell.storing is not None
         barrier, counts, offsets = shell.storing
         parts = ev.Parts((), tuple(SplitState(s, "", o) for s, o in offsets))
-        state = _with_shell(state, index, replace(shell, storing=None, stored=counts))
+        state = self._with_shell(state, index, replace(shell, storing=None, stored=counts))
         state = self._tell(state, index, ev.Stored(barrier.term, barrier.epoch, parts))
-        return _with_shell(state, index, replace(state.shells[index], stored=()))
+        return self._with_shell(state, index, replace(state.shells[index], stored=()))
 
     # --- The leader
 
@@ -209,14 +203,14 @@ class SmallWorld:
         kind = BarrierKind.RESCALE if rescale else BarrierKind.CHECKPOINT
         barrier = Barrier(TERM, epoch, table.version, kind, Epoch(leader.committed), 0)
         started = replace(leader, epoch=int(epoch), state="flight", acks=())
-        state = replace(state, leader=started)
+        state = self._with_leader(state, started)
         for index, task in enumerate(self.tasks):
             mail: list[ev.Event] = []
             if rescale:
                 mail.append(ev.Proposed(self.new, None))
             if self.plan.stages[task.stage].source is not None:
                 mail.append(ev.Injected(barrier))
-            state = _mailed(state, index, *mail)
+            state = self._mailed(state, index, *mail)
         return state
 
     def _decide(self, state: State, *, commit: bool) -> State:
@@ -224,19 +218,19 @@ class SmallWorld:
         epoch = Epoch(leader.epoch)
         events: list[ev.Event] = []
         if not commit:
-            state = replace(state, leader=replace(leader, state="idle", acks=()))
+            state = self._with_leader(state, replace(leader, state="idle", acks=()))
             events.append(ev.Aborted(TERM, epoch))
             if epoch == 2:
                 events.append(ev.Cancelled(self.new.version))
         else:
-            state = replace(state, leader=self._commit(leader))
+            state = self._with_leader(state, self._commit(leader))
             version = self.new.version if epoch == 2 else self.old.version
             events.append(ev.Committed(epoch, version))
             if epoch == 2:
                 assert state.leader.root is not None
                 events.append(ev.Adopting(version, state.leader.root))
         for index in range(len(self.tasks)):
-            state = _mailed(state, index, *events)
+            state = self._mailed(state, index, *events)
         return state
 
     def _commit(self, leader: Leader) -> Leader:
@@ -272,68 +266,64 @@ class SmallWorld:
     # --- One event at one core
 
     def _tell(self, state: State, index: int, event: ev.Event) -> State:
-        core = self._thaw(index, state.cores[index])
-        for action in core.step(event, 0.0):
-            state = self._do(state, index, core, action)
-        cores = (*state.cores[:index], self._freeze(core), *state.cores[index + 1 :])
-        return replace(state, cores=cores)
-
-    def _more(self, state: State, index: int, core: TaskCore, event: ev.Event) -> State:
-        for action in core.step(event, 0.0):
-            state = self._do(state, index, core, action)
+        core, actions = self._cores.step(state.cores[index], event)
+        cores = (*state.cores[:index], core, *state.cores[index + 1 :])
+        state = State(cores, state.shells, state.queues, state.leader)
+        for action in actions:
+            state = self._do(state, index, action)
         return state
 
-    def _do(self, state: State, index: int, core: TaskCore, action: ev.Action) -> State:
+    def _do(self, state: State, index: int, action: ev.Action) -> State:
         shell = state.shells[index]
         match action:
             case ev.Process(_, data):
-                return self._process(state, index, core, data.payload)
+                return self._process(state, index, data.payload)
             case ev.Send(channel, element):
                 number = self.channels.index(channel)
-                return _with_queue(state, number, (*state.queues[number], element))
+                return self._with_queue(state, number, (*state.queues[number], element))
             case ev.Snapshot(barrier, _, _):
                 storing = (barrier, shell.counts, shell.offsets)
-                return _with_shell(state, index, replace(shell, storing=storing))
+                return self._with_shell(state, index, replace(shell, storing=storing))
             case ev.Ack(_, epoch, manifest):
                 return self._ack(state, index, epoch, manifest)
             case ev.Load():
-                return self._load(state, index, core, action)
+                return self._load(state, index, action)
             case ev.Preload(version, _):
-                return self._more(state, index, core, ev.Preloaded(version))
+                return self._tell(state, index, ev.Preloaded(version))
             case ev.CloseSplits(splits):
                 kept = tuple(x for x in shell.offsets if x[0] not in splits)
-                return _with_shell(state, index, replace(shell, offsets=kept))
+                return self._with_shell(state, index, replace(shell, offsets=kept))
             case ev.DropGroups(share):
                 gone = groups_of(share)
                 counts = tuple(() if g in gone else c for g, c in enumerate(shell.counts))
-                return _with_shell(state, index, replace(shell, counts=counts))
+                return self._with_shell(state, index, replace(shell, counts=counts))
             case ev.AnnounceVersion(version):
-                return self._announce(state, index, core, version)
+                return self._announce(state, index, version)
             case _:
                 return state
 
-    def _process(self, state: State, index: int, core: TaskCore, rows: tuple[Row, ...]) -> State:
+    def _process(self, state: State, index: int, rows: tuple[Row, ...]) -> State:
         edges = self.plan.outputs_of(self.tasks[index].stage)
         if not edges:
             shell = state.shells[index]
             fresh = [tuple(r for r in rows if r[0] == g) for g in range(GROUPS)]
             counts = tuple(c + f for c, f in zip(shell.counts, fresh, strict=True))
-            return _with_shell(state, index, replace(shell, counts=counts))
-        old, new = core.routing
+            return self._with_shell(state, index, replace(shell, counts=counts))
+        old, new = state.cores[index].routing
         table = routes(self.plan, edges[0], self.tasks[index], old, new)
         pieces = tuple(ev.Piece(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows)
-        return self._more(state, index, core, ev.Produced(pieces))
+        return self._tell(state, index, ev.Produced(pieces))
 
     def _ack(self, state: State, index: int, epoch: Epoch, manifest: TaskManifest) -> State:
         counts, leader = state.shells[index].stored, state.leader
         if leader.state != "flight" or leader.epoch != epoch:
             return state
         acks = (*leader.acks, (self.tasks[index], manifest, counts))
-        return replace(
-            state, leader=replace(leader, acks=tuple(sorted(acks, key=lambda ack: ack[0])))
+        return self._with_leader(
+            state, replace(leader, acks=tuple(sorted(acks, key=lambda ack: ack[0])))
         )
 
-    def _load(self, state: State, index: int, core: TaskCore, load: ev.Load) -> State:
+    def _load(self, state: State, index: int, load: ev.Load) -> State:
         shell = state.shells[index]
         known = dict(shell.offsets)
         offsets = (*shell.offsets, *((s.split, s.offset) for s in load.splits))
@@ -346,14 +336,14 @@ class SmallWorld:
                 state.leader.held[g] if g in mine and not counts[g] else counts[g]
                 for g in range(GROUPS)
             )
-        state = _with_shell(state, index, replace(shell, offsets=offsets, counts=counts))
-        return self._more(state, index, core, ev.Loaded(load.version))
+        state = self._with_shell(state, index, replace(shell, offsets=offsets, counts=counts))
+        return self._tell(state, index, ev.Loaded(load.version))
 
-    def _announce(self, state: State, index: int, core: TaskCore, version: Any) -> State:
+    def _announce(self, state: State, index: int, version: Any) -> State:
         for channel in self.channels:
             if channel.receiver == self.tasks[index]:
                 sender = self.tasks.index(channel.sender)
-                state = _mailed(state, sender, ev.PeerVersion(channel, version))
+                state = self._mailed(state, sender, ev.PeerVersion(channel, version))
         return state
 
     # --- The end
@@ -374,27 +364,6 @@ class SmallWorld:
                         raise Violation("O", f"{task} counted {split} as {offsets}")
 
 
-def _slots(core: TaskCore) -> list[str]:
-    return [name for kind in type(core).__mro__ for name in getattr(kind, "__slots__", ())]
-
-
-def _with_shell(state: State, index: int, shell: Shell) -> State:
-    return replace(state, shells=(*state.shells[:index], shell, *state.shells[index + 1 :]))
-
-
-def _with_queue(state: State, number: int, queue: tuple[Any, ...]) -> State:
-    return replace(state, queues=(*state.queues[:number], queue, *state.queues[number + 1 :]))
-
-
-def _mailed(state: State, index: int, *events: ev.Event) -> State:
-    shell = state.shells[index]
-    return _with_shell(state, index, replace(shell, mail=(*shell.mail, *events)))
-
-
 def _union(counts: Iterator[Counts]) -> Counts:
     every = list(counts)
     return tuple(tuple(r for c in every for r in c[g]) for g in range(GROUPS))
-
-
-def _flat(counts: Counts) -> list[Row]:
-    return [r for rows in counts for r in rows]

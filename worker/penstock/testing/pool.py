@@ -1,0 +1,97 @@
+"""Parts of immutable worlds: equal ones are one object, and a step that was taken is known.
+
+The search compares and stores tens of thousands of worlds that differ in one part each. Here
+every distinct part exists once, so that worlds are compared by the identity of their parts, and
+a core that meets an event again is not asked again: its answer cannot differ.
+"""
+
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+from penstock.protocol import task_events as ev
+from penstock.protocol.task import TaskCore
+
+T = TypeVar("T", bound=Hashable)
+
+Step = tuple[TaskCore, tuple[ev.Action, ...]]
+
+
+class Pool:
+    """Keeps one object of each value, for as long as the pool lives."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._values: dict[Hashable, Any] = {}
+
+    def keep(self, value: T) -> T:
+        """Return the one object that equals ``value``."""
+        kept: T = self._values.setdefault(value, value)
+        return kept
+
+
+class Cores:
+    """Keeps one core of each distinct state; the ones that it gives out are never changed."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._cores: dict[Hashable, TaskCore] = {}
+        self._steps: dict[tuple[TaskCore, ev.Event], Step] = {}
+
+    def keep(self, core: TaskCore) -> TaskCore:
+        """Return the one core that stands where ``core`` does; ``core`` may become it."""
+        return self._cores.setdefault(structure(core), core)
+
+    def step(self, core: TaskCore, event: ev.Event) -> Step:
+        """Return where a kept core stands after an event, and what it wants done."""
+        known = self._steps.get((core, event))
+        if known is None:
+            copy: TaskCore = copied(core, {})
+            actions = tuple(copy.step(event, 0.0))
+            known = self._steps[core, event] = (self.keep(copy), actions)
+        return known
+
+
+def structure(value: Any) -> Hashable:
+    """Return a value that two machines share when they stand at the same place, and only then.
+
+    A machine is its slots; a frozen value is itself; the order of a dict counts, because a core
+    may act on it.
+    """
+    match value:
+        case dict():
+            return tuple((structure(k), structure(v)) for k, v in value.items())
+        case list() | tuple():
+            return tuple(structure(v) for v in value)
+        case _ if _is_machine(value):
+            return (type(value), *(structure(getattr(value, name)) for name in _slots(value)))
+        case Hashable():
+            return value
+    raise AssertionError(f"no state of a core may be a {type(value).__name__}")
+
+
+def copied(value: Any, done: dict[int, Any]) -> Any:
+    """Copy machines and containers; frozen values are shared. ``done`` keeps aliases aliases."""
+    match value:
+        case dict():
+            return {k: copied(v, done) for k, v in value.items()}
+        case list():
+            return [copied(v, done) for v in value]
+        case _ if _is_machine(value):
+            if id(value) not in done:
+                done[id(value)] = made = object.__new__(type(value))
+                for name in _slots(value):
+                    object.__setattr__(made, name, copied(getattr(value, name), done))
+            return done[id(value)]
+    return value
+
+
+def _is_machine(value: object) -> bool:
+    """Say whether a value changes in place: it has slots, and it is not a frozen dataclass."""
+    kind = type(value)
+    frozen = getattr(kind, "__dataclass_params__", None)
+    ours = kind.__module__.startswith("penstock.protocol")
+    return ours and hasattr(kind, "__slots__") and not (frozen is not None and frozen.frozen)
+
+
+def _slots(value: object) -> list[str]:
+    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]

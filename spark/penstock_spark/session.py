@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import penstock
 import penstock_spark
 from penstock.base.errors import ConfigError
+from penstock_spark.gateway import JvmEndedError, start
 from penstock_spark.java import java_home
 
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xshare:auto"
@@ -90,12 +89,12 @@ def _start(conf: SparkConf, home: Path, log: IO[bytes], log_path: Path) -> Spark
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     try:
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    except PySparkRuntimeError as error:
+        gateway = start(conf, home, log)
+    except JvmEndedError as error:
         words = log_path.read_text(errors="replace")[-2000:]
         raise ConfigError(
-            f"Java of {home} did not start Spark: set JAVA_HOME to a JDK of version 17 or 21."
-            f" Its last words:\n{words}"
+            f"Java of {home} did not start Spark ({error}): set JAVA_HOME to a JDK of version 17"
+            f" or 21. Its last words:\n{words}"
         ) from error
     return SparkContext(gateway=gateway, conf=conf)
 

@@ -6,9 +6,22 @@ what was expected; the caller knows the place.
 
 import re
 
+DURATION_CHARS_MAX = 32
+QUANTITY_CHARS_MAX = 24
+_WHOLE_AND_FRACTION = r"(\.[0-9]{1,9})?"
+# Largest unit first, each once: what a user may write is bounded (a sum fits 64 bits of
+# nanoseconds), and one pattern says it to Python and to the API server (RE2).
+DURATION_PATTERN = "0|" + "".join(
+    f"([0-9]{{1,{digits}}}{_WHOLE_AND_FRACTION}{unit})?"
+    for unit, digits in (("h", 6), ("m", 6), ("s", 9), ("ms", 12), ("us", 12))
+)
+QUANTITY_PATTERN = r"[0-9]{1,15}(\.[0-9]{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?"
+
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_DURATION = re.compile(DURATION_PATTERN)
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h)")
+_QUANTITY = re.compile(QUANTITY_PATTERN)
+_QUANTITY_PART = re.compile(r"([0-9.]+)([A-Za-z]*)")
 _QUANTITY_UNIT = {
     "": 1,
     "k": 10**3,
@@ -24,18 +37,9 @@ _QUANTITY_UNIT = {
 
 def duration_us(text: str) -> int:
     """Return a duration such as ``10s``, ``1m30s`` or ``1.5h`` in whole microseconds."""
-    if text == "0":
-        return 0
-    position = 0
-    total = 0.0
-    for part in _DURATION_PART.finditer(text):
-        if part.start() != position:
-            break
-        total += float(part[1]) * _DURATION_US[part[2]]
-        position = part.end()
-    if position == 0 or position != len(text):
+    if not text or len(text) > DURATION_CHARS_MAX or not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: write a number and us, ms, s, m or h, like 10s")
-    return round(total)
+    return round(sum(float(p[1]) * _DURATION_US[p[2]] for p in _DURATION_PART.finditer(text)))
 
 
 def duration_s(text: str) -> float:
@@ -45,9 +49,10 @@ def duration_s(text: str) -> float:
 
 def quantity_bytes(value: str | int) -> int:
     """Return a quantity such as ``64Mi``, ``1.5G`` or a plain number in bytes."""
-    match = _QUANTITY.fullmatch(str(value))
-    if match is None:
+    text = str(value)
+    parts = _QUANTITY_PART.match(text)
+    if parts is None or len(text) > QUANTITY_CHARS_MAX or not _QUANTITY.fullmatch(text):
         raise ValueError(
             f"{value!r} is no quantity: write a number and Ki, Mi, Gi, k, M or G, like 64Mi"
         )
-    return round(float(match[1]) * _QUANTITY_UNIT[match[2] or ""])
+    return round(float(parts[1]) * _QUANTITY_UNIT[parts[2]])

@@ -27,16 +27,37 @@ class Kind(StrEnum):
     OBJECT = "object"
     LIST = "list"  # of objects with ``fields``, or of texts
     TEXT_MAP = "text-map"  # texts or whole numbers by free names, kept as texts
-    OPEN = "open"  # preserved unread, as the API server does
+    OPEN = "open"  # an object preserved unread, as the API server does
+    ANY = "any"  # the API server's own; not read
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A relation between fields, for the API server: ``cel`` holds, or ``message`` is said.
+
+    The value that the row makes checks the same when it is built. ``expression`` is CEL for a
+    message with values in it; ``path`` names the field to blame. A ``cel`` with ``oldSelf`` is
+    about a change of an object, so only the API server can judge it.
+    """
+
+    cel: str
+    message: str
+    expression: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One row. ``default`` is written as a user would write it; ``minimum`` and ``maximum`` too.
 
-    ``choices`` maps what the file says to the value; ``make`` builds an OBJECT (or each item of
-    a LIST) from attributes. ``key`` names the field that tells items apart (a list-map).
-    ``one_of`` lists fields of which exactly one must be there.
+    - ``choices`` maps what the file says to the value; ``make`` builds an OBJECT (or each item of
+      a LIST) from attributes. ``key`` names the field that tells items apart (a list-map);
+      ``unique``: texts of which none may be there twice.
+    - ``one_of`` lists fields of which exactly one must be there; ``rules`` are other relations
+      of an OBJECT's fields (of each item's, for a LIST).
+    - ``pattern`` is that of the whole text, in the syntax that Python and RE2 share; for a LIST
+      of texts or a TEXT_MAP it is that of each text, and ``length_max`` is the number of them.
+    - ``cluster``: only a cluster uses it; ``cluster_required``: and there it must be given.
     """
 
     name: str
@@ -48,6 +69,8 @@ class Field:
     maximum: Plain = None
     choices: tuple[str, ...] = ()
     pattern: str = ""
+    format: str = ""
+    length_min: int = 0
     length_max: int = 253
     immutable: bool = False
     rule: str = ""
@@ -55,12 +78,42 @@ class Field:
     fields: tuple["Field", ...] = ()
     make: Callable[..., object] | None = None
     key: str = ""
+    unique: bool = False
     one_of: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    items: Kind = Kind.TEXT
+    item_length_max: int = 253
+    cluster: bool = False
+    cluster_required: bool = False
 
     @property
     def target(self) -> str:
         """Return the attribute that holds the value: ``attribute``, or the name in snake case."""
         return self.attribute or snake(self.name)
+
+    def item(self) -> "Field":
+        """Return the row of one item of this LIST, or of one value of this TEXT_MAP."""
+        if self.fields:
+            return Field(
+                "",
+                Kind.OBJECT,
+                self.meaning,
+                fields=self.fields,
+                make=self.make,
+                one_of=self.one_of,
+                rules=self.rules,
+            )
+        return Field(
+            "",
+            self.items,
+            self.meaning,
+            pattern=self.pattern,
+            rule=self.rule,
+            length_min=1 if self.kind is Kind.LIST else 0,
+            length_max=self.item_length_max,
+            minimum=self.minimum,
+            maximum=self.maximum,
+        )
 
 
 def snake(name: str) -> str:
@@ -69,8 +122,9 @@ def snake(name: str) -> str:
 
 
 def text(name: str, meaning: str, **more: object) -> Field:
-    """Build a TEXT row."""
-    return _field(name, Kind.TEXT, meaning, more)
+    """Build a TEXT row; the empty text is not one, unless ``length_min`` is 0."""
+    length_min = 0 if more.get("default") == "" else 1
+    return _field(name, Kind.TEXT, meaning, {"length_min": length_min, **more})
 
 
 def integer(name: str, meaning: str, **more: object) -> Field:
@@ -127,6 +181,16 @@ def listing(
 def texts(name: str, meaning: str, **more: object) -> Field:
     """Build a LIST row of texts; the attribute is a tuple."""
     return _field(name, Kind.LIST, meaning, {"length_max": 64, **more})
+
+
+def integers(name: str, meaning: str, **more: object) -> Field:
+    """Build a LIST row of whole numbers; the attribute is a tuple."""
+    return _field(name, Kind.LIST, meaning, {"items": Kind.INTEGER, "length_max": 64, **more})
+
+
+def text_map(name: str, meaning: str, **more: object) -> Field:
+    """Build a TEXT_MAP row."""
+    return _field(name, Kind.TEXT_MAP, meaning, {"length_max": 64, "item_length_max": 4096, **more})
 
 
 def _field(name: str, kind: Kind, meaning: str, more: dict[str, object]) -> Field:

@@ -4,6 +4,7 @@ Every problem names its place: ``origin`` maps paths like ``spec.job.graph.steps
 ``file:line`` (or to the ``--set`` that wrote the value); a path without one takes its parent's.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from penstock.base.units import duration_s, duration_us, quantity_bytes
 from penstock.contract.fields import Field, Kind, Plain
 
 PROBLEMS_SHOWN_MAX = 20
+INTEGER_MAX = 2**63 - 1
+INTEGER_MIN = -(2**63)
+WHOLE_FLOAT_MAX = 2.0**53  # above it a float has lost digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,15 @@ _BAD: Final = _Bad()
 
 
 class Reader:
-    """Collects problems while it reads; :meth:`done` raises them together."""
+    """Collects problems while it reads; :meth:`done` raises them together.
 
-    def __init__(self, origin: Origin) -> None:
+    ``cluster``: what is left out must not be what a cluster needs.
+    """
+
+    def __init__(self, origin: Origin, *, cluster: bool = False) -> None:
         """Start without problems."""
         self.origin = origin
+        self.cluster = cluster
         self.problems: list[str] = []
 
     def complain(self, path: str, text: str) -> None:
@@ -70,8 +78,10 @@ class Reader:
             case Kind.LIST:
                 return self._list(row, plain, path)
             case Kind.TEXT_MAP:
-                return self._text_map(plain, path)
-            case Kind.OPEN:
+                return self._text_map(row, plain, path)
+            case Kind.OPEN if not isinstance(plain, dict):
+                return self._bad(path, f"expected an object, got {shown(plain)}")
+            case Kind.OPEN | Kind.ANY:
                 return plain
             case _:
                 return self._scalar(row, plain, path)
@@ -102,7 +112,7 @@ class Reader:
     def _member(self, row: Field, plain: dict[str, Plain], path: str) -> object:
         value = plain.get(row.name)
         if value is None:
-            if row.required:
+            if row.required or (self.cluster and row.cluster_required):
                 return self._bad(path, f"field {row.name!r} is missing: {row.meaning}")
             value = row.default
         if value is None:
@@ -121,11 +131,7 @@ class Reader:
             return self._bad(path, f"expected a list, got {shown(plain)}")
         if len(plain) > row.length_max:
             return self._bad(path, f"has {len(plain)} items; at most {row.length_max} are allowed")
-        item = Field(
-            "", Kind.OBJECT, row.meaning, fields=row.fields, make=row.make, one_of=row.one_of
-        )
-        if not row.fields:
-            item = Field("", Kind.TEXT, row.meaning, pattern=row.pattern)
+        item = row.item()
         values = [self.read(item, v, f"{path}[{i}]") for i, v in enumerate(plain)]
         self._check_keys(row, plain, path)
         return tuple(values)
@@ -134,15 +140,17 @@ class Reader:
         seen: dict[Plain, int] = {}
         for i, item in enumerate(plain):
             key = item.get(row.key) if row.key and isinstance(item, dict) else None
+            key = item if row.unique else key
             if isinstance(key, str) and seen.setdefault(key, i) != i:
                 place = self.origin.at(f"{path}[{seen[key]}]")
-                self.complain(
-                    f"{path}[{i}]", f"{row.key} {key!r} is there twice (first at {place})"
-                )
+                what = f"{row.key} {key!r}".strip()
+                self.complain(f"{path}[{i}]", f"{what} is there twice (first at {place})")
 
-    def _text_map(self, plain: Plain, path: str) -> object:
+    def _text_map(self, row: Field, plain: Plain, path: str) -> object:
         if not isinstance(plain, dict):
             return self._bad(path, f"expected an object, got {shown(plain)}")
+        if len(plain) > row.length_max:
+            return self._bad(path, f"has {len(plain)} items; at most {row.length_max} are allowed")
         for name, value in plain.items():
             if isinstance(value, bool) or not isinstance(value, str | int):
                 where = _join(path, name)
@@ -150,6 +158,8 @@ class Reader:
                     where,
                     f"expected a text or a whole number, got {shown(value)}: put it in quotes",
                 )
+            else:
+                self.read(row.item(), str(value), _join(path, name))
         return {name: str(value) for name, value in plain.items()}
 
     # --- scalars ------------------------------------------------------------------------------
@@ -174,6 +184,17 @@ def shown(plain: Plain) -> str:
     return kinds.get(type(plain)) or (value if len(value) <= 40 else value[:37] + "...")
 
 
+def pruned(row: Field, plain: Plain) -> Plain:
+    """Return ``plain`` without the fields that ``row`` does not know, at any depth."""
+    if isinstance(plain, list) and row.fields:
+        item = row.item()
+        return [pruned(item, value) for value in plain]
+    if isinstance(plain, dict) and row.fields:
+        rows = {f.name: f for f in row.fields}
+        return {name: pruned(rows[name], v) for name, v in plain.items() if name in rows}
+    return plain
+
+
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
@@ -183,20 +204,28 @@ def _text(row: Field, plain: Plain) -> str:
         raise ValueError(f"expected a text, got {shown(plain)}")
     if len(plain) > row.length_max:
         raise ValueError(f"has {len(plain)} characters; at most {row.length_max} are allowed")
+    if len(plain) < row.length_min:
+        raise ValueError("is empty")
     if row.pattern and not re.fullmatch(row.pattern, plain):
         raise ValueError(f"{plain!r} does not fit: {row.rule or row.pattern}")
     return plain
 
 
 def _integer(row: Field, plain: Plain) -> int:
+    if isinstance(plain, float) and plain.is_integer() and abs(plain) <= WHOLE_FLOAT_MAX:
+        return int(plain)  # 2.0 is a whole number to YAML and to the API server
     if isinstance(plain, bool) or not isinstance(plain, int):
         raise ValueError(f"expected a whole number, got {shown(plain)}")
+    if not INTEGER_MIN <= plain <= INTEGER_MAX:
+        raise ValueError(f"{plain} does not fit 64 bits")
     return plain
 
 
 def _number(row: Field, plain: Plain) -> float:
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise ValueError(f"expected a number, got {shown(plain)}")
+    if isinstance(plain, float) and not math.isfinite(plain):
+        raise ValueError(f"expected a finite number, got {plain}")
     return float(plain)
 
 

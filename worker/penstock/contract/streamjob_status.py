@@ -1,0 +1,291 @@
+"""The ``status`` of a StreamJob: what the operator says of a job, as values.
+
+``state`` is one word for people; programs read the conditions. Each condition has fixed reasons
+(``REASONS``): they are part of the interface, and messages are not. What changes from second to
+second is not here but in a ConfigMap. Times are RFC 3339 texts, as the API server writes them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from penstock.contract.status import SinkStatus
+from penstock.contract.streamjob import OperatorFlavour
+
+
+class StreamJobState(StrEnum):
+    """The state of a job in one word, for people."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESCALING = "Rescaling"
+    UPGRADING = "Upgrading"
+    SUSPENDING = "Suspending"
+    SUSPENDED = "Suspended"
+    RESTARTING = "Restarting"
+    FAILED = "Failed"
+    FINISHED = "Finished"
+    DELETING = "Deleting"
+
+
+class ConditionType(StrEnum):
+    """What is judged. Good when True, but for Stalled; Progressing is neither."""
+
+    READY = "Ready"
+    ACCEPTED = "Accepted"
+    PROGRESSING = "Progressing"
+    CHECKPOINTING = "Checkpointing"
+    STALLED = "Stalled"
+
+
+class Truth(StrEnum):
+    """The status of a condition, as Kubernetes spells it."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    """Why a condition is what it is; ``REASONS`` says which reason belongs to which."""
+
+    # Ready
+    RUNNING = "Running"
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RESCALING = "Rescaling"
+    UPGRADING = "Upgrading"
+    SUSPENDING = "Suspending"
+    SUSPENDED = "Suspended"
+    RESTARTING = "Restarting"
+    FAILED = "Failed"
+    FINISHED = "Finished"
+    DELETING = "Deleting"
+    WORKERS_NOT_READY = "WorkersNotReady"
+    CHECKPOINT_STALE = "CheckpointStale"
+    # Accepted: what CEL cannot see
+    VALID = "Valid"
+    SPEC_INVALID = "SpecInvalid"
+    POD_TEMPLATE_INVALID = "PodTemplateInvalid"
+    IMAGE_MISSING = "ImageMissing"
+    VOLUME_NOT_READ_WRITE_MANY = "VolumeNotReadWriteMany"
+    RESTORE_NOT_FOUND = "RestoreNotFound"
+    AUTOSCALER_CONFLICT = "AutoscalerConflict"
+    REPLAY_UNAVAILABLE = "ReplayUnavailable"
+    # Progressing
+    IDLE = "Idle"
+    DEPLOYING = "Deploying"
+    RESUMING = "Resuming"
+    RESTORING = "Restoring"
+    ROLLING_BACK = "RollingBack"
+    WAITING_FOR_OLD = "WaitingForOldObjects"
+    # Checkpointing
+    COMPLETED = "Completed"
+    NONE_YET = "NoneYet"
+    FAILING = "Failing"
+    # Stalled: a person must act
+    NOT_STALLED = "NotStalled"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CRASH_LOOP = "CrashLoop"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    CLAIM_MISSING = "ClaimMissing"
+    CLAIM_READ_ONLY = "ClaimReadOnly"
+    JOB_INVALID = "JobInvalid"
+    JOB_FAILED = "JobFailed"
+    SAVEPOINT_FAILED = "SavepointFailed"
+    UPGRADE_FAILED = "UpgradeFailed"
+    ROLLED_BACK = "RolledBack"
+    RESTORE_FAILED = "RestoreFailed"
+    METADATA_MISSING = "MetadataMissing"
+    OUTPUT_UNPUBLISHED = "OutputUnpublished"
+    REPLAY_FAILED = "ReplayFailed"
+    WAITING_FOR_WORKERS = "WaitingForWorkers"
+
+
+_OPERATIONS: Final = (
+    Reason.DEPLOYING,
+    Reason.UPGRADING,
+    Reason.ROLLING_BACK,
+    Reason.RESCALING,
+    Reason.SUSPENDING,
+    Reason.RESUMING,
+    Reason.RESTORING,
+    Reason.RESTARTING,
+    Reason.DELETING,
+    Reason.WAITING_FOR_OLD,
+)
+REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
+    ConditionType.READY: (
+        *(Reason(state) for state in StreamJobState),
+        Reason.WORKERS_NOT_READY,
+        Reason.CHECKPOINT_STALE,
+    ),
+    ConditionType.ACCEPTED: (
+        Reason.VALID,
+        Reason.SPEC_INVALID,
+        Reason.POD_TEMPLATE_INVALID,
+        Reason.IMAGE_MISSING,
+        Reason.VOLUME_NOT_READ_WRITE_MANY,
+        Reason.RESTORE_NOT_FOUND,
+        Reason.AUTOSCALER_CONFLICT,
+        Reason.REPLAY_UNAVAILABLE,
+    ),
+    ConditionType.PROGRESSING: (Reason.IDLE, *_OPERATIONS),
+    ConditionType.CHECKPOINTING: (
+        Reason.COMPLETED,
+        Reason.NONE_YET,
+        Reason.FAILING,
+        Reason.SUSPENDED,
+        Reason.FINISHED,
+    ),
+    ConditionType.STALLED: (
+        Reason.NOT_STALLED,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CRASH_LOOP,
+        Reason.UNSCHEDULABLE,
+        Reason.QUOTA_EXCEEDED,
+        Reason.CLAIM_MISSING,
+        Reason.CLAIM_READ_ONLY,
+        Reason.JOB_INVALID,
+        Reason.JOB_FAILED,
+        Reason.SAVEPOINT_FAILED,
+        Reason.UPGRADE_FAILED,
+        Reason.ROLLED_BACK,
+        Reason.RESTORE_FAILED,
+        Reason.METADATA_MISSING,
+        Reason.OUTPUT_UNPUBLISHED,
+        Reason.REPLAY_FAILED,
+        Reason.WAITING_FOR_WORKERS,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One judgement; ``last_transition_time`` moves only when ``status`` does.
+
+    ``reason`` is a :class:`Reason`, kept as a text: an operator may meet those of a newer one.
+    """
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentStatus:
+    """The committed assignment of key groups: its version, and over how many workers."""
+
+    version: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastCompleted:
+    """The newest committed epoch: when, its new bytes, from barrier to commit, and its folder."""
+
+    epoch: int
+    time: str
+    bytes: int = 0
+    duration_s: float = 0.0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """The newest checkpoint, and how many in a row have failed since."""
+
+    last_completed: LastCompleted | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LastFailure:
+    """Why the job last rolled back or failed; ``worker`` is a pod's name where one is known."""
+
+    time: str
+    reason: str
+    message: str
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The target of an operation, written before anything is done about it.
+
+    ``snapshot`` is the savepoint or request that it waits for; after ``deadline`` it is given up.
+    """
+
+    action: str
+    generation: int
+    since: str
+    deadline: str | None = None
+    replicas: int | None = None
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStatus:
+    """The last restore that was carried out. ``replayed``: output may be repeated since it.
+
+    ``lost_output`` are the epochs whose unpublished output was dropped on request.
+    """
+
+    nonce: str
+    time: str
+    replayed: bool = False
+    lost_output: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LastStable:
+    """The last spec that ran and completed a checkpoint: a rollback goes back to it."""
+
+    generation: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkApplicationStatus:
+    """The replay: its object's name, the state as Spark's operator spells it, rows pushed."""
+
+    name: str
+    flavour: OperatorFlavour
+    state: str
+    message: str = ""
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJobStatus:
+    """All of ``status``. ``replicas`` are pods that exist; ``selector`` finds them, as a text.
+
+    ``leader`` is a pod's name; ``term`` and ``attempt`` are those of the last swap.
+    """
+
+    observed_generation: int = 0
+    state: StreamJobState = StreamJobState.PENDING
+    conditions: tuple[Condition, ...] = ()
+    replicas: int = 0
+    ready_replicas: int = 0
+    selector: str = ""
+    leader: str | None = None
+    term: int | None = None
+    attempt: int | None = None
+    assignment: AssignmentStatus | None = None
+    checkpoint: CheckpointSummary | None = None
+    sinks: tuple[SinkStatus, ...] = ()
+    last_failure: LastFailure | None = None
+    pending: Pending | None = None
+    restore: RestoreStatus | None = None
+    last_stable: LastStable | None = None
+    spark_application: SparkApplicationStatus | None = None
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """Return the condition of a type; None: not judged yet."""
+        return next((c for c in self.conditions if c.type == kind), None)

@@ -1,0 +1,188 @@
+"""The table of a StreamJob's ``status``: what the CRD schema, the reader and the writer use."""
+
+from penstock.contract import streamjob_status as st
+from penstock.contract.fields import (
+    Field,
+    Plain,
+    boolean,
+    choice,
+    duration,
+    group,
+    integer,
+    integers,
+    listing,
+    text,
+)
+from penstock.contract.reader import Origin, Reader, pruned
+from penstock.contract.status import SinkStatus
+from penstock.contract.streamjob import OperatorFlavour
+from penstock.contract.writer import plain_object
+
+MESSAGE_CHARS_MAX = 2048
+CONDITIONS_MAX = 16
+
+
+def _time(name: str, meaning: str, **more: object) -> Field:
+    return text(name, meaning, format="date-time", length_max=64, **more)
+
+
+def _count(name: str, meaning: str, **more: object) -> Field:
+    return integer(name, meaning, minimum=0, **more)
+
+
+CONDITION = (
+    text(
+        "type",
+        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled",
+        required=True,
+        pattern=r"[A-Z][A-Za-z]*",
+        length_max=64,
+    ),
+    choice("status", "whether it is so", st.Truth, required=True),
+    text(
+        "reason",
+        "why, in one word of a fixed list",
+        required=True,
+        pattern=r"[A-Z][A-Za-z0-9]*",
+        length_max=64,
+    ),
+    text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
+    _time("lastTransitionTime", "when status last changed", required=True),
+    _count("observedGeneration", "the generation of spec that was judged", default=0),
+)
+
+
+def conditions() -> Field:
+    """Return the row of ``conditions``, the same in every status."""
+    return listing(
+        "conditions",
+        "judgements for programs, one of each type",
+        st.Condition,
+        *CONDITION,
+        key="type",
+        length_max=CONDITIONS_MAX,
+    )
+
+
+CHECKPOINT = group(
+    "checkpoint",
+    "how checkpoints go",
+    st.CheckpointSummary,
+    group(
+        "lastCompleted",
+        "the newest committed one",
+        st.LastCompleted,
+        _count("epoch", "its number", required=True),
+        _time("time", "when it was committed", required=True),
+        _count("bytes", "new bytes on the volume", default=0),
+        duration("duration", "from its barrier to its commit", default="0s"),
+        text("path", "its folder on the checkpoint volume", default="", length_max=4096),
+    ),
+    _count("failures", "failed ones in a row since then", default=0),
+)
+PENDING = group(
+    "pending",
+    "the operation under way, written before it begins",
+    st.Pending,
+    text("action", "what is done", required=True, length_max=64),
+    _count("generation", "the generation of spec that it leads to", required=True),
+    _time("since", "when it was decided", required=True),
+    _time("deadline", "when it is given up"),
+    _count("replicas", "the workers that it leads to"),
+    text("snapshot", "the savepoint or request that it waits for"),
+)
+RESTORE = group(
+    "restore",
+    "the last restore that was carried out",
+    st.RestoreStatus,
+    text("nonce", "the nonce of spec.restore that asked for it", required=True),
+    _time("time", "when it was carried out", required=True),
+    boolean("replayed", "output may be repeated since then", default=False),
+    integers("lostOutput", "epochs whose output was dropped on request", length_max=64, minimum=0),
+)
+SPARK_APPLICATION = group(
+    "sparkApplication",
+    "the replay that feeds the job",
+    st.SparkApplicationStatus,
+    text("name", "name of the SparkApplication", required=True),
+    choice("flavour", "whose SparkApplication it is", OperatorFlavour, required=True),
+    text("state", "its state, as Spark's operator spells it", required=True, length_max=64),
+    text("message", "why it failed", default="", length_max=MESSAGE_CHARS_MAX),
+    _count("rows", "rows pushed into the job so far", default=0),
+)
+STATUS = group(
+    "status",
+    "what is, as the operator last saw it",
+    st.StreamJobStatus,
+    _count("observedGeneration", "the generation of spec that this status is about", default=0),
+    choice("state", "the state in one word, for people", st.StreamJobState, default="Pending"),
+    conditions(),
+    _count("replicas", "pods that exist", default=0),
+    _count("readyReplicas", "pods that are ready", default=0),
+    text("selector", "label selector of the pods, as a text", default="", length_max=1024),
+    text("leader", "the pod that coordinates the job"),
+    _count("term", "rises with every new leader"),
+    _count("attempt", "rises with every rollback to a checkpoint"),
+    group(
+        "assignment",
+        "the committed assignment of key groups",
+        st.AssignmentStatus,
+        _count("version", "rises with every rescale", required=True),
+        _count("workers", "workers that own key groups", required=True),
+    ),
+    CHECKPOINT,
+    listing(
+        "sinks",
+        "the sinks and the guarantee of their output",
+        SinkStatus,
+        text("name", "name of the step", required=True),
+        text(
+            "guarantee",
+            "exactly-once, effectively-once, at-least-once or none",
+            required=True,
+            length_max=64,
+        ),
+        key="name",
+        length_max=256,
+    ),
+    group(
+        "lastFailure",
+        "why the job last rolled back or failed",
+        st.LastFailure,
+        _time("time", "when", required=True),
+        text("reason", "why, in one word", required=True, length_max=64),
+        text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
+        text("worker", "the pod where it began"),
+    ),
+    PENDING,
+    RESTORE,
+    group(
+        "lastStable",
+        "the last spec that ran and completed a checkpoint",
+        st.LastStable,
+        _count("generation", "its generation", required=True),
+        text("digest", "its hash; a rollback goes back to it", required=True, length_max=128),
+    ),
+    SPARK_APPLICATION,
+)
+
+
+def read_status(plain: Plain) -> st.StreamJobStatus:
+    """Build the status from an object's ``status``; none yet is that of a new job.
+
+    Fields that this version does not know are dropped, for a newer operator may have been here.
+    Raises ConfigError when a known field holds what it cannot hold.
+    """
+    reader = Reader(Origin("status"))
+    status = reader.read(STATUS, pruned(STATUS, plain or {}), "status")
+    reader.done()
+    assert isinstance(status, st.StreamJobStatus), "a reader without problems builds the value"
+    return status
+
+
+def status_plain(status: st.StreamJobStatus) -> dict[str, Plain]:
+    """Spell a status as its object holds it; :func:`read_status` reads the same value back.
+
+    Texts that are too long for the schema are clipped; what is None is left out.
+    """
+    return plain_object(STATUS, status)

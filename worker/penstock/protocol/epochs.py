@@ -48,14 +48,16 @@ class Flight:
 class Epochs:
     """``last`` is the newest number used in this term: an aborted one is not used again in it.
 
-    ``again``: one was asked for while one was in flight. ``answering``: requests that the committed
-    epoch answers once it is published; ``refused``: answers of aborted ones.
+    ``pause_until``: nothing periodic before then. ``again``: one was asked for while one was in
+    flight. ``answering``: requests that the committed epoch answers once it is published;
+    ``refused``: answers of aborted ones.
     """
 
     flight: Flight | None = None
     last: Epoch = Epoch(0)
     next_at: float = 0.0
     started_at: float = 0.0
+    pause_until: float = 0.0
     again: bool = False
     answering: tuple[str, ...] = ()
     refused: tuple[Answer, ...] = ()
@@ -74,7 +76,7 @@ class Epochs:
     def soon(self, lead: Lead) -> None:
         """Take the next periodic epoch at once, or after the one in flight."""
         self.again = self.flight is not None
-        self.next_at = min(self.next_at, lead.desk.now)
+        self.next_at = min(self.next_at, max(lead.desk.now, self.pause_until))
 
     def start(self, lead: Lead, flight: Flight) -> None:
         """Begin ``flight``; its members hear of it with the next :meth:`pursue`."""
@@ -96,15 +98,18 @@ class Epochs:
         if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its
             return
         self.flight = None
-        self.next_at = lead.desk.now + max(
-            lead.settings.checkpoint_min_pause_s, lead.settings.resend_interval_s
-        )
+        self._pause(lead, lead.settings.resend_interval_s)
         lead.desk.note(f"event=epoch-aborted epoch={flight.epoch} reason={reason!r}")
         for member in lead.admitted():
             lead.tell(member, Abort(lead.latest.attempt, flight.epoch))
         asked = flight.requests if flight.keep is None else (*flight.requests, flight.keep)
         text = f"epoch {flight.epoch} was aborted: {reason}"
         self.refused += tuple(Answer(r, False, text) for r in asked)
+
+    def _pause(self, lead: Lead, at_least_s: float) -> None:
+        """Keep the configured pause between the end of an epoch and the next one."""
+        pause_s = max(lead.settings.checkpoint_min_pause_s, at_least_s)
+        self.pause_until = self.next_at = lead.desk.now + pause_s
 
     # --- Reports -------------------------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class Epochs:
         self.flight = None
         self.answering = flight.requests
         interval_end = self.started_at + lead.settings.checkpoint_interval_s
-        self.next_at = lead.desk.now + lead.settings.checkpoint_min_pause_s
+        self._pause(lead, 0.0)
         if not self.again:
             self.next_at = max(interval_end, self.next_at)
         self.again = False

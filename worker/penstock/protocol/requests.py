@@ -48,7 +48,8 @@ class Requests:
             known = "known are checkpoint, savepoint, stop"
             _answer(lead, asked[0], f"unknown request {asked[0].kind!r}: {known}")
         elif settled and exhausted(lead):
-            _start(lead, epochs, BarrierKind.FINAL)
+            if lead.desk.due(epochs.pause_until):
+                _start(lead, epochs, BarrierKind.FINAL)
         elif lead.desk.due(epochs.next_at):
             _start(lead, epochs, BarrierKind.CHECKPOINT)
 

@@ -212,6 +212,19 @@ def test_a_finished_job_stays_finished_unless_it_is_restored() -> None:
     assert (town.latest.finished, town.latest.epoch) == (False, kept)
 
 
+def test_a_damaged_root_manifest_is_passed_over_only_when_asked() -> None:
+    town = running(epoch=4)
+    assert town.latest.root is not None
+    del town.blobs[town.latest.root.name]
+    town.kill(town.leader().ordinal)
+    town.until(lambda: town.latest.failure is not None)
+    town.start(0)
+    again = Restore("n1", epoch=Epoch(3), allow_output_replay=True)
+    town.want(run="run-2", restore=again)
+    town.until(lambda: town.latest.epoch > 4)
+    assert town.latest.replayed
+
+
 # --- Size -----------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from penstock.contract.ids import BlobName
 from penstock.protocol.actions import DeleteBlobs, ReadRootFile, WriteRootFile
 from penstock.protocol.events import RootFileFailed, RootFileRead, RootFileWritten
 from penstock.protocol.lead import Lead, Phase
+from penstock.protocol.restore import pending
 from penstock.protocol.shelf import Shelf
 
 REMEDY = "nothing starts from nothing: restore a savepoint in an empty folder, or put it back"
@@ -93,13 +94,19 @@ def load(lead: Lead, shelf: Shelf) -> bool:
     at = lead.latest
     if at.root is not None:
         lead.root = shelf.root(lead.desk, at.root)
-        if at.root.name in shelf.damaged:
+        if at.root.name in shelf.damaged and not _goes_elsewhere(lead):
             lead.failure = f"checkpoint {at.epoch} cannot be read: {shelf.damaged[at.root.name]}"
             return False
-        if lead.root is None:
+        if lead.root is None and at.root.name not in shelf.damaged:
             return False
     if at.members is not None:
         lead.file = shelf.members(lead.desk, at.members)
         if lead.file is None and at.members.name not in shelf.damaged:
             return False
     return True
+
+
+def _goes_elsewhere(lead: Lead) -> bool:
+    """Say whether another checkpoint was asked for: only then a damaged one is passed over."""
+    wanted = pending(lead)
+    return wanted is not None and (wanted.path is not None or wanted.epoch is not None)

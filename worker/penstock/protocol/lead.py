@@ -214,7 +214,10 @@ class Lead:
         if self.desired is not None:
             asked = [r.id for r in self.desired.requests[:ANSWERS_MAX]]
             known = tuple(a for a in known if a.request in asked)
-        fresh = tuple(replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new)
+        answered = [a.request for a in known]
+        fresh = tuple(
+            replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new if a.request not in answered
+        )
         return (known + fresh)[-ANSWERS_MAX:]
 
     def stage_sources(self) -> list[StageIndex]:

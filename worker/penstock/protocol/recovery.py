@@ -128,7 +128,7 @@ class Recovery:
         if at.members is not None and at.members.name == name:
             self.drop()
             lead.file = file
-            lead.roster.prune([m.incarnation for m in file.members])
+            lead.roster.prune(lead.desk, [m.incarnation for m in file.members])
             lead.enter(Phase.RESETTING)
         elif name in shelf.failed or not all(_alive(lead, m) for m in file.members):
             self.drop()
@@ -222,19 +222,19 @@ def record_lost(lead: Lead) -> None:
     """Name in the object who was given up and has no successor yet: it is to be restarted."""
     at = lead.latest
     wanted = max(lead.target(), at.workers)
-    named = [x.incarnation for x in at.lost]
-    new = [
-        Lost(life.ordinal, life.incarnation)
-        for life in lead.roster.lives.values()
+    gone = [
+        life
+        for life in sorted(lead.roster.lives.values(), key=lambda x: x.seen_at)
         if life.lost is not None
         and life.ordinal < wanted
-        and life.incarnation not in named
         and _candidate(lead, life.ordinal) is None
     ]
-    if new:
-        successors = [x.ordinal for x in new]
-        kept = [x for x in at.lost if x.ordinal not in successors]
-        lead.propose(replace(at, lost=tuple(kept + new)[-LOST_MAX:]))
+    newest = {life.ordinal: Lost(life.ordinal, life.incarnation) for life in gone}
+    kept = [x for x in at.lost if x.ordinal not in newest or x == newest[x.ordinal]]
+    new = [x for x in newest.values() if x not in kept]
+    named = tuple(kept + new)[:LOST_MAX]  # the first ones: two lists must not take turns
+    if named != at.lost:
+        lead.propose(replace(at, lost=named))
 
 
 def dismiss(lead: Lead) -> None:
@@ -271,7 +271,8 @@ def _root_known(lead: Lead, shelf: Shelf) -> bool:
 def _candidate(lead: Lead, ordinal: int) -> Life | None:
     if lead.plan is None:
         return None
-    return lead.roster.candidate(lead.desk, Ordinal(ordinal), lead.plan.fingerprint)
+    members = None if lead.file is None else [m.incarnation for m in lead.members()]
+    return lead.roster.candidate(lead.desk, Ordinal(ordinal), lead.plan.fingerprint, members)
 
 
 def _alive(lead: Lead, member: Member) -> bool:

@@ -350,8 +350,7 @@ class Rescale:
 def _joiner(lead: Lead, ordinal: Ordinal) -> Life | None:
     """Return a fresh life for ``ordinal``: one that never ran a task."""
     assert lead.plan is not None
-    life = lead.roster.candidate(lead.desk, ordinal, lead.plan.fingerprint)
-    return life if life is not None and life.status.attempt == 0 else None
+    return lead.roster.candidate(lead.desk, ordinal, lead.plan.fingerprint, members=[])
 
 
 def _joiner_trouble(lead: Lead) -> str | None:

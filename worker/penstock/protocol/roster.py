@@ -105,21 +105,32 @@ class Roster:
         """Say whether a life, lost or not, has been heard of lately."""
         return life.heartbeat is not None and desk.now < life.seen_at + self.timeout_s
 
-    def candidate(self, desk: Desk, ordinal: Ordinal, fingerprint: str) -> Life | None:
-        """Return a life that may be admitted for ``ordinal``: heard of, alive, of this plan."""
+    def candidate(
+        self, desk: Desk, ordinal: Ordinal, fingerprint: str, members: list[Incarnation] | None
+    ) -> Life | None:
+        """Return a life that may be admitted for ``ordinal``: heard of, alive, of this plan.
+
+        It is fresh or one of ``members`` (None: not known): one that ran an earlier attempt and
+        is no member is being ended.
+        """
         for life in reversed(list(self.lives.values())):
             if (
                 life.ordinal == ordinal
                 and life.heartbeat is not None
                 and life.heartbeat.fingerprint == fingerprint
+                and (life.status.attempt == 0 or members is None or life.incarnation in members)
                 and self.alive(desk, life)
             ):
                 return life
         return None
 
-    def prune(self, keep: list[Incarnation]) -> None:
-        """Forget lives lost before the current attempt, so that the roster is bounded."""
-        self.lives = {i: life for i, life in self.lives.items() if not life.lost or i in keep}
+    def prune(self, desk: Desk, keep: list[Incarnation]) -> None:
+        """Forget lives lost before the current attempt and silent since: bounds the roster."""
+        self.lives = {
+            i: life
+            for i, life in self.lives.items()
+            if not life.lost or i in keep or self.heard(desk, life)
+        }
 
 
 def member_of(life: Life) -> Member:

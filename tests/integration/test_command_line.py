@@ -139,6 +139,8 @@ def test_a_poison_record_is_once_in_the_dead_letters_and_the_rest_in_order(tmp_p
         "parse",
         "ValueError: cannot swallow poison pill",
     )
+    place = (dead[0]["error_source"], dead[0]["error_partition"], dead[0]["error_offset"])
+    assert place == ("lines", "part-0.parquet", 321)
 
 
 def test_a_job_that_cannot_be_built_starts_nothing(tmp_path: Path) -> None:

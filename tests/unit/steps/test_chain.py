@@ -1,10 +1,15 @@
 """Composing steps: order, side outputs, what is counted, and a stage without steps."""
 
-import pyarrow as pa
+from typing import Any
 
-from penstock.contract.graph import Call, OnError
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import UserCodeError
+from penstock.contract.graph import Call, OnError, Per
+from penstock.steps.base import Step
 from penstock.steps.chain import Chain, Wired
-from penstock.steps.stateless import Filter, Map
+from penstock.steps.stateless import Filter, FlatMap, Map, Split
 
 SCHEMA = pa.schema([("n", pa.int64())])
 BATCH = pa.record_batch({"n": [1, 2, 3]})
@@ -36,6 +41,62 @@ def test_rows_go_through_steps_to_edges_and_side_outputs() -> None:
         "check": {"rows_in": 3, "rows_out": 2, "dead_letters": 1},
         "keep": {"rows_in": 2, "rows_out": 1, "dead_letters": 0},
     }
+
+
+def twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"n": [n for n in batch.column("n").to_pylist() for _ in range(2)]})
+
+
+def words_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"n": record["n"]}] * record["n"]
+
+
+def trail(*steps: Step) -> tuple[Chain, list[pa.RecordBatch]]:
+    """Chain steps behind a source whose newest batch began at offset 100; give its letters."""
+    dead: list[pa.RecordBatch] = []
+    outer = {"main": (lambda _: None,), "dead-letter": (dead.append,)}
+    last = len(steps) - 1
+    wired = [
+        Wired(step, {"main": (i + 1,)} if i < last else {}, outer if i == last else {})
+        for i, step in enumerate(steps)
+    ]
+    chain = Chain(wired, entry=[0], outside=[])
+    chain.read_by(lambda: ("numbers", "part-0", 100))
+    return chain, dead
+
+
+BEFORE: list[tuple[str, Step, int | None]] = [
+    ("nothing but a map", Map("m", Call("f", batch_rows=1), lambda b: b, SCHEMA), 101),
+    ("a filter", Filter("f", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()]), 101),
+    ("records", FlatMap("r", Call("f", per=Per.RECORD), words_of, SCHEMA), 101),
+    ("batches of one", FlatMap("b", Call("f", batch_rows=1), twice, SCHEMA), 101),
+    ("a batch that only its function understands", FlatMap("u", Call("f"), twice, SCHEMA), None),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "offset"), BEFORE, ids=[b[0] for b in BEFORE])
+def test_a_refused_row_is_followed_back_to_its_offset(
+    name: str, step: Step, offset: int | None
+) -> None:
+    check = Map("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
+    chain, dead = trail(step, check)
+    chain.on_batch(BATCH)
+    found = {
+        (r["error_step"], r["error_source"], r["error_partition"], r["error_offset"])
+        for b in dead
+        for r in b.to_pylist()
+    }
+    assert found == {("check", "numbers", "part-0", offset)}, name
+
+
+def test_a_word_that_is_refused_leads_to_its_line() -> None:
+    words = pa.schema([("word", pa.string())])
+    check = FlatMap("check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA)
+    chain, _ = trail(Split("words", "line", words), check)
+    with pytest.raises(UserCodeError) as raised:
+        chain.on_batch(pa.record_batch({"line": ["1 2", "", "3", "4 five 6"]}))
+    where = raised.value.where
+    assert (where.source, where.partition, where.offset) == ("numbers", "part-0", 103)
 
 
 def test_a_stage_without_steps_hands_rows_on() -> None:

@@ -79,7 +79,9 @@ def test_a_sum_that_leaves_64_bits_is_an_error_with_its_row() -> None:
     compute = (Compute("s", Function.SUM, "x"),)
     step = RunningAggregate("sums", keys, compute, (given.schema, schema), HotTable)
     step.bind({"main": lambda _: None})
-    with pytest.raises(UserCodeError, match=r"'sums', offset 1.*'x' leaves 64 bits"):
+    with pytest.raises(
+        UserCodeError, match=r"'sums', record \{'k': 'a', 'x': 1\}.*'x' leaves 64 bits"
+    ):
         step.on_batch(given)
 
 

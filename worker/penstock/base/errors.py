@@ -36,12 +36,16 @@ class StateError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of a record in its source: enough to find it again with an editor."""
+    """The place of a record: in its source, enough to find it again with an editor.
+
+    Behind a shuffle a row's source is not known; there ``record`` shows its values.
+    """
 
     step: str
     source: str | None = None
     partition: str | None = None
     offset: int | None = None
+    record: str | None = None
 
     def __str__(self) -> str:
         """Spell the place as a user reads it, leaving out what is not known."""
@@ -52,6 +56,8 @@ class Where:
             parts.append(f"partition {self.partition!r}")
         if self.offset is not None:
             parts.append(f"offset {self.offset}")
+        if self.record is not None:
+            parts.append(f"record {self.record}")
         return ", ".join(parts)
 
 

@@ -128,6 +128,7 @@ class JobParts:
         source = None
         if found is not None:
             source = SourceTask(found.name, found.source, found.parameters.batch_rows)
+            chain.read_by(source.where)
         return TaskParts(core, chain, edges, sinks, state, source)
 
     def _slot(self, name: str, task: TaskId, attempt: Attempt) -> SinkSlot:

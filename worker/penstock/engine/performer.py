@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock.base.errors import UserCodeError, Where
 from penstock.contract.ids import ChannelId
 from penstock.engine.inbox import Inbox, Near
 from penstock.engine.pauses import Pauses
@@ -78,25 +77,11 @@ class Performer:
 
     def _process(self, action: ev.Process) -> None:
         self.standing.rows_in += action.data.rows
-        try:
-            self._parts.chain.on_batch(action.data.payload)
-        except UserCodeError as error:
-            raise self._placed(error) from error.__cause__
+        self._parts.chain.on_batch(action.data.payload)
         self._flush()
         if self._parts.source is not None:
             for origin_ns in self._parts.source.marks():
                 self._pass_on(LatencyMarker(self.task, origin_ns))
-
-    def _placed(self, error: UserCodeError) -> UserCodeError:
-        """Add source, partition and offset to a user's error, where they are known here."""
-        source = self._parts.source
-        if source is None or source.reading is None or error.where.source is not None:
-            return error
-        split, offset = source.reading
-        inside = error.where.offset or 0  # the row within the batch
-        where = Where(error.where.step, source.name, split, offset + inside)
-        assert error.__cause__ is not None, "a user's error has a cause"
-        return UserCodeError(where, error.__cause__)
 
     def _advance(self, action: ev.Advance) -> None:
         self._parts.chain.on_watermark(action.time_us)

@@ -32,7 +32,11 @@ class SourceTask:
         self._turn: list[SplitId] = []
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
-        self.reading: tuple[SplitId, int] | None = None
+        self._reading: tuple[SplitId, int] | None = None
+
+    def where(self) -> tuple[str, str, int] | None:
+        """Return source, split and first offset of the rows that were read last."""
+        return None if self._reading is None else (self.name, *self._reading)
 
     def open(self, states: Iterable[SplitState]) -> None:
         """Open splits where their states say. Raises StateError when one cannot be replayed."""
@@ -84,7 +88,7 @@ class SourceTask:
         read = reader.read(self._batch_rows)
         if read is None:
             return SplitEnded(split) if reader.state().finished else SplitEmpty(split)
-        self.reading = (split, read.offset)
+        self._reading = (split, read.offset)
         paced = self._paced.get(split)
         if paced is not None:
             self._marks += _due_marks(paced, read)

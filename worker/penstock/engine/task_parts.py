@@ -36,6 +36,10 @@ class Chain(Protocol):
         """Find timers and the like of key groups whose state was just loaded."""
         ...
 
+    def read_by(self, reading: Callable[[], tuple[str, str, int] | None]) -> None:
+        """Learn who can tell source, split and first offset of the rows that were read last."""
+        ...
+
     def counters(self) -> dict[str, dict[str, int]]:
         """Return what each step has counted, by the names of steps that count."""
         ...

@@ -28,6 +28,7 @@ from penstock.model.columns import (
 )
 from penstock.model.kernels import aggregate
 from penstock.steps.base import KeyedState, Value
+from penstock.steps.calls import shown
 
 ROW_COUNT = "rows"
 _OPERATIONS = {
@@ -99,7 +100,8 @@ class Aggregates:
         done = kernel(fold.operation, rows, given, kept, (after, seen))
         if done < len(rows):
             problem = OverflowError(f"the sum of column {fold.column!r} leaves 64 bits")
-            raise UserCodeError(Where(self._step, offset=int(done)), problem)
+            where = Where(self._step, record=shown(batch.slice(int(done))))
+            raise UserCodeError(where, problem)
         return _Folded(after, seen)
 
     def running(self, folded: dict[Fold, Any]) -> list[pa.Array]:

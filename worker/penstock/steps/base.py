@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.base.errors import Where
 from penstock.contract.keygroups import Share
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.model.keys import EncodedKeys, Keys
 
 Emit = Callable[[pa.RecordBatch], None]
+Locate = Callable[[int], Where]
 
 BOUND_COLUMN = "__bound"
 """Hidden int64 column (us): the largest earlier event time of the row's split less its bound."""
@@ -99,9 +101,13 @@ class KeyedState(Protocol):
 
 
 class Step(Protocol):
-    """One node of a stage."""
+    """One node of a stage.
+
+    ``where`` is set by the chain: it tells the place of a row of the batch that is being taken.
+    """
 
     name: str
+    where: Locate
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Learn where the named outputs go; called once, before anything else."""
@@ -119,6 +125,13 @@ class Step(Protocol):
         """Hear that state of these groups was loaded, and the watermark of its last owner."""
         ...
 
+    def parent(self, row: int) -> int | None:
+        """Return the row of the batch being taken of which ``row`` of the emitted one was made.
+
+        None when only user code could tell. Called while that batch is being emitted.
+        """
+        ...
+
     def counters(self) -> dict[str, int]:
         """Return what it counted since it was made, by name."""
         ...
@@ -130,6 +143,7 @@ class PlainStep:
     def __init__(self, name: str) -> None:
         """Name the step as the user did; errors and metrics speak of it so."""
         self.name = name
+        self.where: Locate = lambda _: Where(name)
         self._outputs: Mapping[str, Emit] = {}
         self._emit: Emit = _unbound
 
@@ -143,6 +157,10 @@ class PlainStep:
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Do nothing: the state itself was loaded by the task."""
+
+    def parent(self, row: int) -> int | None:
+        """Know nothing: rows are made of many."""
+        return None
 
     def counters(self) -> dict[str, int]:
         """Count nothing."""

@@ -5,15 +5,18 @@ functions of a step have no memory between calls, so a second call does no harm.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from penstock.base.errors import UserCodeError, Where
 from penstock.contract.graph import Call, OnError
+from penstock.steps.base import Locate
 
 T = TypeVar("T")
+
+RECORD_CHARS_MAX = 200  # of a row in an error message
 
 ERROR_FIELDS = (
     pa.field("error_step", pa.string()),
@@ -44,9 +47,9 @@ class Refused:
 class Caller(Generic[T]):
     """Calls one user function of one step. ``run`` turns a slice of rows to a checked answer."""
 
-    def __init__(self, step: str, call: Call, run: Callable[[pa.RecordBatch], T]) -> None:
-        """Call in slices of at most ``call.batch_rows`` rows."""
-        self._step = step
+    def __init__(self, where: Locate, call: Call, run: Callable[[pa.RecordBatch], T]) -> None:
+        """Call in slices of at most ``call.batch_rows`` rows; ``where`` places a row."""
+        self._where = where
         self._run = run
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
@@ -54,7 +57,7 @@ class Caller(Generic[T]):
     def answers(self, batch: pa.RecordBatch) -> Iterator[Done[T] | Refused]:
         """Yield the answers for a batch in order; refused rows only where they become letters.
 
-        Raises UserCodeError with the step and the row within the batch otherwise.
+        Raises UserCodeError with the place of the first such row otherwise.
         """
         size = self._rows or max(batch.num_rows, 1)
         for start in range(0, batch.num_rows, size):
@@ -74,7 +77,7 @@ class Caller(Generic[T]):
         refused = [a for a in answers if isinstance(a, Refused)]
         if not self._keep:
             at = refused[0] if refused else Refused(start, first)
-            raise UserCodeError(Where(self._step, offset=at.start), at.error)
+            raise UserCodeError(self._place(part.slice(at.start - start), at.start), at.error)
         if not refused:
             answers = [Refused(start + i, first) for i in range(part.num_rows)]
         yield from answers
@@ -85,15 +88,32 @@ class Caller(Generic[T]):
         except Exception as error:  # a user's: it is kept with its row
             return Refused(start + row, error)
 
+    def _place(self, rows: pa.RecordBatch, row: int) -> Where:
+        """Place a row of the step's batch, the first of ``rows``; show it where that fails."""
+        where = self._where(row)
+        return where if where.offset is not None else replace(where, record=shown(rows))
+
     def letters(self, batch: pa.RecordBatch, refused: list[Refused]) -> pa.RecordBatch:
         """Return the refused rows with what was wrong with each."""
-        count = len(refused)
         rows = batch.take(pa.array([r.start for r in refused], pa.int64()))
         texts = [f"{type(r.error).__name__}: {r.error}" for r in refused]
-        columns: list[Any] = [pa.array([self._step] * count), pa.array(texts)]
-        columns += [pa.nulls(count, f.type) for f in ERROR_FIELDS[2:]]
+        places = [self._where(r.start) for r in refused]
+        columns: list[Any] = [
+            pa.array([w.step for w in places], pa.string()),
+            pa.array(texts, pa.string()),
+            pa.array([w.source for w in places], pa.string()),
+            pa.array([w.partition for w in places], pa.string()),
+            pa.array([w.offset for w in places], pa.int64()),
+        ]
         fields = [*batch.schema, *ERROR_FIELDS]
         return pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=pa.schema(fields))
+
+
+def shown(rows: pa.RecordBatch) -> str:
+    """Spell the first row for a message, cut at RECORD_CHARS_MAX characters."""
+    row = rows.slice(0, 1).to_pylist()[0]
+    text = str({name: value for name, value in row.items() if not name.startswith("__")})
+    return text if len(text) <= RECORD_CHARS_MAX else f"{text[:RECORD_CHARS_MAX]}..."
 
 
 def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:

@@ -3,14 +3,20 @@
 Steps call each other directly; nothing is looked up by name after the start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
+from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
 from penstock.steps.base import Emit, Step
+
+Reading = Callable[[], tuple[str, str, int] | None]
+
+OUTSIDE, LETTERS = -1, -2  # givers that are no step: the stage's input, a side output
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +48,17 @@ class Chain:
         """
         self.steps = tuple(w.step for w in wired)
         self._meters = tuple(Meter() for _ in wired)
+        self._givers = [OUTSIDE] * len(wired)  # whose rows a step is taking
+        self._reading: Reading = lambda: None
         for place, w in enumerate(wired):
             assert all(t > place for targets in w.inner.values() for t in targets), "not in order"
+            w.step.where = partial(self._where, place)
             w.step.bind({name: self._joined(place, w, name) for name in {*w.inner, *w.outer}})
-        self._enter = fan_out([*(self._into(i) for i in entry), *outside])
+        self._enter = fan_out([*(self._into(i, OUTSIDE) for i in entry), *outside])
 
     def _joined(self, place: int, wired: Wired, output: str) -> Emit:
-        inner = [self._into(target) for target in wired.inner.get(output, ())]
+        giver = place if output == MAIN else LETTERS
+        inner = [self._into(target, giver) for target in wired.inner.get(output, ())]
         behind = fan_out([*inner, *wired.outer.get(output, ())])
         meter = self._meters[place]
         if output != MAIN:
@@ -60,10 +70,11 @@ class Chain:
 
         return emit
 
-    def _into(self, place: int) -> Emit:
-        meter, on_batch = self._meters[place], self.steps[place].on_batch
+    def _into(self, place: int, giver: int) -> Emit:
+        meter, on_batch, givers = self._meters[place], self.steps[place].on_batch, self._givers
 
         def take(batch: pa.RecordBatch) -> None:
+            givers[place] = giver
             meter.rows_in += batch.num_rows
             on_batch(batch)
 
@@ -72,9 +83,27 @@ class Chain:
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Let rows through all steps; what comes out has been emitted on return.
 
-        Raises UserCodeError with the step and, when known, the row within its batch.
+        Raises UserCodeError with the step and, when known, the record's place in its source.
         """
         self._enter(batch)
+
+    def read_by(self, reading: Reading) -> None:
+        """Learn who can tell source, split and first offset of the batch that has entered."""
+        self._reading = reading
+
+    def _where(self, place: int, row: int) -> Where:
+        """Follow a row of the batch that a step is taking back to its source."""
+        step = self.steps[place].name
+        found = self._reading()
+        if found is None:
+            return Where(step)
+        at: int | None = row
+        while at is not None and self._givers[place] >= 0:
+            place = self._givers[place]
+            at = self.steps[place].parent(at)
+        if at is None or self._givers[place] == LETTERS:
+            return Where(step, found[0], found[1])
+        return Where(step, found[0], found[1], found[2] + at)
 
     def on_watermark(self, time_us: int) -> None:
         """Let event time pass: steps in order, so that fired rows meet later steps before it."""

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.errors import Where
 from penstock.contract.graph import Call, Per
+from penstock.model.columns import Int32s
 from penstock.model.text import split_words
 from penstock.steps.base import PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.calls import Caller, Done, Refused, as_batch
@@ -26,11 +28,13 @@ class Split(PlainStep):
         super().__init__(name)
         self._column = column
         self._schema = output
+        self._parents: Int32s = np.empty(0, np.int32)
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Emit the words of all rows in order."""
         rows, bounds = split_hidden(batch)
         split = split_words(rows.column(self._column))
+        self._parents = split.parents
         words = split.words
         if words.type != self._schema.field(0).type:
             words = words.cast(self._schema.field(0).type)
@@ -40,14 +44,22 @@ class Split(PlainStep):
                 with_hidden(pa.RecordBatch.from_arrays([words], schema=self._schema), parents)
             )
 
+    def parent(self, row: int) -> int | None:
+        """Return the line of a word."""
+        return int(self._parents[row])
+
 
 class Calling(PlainStep):
     """A step that calls a user function and may have dead letters."""
 
     def __init__(self, name: str, call: Call, run: Callable[[pa.RecordBatch], Any]) -> None:
         super().__init__(name)
-        self._caller: Caller[Any] = Caller(name, call, run)
+        self._caller: Caller[Any] = Caller(self._place, call, run)
+        self._giving: Done[Any] | None = None
         self._dead_letters = 0
+
+    def _place(self, row: int) -> Where:
+        return self.where(row)  # which the chain sets after the step was made
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Call the function and emit what it gives, in order."""
@@ -57,6 +69,7 @@ class Calling(PlainStep):
             if isinstance(answer, Refused):
                 refused.append(answer)
             else:
+                self._giving = answer
                 self._give(rows, bounds, answer)
         if refused:
             self._dead_letters += len(refused)
@@ -67,6 +80,16 @@ class Calling(PlainStep):
 
     def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
         raise NotImplementedError
+
+    def parent(self, row: int) -> int | None:
+        """Return the row of which the answer's row was made; None when only its function knows."""
+        assert self._giving is not None, "asked while rows are being emitted"
+        inside = self._parent_in(self._giving, row)
+        return None if inside is None else self._giving.start + inside
+
+    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
+        """Do it within the rows of an answer; what was made of a single row was made of it."""
+        return 0 if answer.rows == 1 else None
 
     def counters(self) -> dict[str, int]:
         """Count dead letters."""
@@ -93,6 +116,9 @@ class Map(Calling):
     def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
         kept = None if bounds is None else bounds.slice(answer.start, answer.rows)
         self._emit(with_hidden(answer.given, kept))
+
+    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
+        return row
 
 
 class FlatMap(Calling):
@@ -122,6 +148,10 @@ class FlatMap(Calling):
             kept = least_bound(kept, given.num_rows)
         self._emit(with_hidden(given, kept))
 
+    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
+        parents = answer.given[1]
+        return super()._parent_in(answer, row) if parents is None else parents[row]
+
 
 class Filter(Calling):
     """Keeps the rows for which the function says true; null is not true."""
@@ -150,6 +180,9 @@ class Filter(Calling):
         kept = part.filter(answer.given)
         if kept.num_rows:
             self._emit(kept)
+
+    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
+        return int(np.flatnonzero(answer.given.fill_null(False))[row])
 
 
 def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:

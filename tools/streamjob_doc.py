@@ -10,8 +10,8 @@ FILE = Path(__file__).parent.parent / "docs" / "streamjob.md"
 HEAD = """\
 # The StreamJob file
 
-One file describes a job: `penstock run FILE` runs it on this machine, and a cluster's operator will
-run the same object. Durations are texts like `500ms`, `10s`, `1m30s`; quantities are texts like
+One file describes a job: `penstock run FILE` runs it on this machine, and a cluster's operator runs
+the same object (`kubectl apply -f FILE`). Durations are texts like `500ms`, `10s`, `1m30s`; quantities are texts like
 `64Mi` or `1.5G`. What is not known is an error that names the nearest known field, with file and
 line. `--set path=value` replaces one value: `--set checkpoint.interval=1s`,
 `--set job.parameters.input=data`, `--set "job.graph.steps[lines].parallelism=2"`.
@@ -29,13 +29,15 @@ spec:
 ```
 
 `job.entrypoint` is imported from the folder of the file, the working directory or the environment.
-`job.script` is the source of a small job and defines `job(params)`. In `job.graph`, `${name}` is
-the parameter of that name (`$${name}` the text itself), each step reads the one above unless
-`inputs` says otherwise (`step` or `step.output`), and exactly one of the kinds of step is given.
-Paths are relative to the working directory.
+`job.script` is the source of a small job and defines `job(params)`. In the texts, durations and
+quantities of `job.graph`, `${name}` is the parameter of that name (`$${name}` the text itself);
+each step reads the one above unless `inputs` says otherwise (`step` or `step.output`), and exactly
+one of the kinds of step is given. Paths are relative to the working directory.
 
-This page is made from the table that the reader uses (`python -m tools.streamjob_doc`).
-Fields that only a cluster can use are read and checked everywhere.
+This page is made from the table that the reader and the schema of the API server use
+(`python -m tools.streamjob_doc`, `python -m tools.crds`). Fields marked *cluster* are read and
+checked everywhere, and only a cluster uses them; `penstock validate --cluster FILE` also asks for
+those that a cluster needs.
 """
 
 
@@ -46,6 +48,7 @@ def render() -> str:
         lines += [f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + "."]
         if row.one_of:
             lines.append(f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}.")
+        lines += [f"- {rule.message}." for rule in row.rules]
         lines += [
             "",
             "| field | type | meaning | default | rule |",
@@ -94,8 +97,9 @@ def _rule(row: Field) -> str:
     words = (
         [row.rule] * bool(row.rule) + ["required"] * row.required + ["immutable"] * row.immutable
     )
-    key = [f"`{row.key}` names an item"] * bool(row.key)
-    return ", ".join(words + bounds + key)
+    key = [f"`{row.key}` names an item"] * bool(row.key) + ["none twice"] * row.unique
+    where = ["*cluster*"] * row.cluster + ["required in a cluster"] * row.cluster_required
+    return ", ".join(words + bounds + key + where)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ what was expected; the caller knows the place.
 """
 
 import re
+from decimal import Decimal
 
 DURATION_CHARS_MAX = 32
 QUANTITY_CHARS_MAX = 24
@@ -16,6 +17,10 @@ DURATION_PATTERN = "0|" + "".join(
     for unit, digits in (("h", 6), ("m", 6), ("s", 9), ("ms", 12), ("us", 12))
 )
 QUANTITY_PATTERN = r"[0-9]{1,15}(\.[0-9]{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?"
+# Amounts of cpu, memory and the like, as Kubernetes takes them (never negative here).
+RESOURCE_PATTERN = (
+    r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
+)
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _DURATION = re.compile(DURATION_PATTERN)
@@ -32,6 +37,13 @@ _QUANTITY_UNIT = {
     "Mi": 2**20,
     "Gi": 2**30,
     "Ti": 2**40,
+}
+_RESOURCE = re.compile(RESOURCE_PATTERN)
+_RESOURCE_UNIT = {
+    "": Decimal(1),
+    **{name: Decimal(1000) ** n for n, name in enumerate("kMGTPE", 1)},
+    **{name + "i": Decimal(1024) ** n for n, name in enumerate("KMGTPE", 1)},
+    **{name: Decimal(1000) ** -n for n, name in enumerate("mun", 1)},
 }
 
 
@@ -56,3 +68,12 @@ def quantity_bytes(value: str | int) -> int:
             f"{value!r} is no quantity: write a number and Ki, Mi, Gi, k, M or G, like 64Mi"
         )
     return round(float(parts[1]) * _QUANTITY_UNIT[parts[2]])
+
+
+def resource_amount(value: str) -> Decimal:
+    """Return a Kubernetes amount such as ``500m``, ``2Gi`` or ``1e3`` exactly."""
+    if not _RESOURCE.fullmatch(value):
+        raise ValueError(f"{value!r} is no amount: write a number and a unit, like 500m or 2Gi")
+    number = value.rstrip("numkMGTPEiK")
+    unit = value[len(number) :]
+    return Decimal(number) * _RESOURCE_UNIT[unit]

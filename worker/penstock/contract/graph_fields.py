@@ -2,6 +2,7 @@
 
 from penstock.base import limits
 from penstock.contract import declared
+from penstock.contract import streamjob_rules as rules
 from penstock.contract.columns import Column, normal_type
 from penstock.contract.connectors import CONNECTORS, Role, option_row
 from penstock.contract.declared import DeclaredGraph, Strategy
@@ -19,9 +20,9 @@ from penstock.contract.graph import Aggregate, EventTime, Function, OnError, Per
 
 NAME = r"[a-z]([-a-z0-9_]*[a-z0-9])?"
 NAME_RULE = "a lower-case letter, then letters, digits, - and _"
-COLUMN = r"(?!__).+"
+COLUMN = r"[^_\n].*|_([^_\n].*)?"
 COLUMN_RULE = "names that begin with __ belong to the engine"
-REFERENCE = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
+REFERENCE = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*"
 REFERENCE_RULE = "package.module:function"
 STEP_KINDS = (
     "source",
@@ -86,6 +87,7 @@ COMPUTE = listing(
     _column_name("column", "the column it is computed from; count may have none"),
     key="name",
     required=True,
+    rules=rules.COMPUTE,
 )
 
 SOURCE = group(
@@ -176,5 +178,6 @@ GRAPH = group(
         required=True,
         length_max=limits.STEPS_MAX,
         one_of=STEP_KINDS,
+        rules=rules.STEP,
     ),
 )

@@ -10,6 +10,8 @@ from enum import StrEnum
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.settings import CheckpointSettings, ShuffleSettings, StateSettings
+from penstock.base.units import resource_amount
+from penstock.contract import streamjob_rules as rules
 from penstock.contract.declared import DeclaredGraph
 from penstock.contract.fields import Plain
 
@@ -204,6 +206,12 @@ class EnvVar:
     value: str | None = None
     value_from: EnvFrom | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse two values, and names of the operator's own."""
+        two_values, reserved = rules.ENV
+        rules.refuse(two_values, self.value is not None and self.value_from is not None)
+        rules.refuse(reserved, self.name.startswith(rules.RESERVED_ENV))
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -211,6 +219,15 @@ class Resources:
 
     requests: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a request above its limit; every amount has been read by its pattern."""
+        both = self.requests.keys() & self.limits.keys()
+        above = (
+            resource_amount(self.requests[n]) > resource_amount(self.limits[n])
+            for n in sorted(both)
+        )
+        rules.refuse(rules.RESOURCES[0], any(above))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +239,10 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """All of ``spec``. Local runs ignore what only a cluster can do."""
+    """All of ``spec``. Local runs ignore what only a cluster can do.
+
+    ``pod_template`` is plain data: ``metadata`` (``labels``, ``annotations``) and a free ``spec``.
+    """
 
     job: Job
     image: str | None = None
@@ -263,6 +283,17 @@ class Spec:
         if self.max_replicas is not None and self.max_replicas > self.max_key_groups:
             raise ConfigError(
                 f"maxReplicas ({self.max_replicas}) must not exceed "
+                f"maxKeyGroups ({self.max_key_groups})"
+            )
+        self._check_autoscaling()
+
+    def _check_autoscaling(self) -> None:
+        if self.autoscaling is None:
+            return
+        rules.refuse(rules.ONE_SCALER, self.max_replicas is not None)
+        if self.autoscaling.max_replicas > self.max_key_groups:
+            raise ConfigError(
+                f"autoscaling.maxReplicas ({self.autoscaling.max_replicas}) must not exceed "
                 f"maxKeyGroups ({self.max_key_groups})"
             )
 

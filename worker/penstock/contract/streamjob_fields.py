@@ -12,7 +12,9 @@ from penstock.base.settings import (
     StateBackend,
     StateSettings,
 )
+from penstock.base.units import RESOURCE_PATTERN
 from penstock.contract import streamjob as sj
+from penstock.contract import streamjob_rules as rules
 from penstock.contract.fields import (
     Field,
     Kind,
@@ -25,12 +27,18 @@ from penstock.contract.fields import (
     number,
     quantity,
     text,
+    text_map,
     texts,
 )
 from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE
 
 SCRIPT_CHARS_MAX = 64 * 1024
 VOLUME_SIZE = "10Gi"
+PATH_CHARS_MAX = 4096
+OBJECT_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+OBJECT_NAME_RULE = "lower-case letters, digits, - and ."
+IMAGE = r"[!-~]+"
+IMAGE_RULE = "no spaces"
 
 
 def _checkpoint(
@@ -53,14 +61,30 @@ def _key_ref(name: str, meaning: str) -> Field:
         name,
         meaning,
         sj.KeyRef,
-        text("name", "name of the object", required=True),
+        object_name("name", "name of the object", required=True),
         text("key", "key in it", required=True),
         boolean("optional", "no error when it is not there", default=False),
     )
 
 
-def _text_map(name: str, meaning: str) -> Field:
-    return Field(name, Kind.TEXT_MAP, meaning)
+def object_name(name: str, meaning: str, **more: object) -> Field:
+    """Build the row of a text that names an object of Kubernetes."""
+    return text(name, meaning, pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE, **more)
+
+
+def _image(name: str, meaning: str, **more: object) -> Field:
+    return text(name, meaning, pattern=IMAGE, rule=IMAGE_RULE, length_max=1024, **more)
+
+
+def _amounts(name: str, meaning: str) -> Field:
+    return text_map(
+        name,
+        meaning,
+        pattern=RESOURCE_PATTERN,
+        rule="an amount like 500m or 2Gi",
+        length_max=32,
+        item_length_max=32,
+    )
 
 
 JOB = group(
@@ -75,8 +99,8 @@ JOB = group(
     ),
     text("script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX),
     GRAPH,
-    texts("args", "arguments for the entrypoint", length_max=256),
-    _text_map("parameters", "parameters of the job; ${name} in job.graph"),
+    texts("args", "arguments for the entrypoint", length_max=256, item_length_max=4096),
+    text_map("parameters", "parameters of the job; ${name} in texts of job.graph"),
     required=True,
     one_of=("entrypoint", "script", "graph"),
 )
@@ -89,14 +113,15 @@ UPGRADE = group(
     duration("stableDeadline", "running and one completed checkpoint by then", default="10m"),
     duration("savepointDeadline", "for the savepoint before the change", default="10m"),
     default={},
+    cluster=True,
 )
 RESTORE = group(
     "restore",
     "an explicit restore, once per nonce",
     sj.RestoreFrom,
     text("nonce", "a new text asks for a new restore", required=True),
-    text("snapshotRef", "name of a StreamSnapshot"),
-    text("path", "directory of a savepoint or checkpoint", length_max=4096),
+    object_name("snapshotRef", "name of a StreamSnapshot in the same namespace"),
+    text("path", "directory of a savepoint or checkpoint", length_max=PATH_CHARS_MAX),
     boolean("allowNonRestoredState", "drop state that no step takes", default=False),
     boolean(
         "allowOutputReplay", "restore before output that is visible: at least once", default=False
@@ -105,6 +130,7 @@ RESTORE = group(
         "unpublished", "committed output that cannot be published", sj.Unpublished, default="Fail"
     ),
     one_of=("snapshotRef", "path"),
+    rules=rules.RESTORE,
 )
 CHECKPOINT = group(
     "checkpoint",
@@ -118,24 +144,29 @@ CHECKPOINT = group(
         "checkpoints kept",
         default=limits.RETAINED_CHECKPOINTS_DEFAULT,
         minimum=1,
-        maximum=100,
+        maximum=limits.RETAINED_CHECKPOINTS_MAX,
     ),
     group(
         "volume",
-        "where checkpoints live in a cluster",
+        "where checkpoints live in a cluster: a volume that all workers can write",
         sj.CheckpointVolume,
-        text("claimName", "an existing ReadWriteMany claim", immutable=True),
+        object_name("claimName", "an existing ReadWriteMany claim"),
         group(
             "claimTemplate",
-            "a claim that the operator makes",
+            "a ReadWriteMany claim that the operator makes",
             sj.ClaimTemplate,
-            text("storageClassName", "its storage class"),
-            quantity("size", "its size", default=VOLUME_SIZE, attribute="size_bytes"),
-            immutable=True,
+            object_name("storageClassName", "its storage class; the cluster's when left out"),
+            quantity(
+                "size", "its size", default=VOLUME_SIZE, minimum="1Mi", attribute="size_bytes"
+            ),
         ),
         one_of=("claimName", "claimTemplate"),
+        immutable=True,
+        cluster=True,
+        cluster_required=True,
     ),
     default={},
+    cluster_required=True,
 )
 STATE = group(
     "state",
@@ -147,10 +178,11 @@ STATE = group(
     ),
     group(
         "volume",
-        "local disk of each worker",
+        "local disk of each worker, for state that does not fit its memory",
         sj.LocalVolume,
-        text("storageClassName", "its storage class"),
-        quantity("size", "its size", default=VOLUME_SIZE, attribute="size_bytes"),
+        object_name("storageClassName", "its storage class; the node's own disk when left out"),
+        quantity("size", "its size", default=VOLUME_SIZE, minimum="1Mi", attribute="size_bytes"),
+        cluster=True,
     ),
     default={},
 )
@@ -188,6 +220,7 @@ SHUFFLE = group(
         default={},
     ),
     default={},
+    rules=rules.SHUFFLE,
 )
 PLACEMENT = group(
     "placement",
@@ -199,8 +232,16 @@ PLACEMENT = group(
         sj.PlacementStrategy,
         default="OperatorFirst",
     ),
-    texts("nodes", "nodes that may be used; all when empty", length_max=1000),
+    texts(
+        "nodes",
+        "nodes that may be used; all when empty",
+        length_max=1000,
+        pattern=OBJECT_NAME,
+        rule=OBJECT_NAME_RULE,
+        unique=True,
+    ),
     default={},
+    cluster=True,
 )
 AUTOSCALING = group(
     "autoscaling",
@@ -216,23 +257,26 @@ AUTOSCALING = group(
         maximum=0.95,
     ),
     duration("cooldown", "between two changes", default="2m"),
+    cluster=True,
+    rules=rules.AUTOSCALING,
 )
 REPLAY = group(
     "replay",
     "a SparkApplication that feeds the job",
     sj.Replay,
-    text("dataset", "path of the dataset", required=True, length_max=4096),
-    text("image", "image with Spark and penstock_spark", required=True, length_max=1024),
+    text("dataset", "path of the dataset", required=True, length_max=PATH_CHARS_MAX),
+    _image("image", "image with Spark and penstock_spark", required=True),
     integer("rate", "rows per second; as fast as possible when left out", minimum=1),
     duration("duration", "ends after so long; with the dataset when left out"),
     choice("flavour", "whose SparkApplication", sj.OperatorFlavour, default="kubeflow"),
+    cluster=True,
 )
 ENV = listing(
     "env",
     "environment of the engine",
     sj.EnvVar,
     text("name", "its name", required=True, pattern=r"[A-Za-z_][A-Za-z0-9_]*"),
-    text("value", "its value", length_max=32 * 1024),
+    text("value", "its value", length_min=0, length_max=32 * 1024),
     group(
         "valueFrom",
         "where the value comes from",
@@ -242,20 +286,42 @@ ENV = listing(
         one_of=("secretKeyRef", "configMapKeyRef"),
     ),
     key="name",
+    cluster=True,
+    rules=rules.ENV,
+)
+POD_TEMPLATE = group(
+    "podTemplate",
+    "merged into the workers' pods by name, never by position",
+    dict,
+    group(
+        "metadata",
+        "what the pods carry besides the operator's own",
+        dict,
+        text_map("labels", "labels of the pods"),
+        text_map("annotations", "annotations of the pods", item_length_max=64 * 1024),
+    ),
+    Field("spec", Kind.OPEN, "a PodSpec, as Kubernetes spells it; checked when pods are made"),
+    cluster=True,
 )
 
 SPEC = group(
     "spec",
     "what is wanted",
     sj.Spec,
-    text("image", "worker image, by digest where given; ignored locally", length_max=1024),
-    choice("imagePullPolicy", "when the image is pulled", sj.PullPolicy),
+    _image(
+        "image",
+        "worker image, by digest where given",
+        cluster=True,
+        cluster_required=True,
+    ),
+    choice("imagePullPolicy", "when the image is pulled", sj.PullPolicy, cluster=True),
     listing(
         "imagePullSecrets",
         "secrets for the image's registry",
         sj.Named,
-        text("name", "name of a Secret", required=True),
+        object_name("name", "name of a Secret", required=True),
         key="name",
+        cluster=True,
     ),
     JOB,
     integer("replicas", "workers", default=1, minimum=1, maximum=limits.WORKERS_MAX),
@@ -264,6 +330,7 @@ SPEC = group(
         "upper bound for kubectl scale and an HPA",
         minimum=1,
         maximum=limits.WORKERS_MAX,
+        cluster=True,
     ),
     integer(
         "maxKeyGroups",
@@ -273,8 +340,8 @@ SPEC = group(
         maximum=limits.KEY_GROUPS_MAX,
         immutable=True,
     ),
-    boolean("suspend", "take a savepoint, then run no workers", default=False),
-    integer("restartNonce", "another number restarts without another change"),
+    boolean("suspend", "take a savepoint, then run no workers", default=False, cluster=True),
+    integer("restartNonce", "another number restarts without another change", cluster=True),
     UPGRADE,
     RESTORE,
     CHECKPOINT,
@@ -283,25 +350,39 @@ SPEC = group(
     PLACEMENT,
     AUTOSCALING,
     REPLAY,
-    choice("deletionPolicy", "what becomes of checkpoints", sj.DeletionPolicy, default="Retain"),
-    duration("deletionDeadline", "for the savepoint before deletion", default="5m"),
+    choice(
+        "deletionPolicy",
+        "what becomes of checkpoints when the job is deleted",
+        sj.DeletionPolicy,
+        default="Retain",
+        cluster=True,
+    ),
+    duration("deletionDeadline", "for the savepoint before deletion", default="5m", cluster=True),
     ENV,
     group(
         "resources",
         "of a worker, as Kubernetes spells them",
         sj.Resources,
-        _text_map("requests", "what is reserved"),
-        _text_map("limits", "what is allowed at most"),
+        _amounts("requests", "what is reserved"),
+        _amounts("limits", "what is allowed at most"),
         default={},
+        cluster=True,
+        rules=rules.RESOURCES,
     ),
-    text("serviceAccountName", "account of the workers"),
-    Field("podTemplate", Kind.OPEN, "merged into the pods by name, never by position"),
+    object_name(
+        "serviceAccountName",
+        "account of the workers; one of the operator's making when left out",
+        cluster=True,
+    ),
+    POD_TEMPLATE,
     group(
         "security",
         "of the data plane",
         sj.Security,
         boolean("mtls", "mutual TLS between workers", default=True),
         default={},
+        cluster=True,
     ),
     required=True,
+    rules=rules.SPEC,
 )

@@ -1,10 +1,12 @@
 """Plain data (parsed YAML or JSON) to a :class:`StreamJob`: strict, all problems at once."""
 
 import re
+from collections.abc import Iterator
 
 from penstock.base import limits
 from penstock.base.suggest import unknown
 from penstock.contract.fields import Field, Kind, Plain, group, text
+from penstock.contract.graph_fields import GRAPH
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob
 from penstock.contract.streamjob_fields import SPEC
@@ -27,7 +29,7 @@ _METADATA = group(
     ),
     text("namespace", "its namespace", default="default", pattern=_DNS_LABEL, length_max=63),
     *(
-        Field(name, Kind.OPEN, "kept by the API server")
+        Field(name, Kind.ANY, "kept by the API server")
         for name in (
             "annotations",
             "creationTimestamp",
@@ -62,21 +64,40 @@ STREAM_JOB = group(
     Field("kind", Kind.CHOICE, f"must be {KIND}", required=True, choices=(KIND,)),
     _METADATA,
     SPEC,
-    Field("status", Kind.OPEN, "written by the operator; not read here"),
+    Field("status", Kind.ANY, "written by the operator; not read here"),
 )
 
 
-def read_stream_job(plain: Plain, origin: Origin | None = None) -> StreamJob:
+def read_stream_job(
+    plain: Plain, origin: Origin | None = None, *, cluster: bool = False
+) -> StreamJob:
     """Build the job from what a YAML or JSON parser returned.
 
-    ``origin`` says where each value was written. Raises ConfigError with every problem, one a
-    line, each as ``file:line: path: what is wrong``.
+    ``origin`` says where each value was written; ``cluster`` asks for what only a cluster needs,
+    so that the API server takes what is accepted here. Raises ConfigError with every problem, one
+    a line, each as ``file:line: path: what is wrong``.
     """
-    reader = Reader(origin or Origin())
+    reader = Reader(origin or Origin(), cluster=cluster)
     job = reader.read(STREAM_JOB, _with_parameters(reader, plain), "")
     reader.done()
     assert isinstance(job, StreamJob), "a reader without problems builds the value"
     return job
+
+
+def cluster_only(plain: Plain) -> tuple[str, ...]:
+    """List the fields of a StreamJob that a run on one machine ignores, in the file's order."""
+    spec = plain.get("spec") if isinstance(plain, dict) else None
+    return tuple(_given(SPEC, spec, "spec"))
+
+
+def _given(row: Field, plain: Plain, path: str) -> Iterator[str]:
+    rows = {f.name: f for f in row.fields}
+    for name, value in plain.items() if isinstance(plain, dict) else ():
+        child = rows.get(name)
+        if child is not None and child.cluster:
+            yield f"{path}.{name}"
+        elif child is not None and child.kind is Kind.OBJECT:
+            yield from _given(child, value, f"{path}.{name}")
 
 
 def _with_parameters(reader: Reader, plain: Plain) -> Plain:
@@ -88,7 +109,7 @@ def _with_parameters(reader: Reader, plain: Plain) -> Plain:
     given = job.get("parameters")
     parameters = given if isinstance(given, dict) else {}
     filler = _Filler(reader, parameters)
-    filled = filler.fill(job.get("graph"), "spec.job.graph")
+    filled = filler.fill(GRAPH, job.get("graph"), "spec.job.graph")
     if isinstance(job.get("graph"), dict):
         filler.complain_of_unused()
     return {**plain, "spec": {**spec, "job": {**job, "graph": filled}}}
@@ -102,13 +123,20 @@ class _Filler:
         self.parameters = parameters
         self.asked: set[str] = set()
 
-    def fill(self, plain: Plain, path: str) -> Plain:
-        if isinstance(plain, dict):
-            return {k: self.fill(v, f"{path}.{k}") for k, v in plain.items()}
-        if isinstance(plain, list):
-            return [self.fill(v, f"{path}[{i}]") for i, v in enumerate(plain)]
-        if isinstance(plain, str):
-            return _PARAMETER.sub(lambda m: self._value(m, path), plain)
+    def fill(self, row: Field, plain: Plain, path: str) -> Plain:
+        """Fill the texts, durations and quantities; choices and names of items stay."""
+        match row.kind, plain:
+            case Kind.OBJECT, dict():
+                rows = {f.name: f for f in row.fields}
+                return {
+                    k: self.fill(rows[k], v, f"{path}.{k}") if k in rows else v
+                    for k, v in plain.items()
+                }
+            case Kind.LIST, list():
+                item = row.item()
+                return [self.fill(item, v, f"{path}[{i}]") for i, v in enumerate(plain)]
+            case Kind.TEXT | Kind.DURATION_US | Kind.QUANTITY, str():
+                return _PARAMETER.sub(lambda m: self._value(m, path), plain)
         return plain
 
     def _value(self, match: re.Match[str], path: str) -> str:

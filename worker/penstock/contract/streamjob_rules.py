@@ -1,0 +1,140 @@
+"""Relations between the fields of a StreamJob, as the API server checks them (CEL).
+
+The values of ``streamjob`` check the same when they are built and say it in the same words; a
+property test compares the two. What is about a *change* (``oldSelf``) only the API server sees.
+"""
+
+from penstock.base.errors import ConfigError
+from penstock.contract.fields import Rule
+
+RESERVED_ENV = "PENSTOCK_"
+
+REPLICAS_HAVE_GROUPS = Rule(
+    "self.replicas <= self.maxKeyGroups",
+    "replicas must not exceed maxKeyGroups: a worker without key groups would do nothing",
+    "'replicas (' + string(self.replicas) + ') must not exceed maxKeyGroups ('"
+    " + string(self.maxKeyGroups) + '): a worker without key groups would do nothing'",
+    path=".replicas",
+)
+REPLICAS_BOUNDED = Rule(
+    "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+    "replicas must not exceed maxReplicas",
+    "'replicas (' + string(self.replicas) + ') must not exceed maxReplicas ('"
+    " + string(self.maxReplicas) + ')'",
+    path=".replicas",
+)
+BOUND_HAS_GROUPS = Rule(
+    "!has(self.maxReplicas) || self.maxReplicas <= self.maxKeyGroups",
+    "maxReplicas must not exceed maxKeyGroups",
+    "'maxReplicas (' + string(self.maxReplicas) + ') must not exceed maxKeyGroups ('"
+    " + string(self.maxKeyGroups) + ')'",
+    path=".maxReplicas",
+)
+ONE_SCALER = Rule(
+    "!(has(self.autoscaling) && has(self.maxReplicas))",
+    "autoscaling and maxReplicas are both there: maxReplicas bounds kubectl scale and an HPA,"
+    " autoscaling has bounds of its own",
+    path=".autoscaling",
+)
+AUTOSCALING_HAS_GROUPS = Rule(
+    "!has(self.autoscaling) || self.autoscaling.maxReplicas <= self.maxKeyGroups",
+    "autoscaling.maxReplicas must not exceed maxKeyGroups",
+    "'autoscaling.maxReplicas (' + string(self.autoscaling.maxReplicas)"
+    " + ') must not exceed maxKeyGroups (' + string(self.maxKeyGroups) + ')'",
+    path=".autoscaling.maxReplicas",
+)
+SPEC = (
+    REPLICAS_HAVE_GROUPS,
+    REPLICAS_BOUNDED,
+    BOUND_HAS_GROUPS,
+    ONE_SCALER,
+    AUTOSCALING_HAS_GROUPS,
+)
+
+AUTOSCALING = (
+    Rule(
+        "self.minReplicas <= self.maxReplicas",
+        "maxReplicas must be at least minReplicas",
+        "'maxReplicas (' + string(self.maxReplicas) + ') must be at least minReplicas ('"
+        " + string(self.minReplicas) + ')'",
+        path=".maxReplicas",
+    ),
+)
+SHUFFLE = (
+    Rule(
+        "quantity(string(self.highWatermark)).isGreaterThan(quantity(string(self.lowWatermark)))",
+        "highWatermark must be above lowWatermark",
+        "'highWatermark (' + string(self.highWatermark) + ') must be above lowWatermark ('"
+        " + string(self.lowWatermark) + ')'",
+        path=".highWatermark",
+    ),
+    Rule(
+        "!quantity(string(self.bufferBytes)).isGreaterThan(quantity(string(self.highWatermark)))",
+        "bufferBytes must not exceed highWatermark",
+        "'bufferBytes (' + string(self.bufferBytes) + ') must not exceed highWatermark ('"
+        " + string(self.highWatermark) + ')'",
+        path=".bufferBytes",
+    ),
+)
+RESTORE = (
+    Rule(
+        "self.nonce != oldSelf.nonce || self == oldSelf",
+        "a restore happens once per nonce: change nonce too",
+        path=".nonce",
+    ),
+)
+ENV = (
+    Rule(
+        "!(has(self.value) && has(self.valueFrom))",
+        "value and valueFrom are both there: a variable has one value",
+        path=".valueFrom",
+    ),
+    Rule(
+        f"!self.name.startsWith('{RESERVED_ENV}')",
+        f"names that begin with {RESERVED_ENV} belong to the operator",
+        path=".name",
+    ),
+)
+RESOURCES = (
+    Rule(
+        "!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits)"
+        " || !quantity(string(self.requests[name])).isGreaterThan("
+        "quantity(string(self.limits[name]))))",
+        "requests must not exceed limits",
+        path=".requests",
+    ),
+)
+
+STEP = (
+    Rule(
+        "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",
+        "keyBy and partition are both there: keyed rows go to the owner of their key",
+        path=".partition",
+    ),
+    Rule(
+        "has(self.partitionFunction) == (has(self.partition) && self.partition == 'custom')",
+        "partition: custom and partitionFunction belong together",
+        path=".partitionFunction",
+    ),
+    Rule(
+        "has(self.keyBy) && size(self.keyBy) > 0"
+        " || !has(self.aggregate) && !has(self.window) && !has(self.process)",
+        "a step that keeps state needs keyBy",
+        "'step \\'' + self.name + '\\' keeps state by key: keyBy is missing'",
+        path=".keyBy",
+    ),
+)
+COMPUTE = (
+    Rule(
+        "has(self.column) || self.function == 'count'",
+        "only count works without a column",
+        "self.function + ' needs a column'",
+        path=".column",
+    ),
+)
+
+
+def refuse(rule: Rule, broken: bool) -> None:
+    """Raise ConfigError in the words of ``rule`` when it is broken."""
+    if broken:
+        raise ConfigError(rule.message)

@@ -11,10 +11,11 @@ HEAD = """\
 # The StreamJob file
 
 One file describes a job: `penstock run FILE` runs it on this machine, and a cluster's operator runs
-the same object (`kubectl apply -f FILE`). Durations are texts like `500ms`, `10s`, `1m30s`; quantities are texts like
-`64Mi` or `1.5G`. What is not known is an error that names the nearest known field, with file and
-line. `--set path=value` replaces one value: `--set checkpoint.interval=1s`,
-`--set job.parameters.input=data`, `--set "job.graph.steps[lines].parallelism=2"`.
+the same object (`kubectl apply -f FILE`). Durations are texts like `500ms`, `10s`, `1m30s`;
+quantities are texts like `64Mi` or `1.5G`. What is not known is an error that names the nearest
+known field, with file and line. `--set path=value` replaces one value:
+`--set checkpoint.interval=1s`, `--set job.parameters.input=data`,
+`--set "job.graph.steps[lines].parallelism=2"`.
 
 ```yaml
 apiVersion: penstock.dev/v1alpha1

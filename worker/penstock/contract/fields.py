@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from penstock.base.errors import ConfigError
+
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
 
@@ -44,6 +46,11 @@ class Rule:
     message: str
     expression: str = ""
     path: str = ""
+
+    def refuse(self, broken: bool) -> None:
+        """Raise ConfigError in the rule's words when it is broken."""
+        if broken:
+            raise ConfigError(self.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,8 +209,8 @@ class EnvVar:
     def __post_init__(self) -> None:
         """Refuse two values, and names of the operator's own."""
         two_values, reserved = rules.ENV
-        rules.refuse(two_values, self.value is not None and self.value_from is not None)
-        rules.refuse(reserved, self.name.startswith(rules.RESERVED_ENV))
+        two_values.refuse(self.value is not None and self.value_from is not None)
+        reserved.refuse(self.name.startswith(rules.RESERVED_ENV))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Resources:
             resource_amount(self.requests[n]) > resource_amount(self.limits[n])
             for n in sorted(both)
         )
-        rules.refuse(rules.RESOURCES[0], any(above))
+        rules.RESOURCES[0].refuse(any(above))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Spec:
     def _check_autoscaling(self) -> None:
         if self.autoscaling is None:
             return
-        rules.refuse(rules.ONE_SCALER, self.max_replicas is not None)
+        rules.ONE_SCALER.refuse(self.max_replicas is not None)
         if self.autoscaling.max_replicas > self.max_key_groups:
             raise ConfigError(
                 f"autoscaling.maxReplicas ({self.autoscaling.max_replicas}) must not exceed "

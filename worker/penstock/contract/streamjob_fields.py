@@ -31,12 +31,11 @@ from penstock.contract.fields import (
     texts,
 )
 from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE
+from penstock.contract.metadata import OBJECT_NAME, OBJECT_NAME_RULE, object_name
 
 SCRIPT_CHARS_MAX = 64 * 1024
 VOLUME_SIZE = "10Gi"
 PATH_CHARS_MAX = 4096
-OBJECT_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-OBJECT_NAME_RULE = "lower-case letters, digits, - and ."
 IMAGE = r"[!-~]+"
 IMAGE_RULE = "no spaces"
 
@@ -65,11 +64,6 @@ def _key_ref(name: str, meaning: str) -> Field:
         text("key", "key in it", required=True),
         boolean("optional", "no error when it is not there", default=False),
     )
-
-
-def object_name(name: str, meaning: str, **more: object) -> Field:
-    """Build the row of a text that names an object of Kubernetes."""
-    return text(name, meaning, pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE, **more)
 
 
 def _image(name: str, meaning: str, **more: object) -> Field:

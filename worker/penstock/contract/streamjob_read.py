@@ -7,46 +7,23 @@ from penstock.base import limits
 from penstock.base.suggest import unknown
 from penstock.contract.fields import Field, Kind, Plain, group, text
 from penstock.contract.graph_fields import GRAPH
+from penstock.contract.metadata import DNS_LABEL, metadata
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob
 from penstock.contract.streamjob_fields import SPEC
 
 SET = "--set "  # how the place of a value from the command line begins
-_DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _PARAMETER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
-_METADATA = group(
-    "metadata",
-    "name and namespace",
-    dict,
+_METADATA = metadata(
     text(
         "name",
         "name of the job",
         required=True,
-        pattern=_DNS_LABEL,
+        pattern=DNS_LABEL,
         rule="a lower-case letter, then letters, digits and -",
         length_max=limits.JOB_NAME_CHARS_MAX,
-    ),
-    text("namespace", "its namespace", default="default", pattern=_DNS_LABEL, length_max=63),
-    *(
-        Field(name, Kind.ANY, "kept by the API server")
-        for name in (
-            "annotations",
-            "creationTimestamp",
-            "deletionGracePeriodSeconds",
-            "deletionTimestamp",
-            "finalizers",
-            "generateName",
-            "generation",
-            "labels",
-            "managedFields",
-            "ownerReferences",
-            "resourceVersion",
-            "selfLink",
-            "uid",
-        )
-    ),
-    required=True,
+    )
 )
 
 

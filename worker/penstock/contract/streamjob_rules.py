@@ -4,7 +4,6 @@ The values of ``streamjob`` check the same when they are built and say it in the
 property test compares the two. What is about a *change* (``oldSelf``) only the API server sees.
 """
 
-from penstock.base.errors import ConfigError
 from penstock.contract.fields import Rule
 
 RESERVED_ENV = "PENSTOCK_"
@@ -132,9 +131,3 @@ COMPUTE = (
         path=".column",
     ),
 )
-
-
-def refuse(rule: Rule, broken: bool) -> None:
-    """Raise ConfigError in the words of ``rule`` when it is broken."""
-    if broken:
-        raise ConfigError(rule.message)

@@ -22,11 +22,13 @@ MESSAGE_CHARS_MAX = 2048
 CONDITIONS_MAX = 16
 
 
-def _time(name: str, meaning: str, **more: object) -> Field:
+def time(name: str, meaning: str, **more: object) -> Field:
+    """Build the row of a moment, an RFC 3339 text."""
     return text(name, meaning, format="date-time", length_max=64, **more)
 
 
-def _count(name: str, meaning: str, **more: object) -> Field:
+def count(name: str, meaning: str, **more: object) -> Field:
+    """Build the row of a whole number that is never negative."""
     return integer(name, meaning, minimum=0, **more)
 
 
@@ -47,8 +49,8 @@ CONDITION = (
         length_max=64,
     ),
     text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
-    _time("lastTransitionTime", "when status last changed", required=True),
-    _count("observedGeneration", "the generation of spec that was judged", default=0),
+    time("lastTransitionTime", "when status last changed", required=True),
+    count("observedGeneration", "the generation of spec that was judged", default=0),
 )
 
 
@@ -72,23 +74,23 @@ CHECKPOINT = group(
         "lastCompleted",
         "the newest committed one",
         st.LastCompleted,
-        _count("epoch", "its number", required=True),
-        _time("time", "when it was committed", required=True),
-        _count("bytes", "new bytes on the volume", default=0),
+        count("epoch", "its number", required=True),
+        time("time", "when it was committed", required=True),
+        count("bytes", "new bytes on the volume", default=0),
         duration("duration", "from its barrier to its commit", default="0s"),
         text("path", "its folder on the checkpoint volume", default="", length_max=4096),
     ),
-    _count("failures", "failed ones in a row since then", default=0),
+    count("failures", "failed ones in a row since then", default=0),
 )
 PENDING = group(
     "pending",
     "the operation under way, written before it begins",
     st.Pending,
     text("action", "what is done", required=True, length_max=64),
-    _count("generation", "the generation of spec that it leads to", required=True),
-    _time("since", "when it was decided", required=True),
-    _time("deadline", "when it is given up"),
-    _count("replicas", "the workers that it leads to"),
+    count("generation", "the generation of spec that it leads to", required=True),
+    time("since", "when it was decided", required=True),
+    time("deadline", "when it is given up"),
+    count("replicas", "the workers that it leads to"),
     text("snapshot", "the savepoint or request that it waits for"),
 )
 RESTORE = group(
@@ -96,7 +98,7 @@ RESTORE = group(
     "the last restore that was carried out",
     st.RestoreStatus,
     text("nonce", "the nonce of spec.restore that asked for it", required=True),
-    _time("time", "when it was carried out", required=True),
+    time("time", "when it was carried out", required=True),
     boolean("replayed", "output may be repeated since then", default=False),
     integers("lostOutput", "epochs whose output was dropped on request", length_max=64, minimum=0),
 )
@@ -108,27 +110,27 @@ SPARK_APPLICATION = group(
     choice("flavour", "whose SparkApplication it is", OperatorFlavour, required=True),
     text("state", "its state, as Spark's operator spells it", required=True, length_max=64),
     text("message", "why it failed", default="", length_max=MESSAGE_CHARS_MAX),
-    _count("rows", "rows pushed into the job so far", default=0),
+    count("rows", "rows pushed into the job so far", default=0),
 )
 STATUS = group(
     "status",
     "what is, as the operator last saw it",
     st.StreamJobStatus,
-    _count("observedGeneration", "the generation of spec that this status is about", default=0),
+    count("observedGeneration", "the generation of spec that this status is about", default=0),
     choice("state", "the state in one word, for people", st.StreamJobState, default="Pending"),
     conditions(),
-    _count("replicas", "pods that exist", default=0),
-    _count("readyReplicas", "pods that are ready", default=0),
+    count("replicas", "pods that exist", default=0),
+    count("readyReplicas", "pods that are ready", default=0),
     text("selector", "label selector of the pods, as a text", default="", length_max=1024),
     text("leader", "the pod that coordinates the job"),
-    _count("term", "rises with every new leader"),
-    _count("attempt", "rises with every rollback to a checkpoint"),
+    count("term", "rises with every new leader"),
+    count("attempt", "rises with every rollback to a checkpoint"),
     group(
         "assignment",
         "the committed assignment of key groups",
         st.AssignmentStatus,
-        _count("version", "rises with every rescale", required=True),
-        _count("workers", "workers that own key groups", required=True),
+        count("version", "rises with every rescale", required=True),
+        count("workers", "workers that own key groups", required=True),
     ),
     CHECKPOINT,
     listing(
@@ -149,7 +151,7 @@ STATUS = group(
         "lastFailure",
         "why the job last rolled back or failed",
         st.LastFailure,
-        _time("time", "when", required=True),
+        time("time", "when", required=True),
         text("reason", "why, in one word", required=True, length_max=64),
         text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
         text("worker", "the pod where it began"),
@@ -160,7 +162,7 @@ STATUS = group(
         "lastStable",
         "the last spec that ran and completed a checkpoint",
         st.LastStable,
-        _count("generation", "its generation", required=True),
+        count("generation", "its generation", required=True),
         text("digest", "its hash; a rollback goes back to it", required=True, length_max=128),
     ),
     SPARK_APPLICATION,

@@ -10,11 +10,12 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SCENARIO ?= chaos
 SEEDS ?= 1..2000
+TOOLS ?= all
 LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim integration check bench format lock clean
+.PHONY: help setup demo test unit sim integration check bench e2e-tools format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
@@ -58,6 +59,9 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 bench: $(STAMP)  ## run the benchmarks: table, JSON and plots in bench/results (10 minutes)
 	@echo "== make bench: network word count with checkpoints; counts are checked"
 	@$(BIN)/python -m bench.run
+
+e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)
+	@e2e/tools/build $(TOOLS)
 
 format: $(STAMP)  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .

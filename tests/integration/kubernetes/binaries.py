@@ -1,0 +1,26 @@
+"""Where the binaries of Kubernetes are that the tests run, and what to do when they are not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def cache() -> Path:
+    """Give the folder of what `make e2e-tools` builds: clones may share one by the variable."""
+    return Path(os.environ.get("PENSTOCK_E2E_CACHE") or ROOT / ".e2e").resolve()
+
+
+def binaries(*names: str) -> list[Path]:
+    """Give the paths of these binaries; skips the test, with the remedy, when one is missing."""
+    paths = [cache() / "bin" / name for name in names]
+    missing = [path.name for path in paths if not os.access(path, os.X_OK)]
+    if missing:
+        pytest.skip(
+            f"no {', '.join(missing)} in {cache() / 'bin'}: `make e2e-tools TOOLS=api` builds "
+            "them (once, some minutes, needs Go), or let PENSTOCK_E2E_CACHE name a folder "
+            "where they are built"
+        )
+    return paths

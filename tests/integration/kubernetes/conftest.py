@@ -1,0 +1,40 @@
+"""Fixtures of the tests against a real API server; they are skipped where its binaries are not."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.kubernetes.api_server import ApiServer, Programs, running
+from tests.integration.kubernetes.binaries import binaries
+from tests.integration.kubernetes.kubectl import Kubectl
+
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    """Give the binaries; skips, naming the remedy, when they were not built."""
+    return Programs(*binaries("etcd", "kube-apiserver", "kubeadm", "kubectl"))
+
+
+@pytest.fixture(scope="session")
+def api_server(programs: Programs) -> Iterator[ApiServer]:
+    """Give one API server for all tests: never stop it, and keep to a namespace of your own."""
+    with running(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def own_api_server(programs: Programs) -> Iterator[ApiServer]:
+    """Give an API server that the test may stop, start again and fill."""
+    with running(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def kubectl(api_server: ApiServer) -> Kubectl:
+    """Give kubectl as the administrator of the shared server, in a namespace made for this test."""
+    name = f"test-{next(numbers)}"
+    api_server.kubectl("create", "namespace", name)
+    return api_server.kubectl.in_namespace(name)

@@ -29,6 +29,7 @@ from penstock.contract.ids import (
 )
 from penstock.model.elements import Data, Element
 from penstock.transport.batches import measure
+from penstock.transport.endpoint import Endpoint
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
 from penstock.transport.wakeup import Wakeup
 
@@ -62,12 +63,16 @@ class Worker:
         self.life = Incarnation(life or f"life-{ordinal}")
         self.version = Version(1)
         job = changes.pop("job", JOB)
+        endpoint = changes.pop("endpoint", Endpoint())
         self.schema = changes.pop("schema", SCHEMA)
         self._changed = Condition()
         self.events: list[Any] = []
         self.send_wakeup, self.take_wakeup = Wakeup(), Wakeup()
         self.exchange = Exchange(
-            Identity(job, Ordinal(ordinal), self.life), ShuffleSettings(**changes), self._on_event
+            Identity(job, Ordinal(ordinal), self.life),
+            ShuffleSettings(**changes),
+            self._on_event,
+            endpoint,
         )
 
     def peer(self) -> Peer:

@@ -27,6 +27,7 @@ from penstock.model import handshake, wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure
+from penstock.transport.endpoint import Endpoint
 from penstock.transport.events import StreamBroken, StreamRefused
 from penstock.transport.exchange import Exchange, Identity, Peer
 
@@ -114,7 +115,7 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}: Address already in use"):
-            Exchange(identity, ShuffleSettings(), print, "127.0.0.1", port)
+            Exchange(identity, ShuffleSettings(), print, Endpoint(port=port))
 
 
 # --- A raw client: any bytes it likes -------------------------------------------------------------

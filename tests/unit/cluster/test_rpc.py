@@ -6,7 +6,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.rpc import Client, Method, Nothing, Server, Unreachable, refuses
+from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable, refuses
 from penstock.ports import SwapConflict, SwapUnknown
 
 
@@ -107,5 +107,5 @@ def test_a_closed_server_refuses_and_is_unreachable(server: Server, client: Clie
 
 
 def test_no_address_of_this_machine() -> None:
-    with pytest.raises((ConfigError, RuntimeError)):
-        Server({}, "secret", host="192.0.2.1")
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        Server({}, "secret", Door("192.0.2.1"))

@@ -5,12 +5,16 @@ import pytest
 
 from penstock.base.errors import PeerError
 from penstock.cluster.control import DELIVER
-from penstock.cluster.rpc import Nothing, Server
+from penstock.cluster.rpc import Client, Nothing, Server
 from penstock.contract.control import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
 from penstock.keeper.couriers import Couriers
 from penstock.keeper.inbox import ForCoordinator, Inbox
 from penstock.protocol.events import PeerRefused
+
+
+def dial(address: str) -> Client:
+    return Client(address, "secret")
 
 
 def envelope(attempt: int) -> Envelope:
@@ -42,7 +46,7 @@ def peer() -> Iterator[Peer]:
 
 
 def test_messages_arrive_in_order(peer: Peer) -> None:
-    couriers = Couriers(Inbox(), "secret", print)
+    couriers = Couriers(Inbox(), dial, print)
     sent = [envelope(number) for number in range(20)]
     for message in sent:
         couriers.send(peer.server.address, message)
@@ -54,14 +58,14 @@ def test_messages_arrive_in_order(peer: Peer) -> None:
 def test_a_refused_dial_is_told_to_the_coordinator(peer: Peer) -> None:
     inbox = Inbox()
     peer.server.close()
-    Couriers(inbox, "secret", print).send(peer.server.address, envelope(1))
+    Couriers(inbox, dial, print).send(peer.server.address, envelope(1))
     assert inbox.take(10) == ForCoordinator(PeerRefused(peer.server.address))
 
 
 def test_a_peer_that_refuses_for_one_reason_makes_one_line(peer: Peer) -> None:
     lines: list[str] = []
     peer.refuse = True
-    couriers = Couriers(Inbox(), "secret", lines.append)
+    couriers = Couriers(Inbox(), dial, lines.append)
     for number in range(5):
         couriers.send(peer.server.address, envelope(number))
     for _ in range(5):
@@ -77,7 +81,7 @@ def test_a_silent_peer_delays_nobody(peer: Peer) -> None:
         return Nothing()
 
     silent = Server({DELIVER: hang}, "secret")
-    couriers = Couriers(inbox, "secret", print)
+    couriers = Couriers(inbox, dial, print)
     for number in range(2000):
         couriers.send(silent.address, envelope(number))
     couriers.send(peer.server.address, envelope(1))

@@ -17,13 +17,13 @@ import grpc
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
 from penstock.contract.codec import decode, encode
+from penstock.contract.trust import TOKEN_HEADER, Trust
 from penstock.ports import SwapConflict, SwapUnknown
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 SERVICE = "penstock"
-TOKEN = "x-penstock-token"
 HANDLER_THREADS = 8
 DIAL_TIMEOUT_S = 0.5
 SHUTDOWN_GRACE_S = 0.2
@@ -67,11 +67,29 @@ class Unreachable(Exception):
 Handler = Callable[[Any], object]
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a server listens, and what callers have to show.
+
+    Port 0: one that the system chooses. ``advertised`` is the host that others dial, ``host``
+    when None. ``trust``: TLS on both sides with certificates of one job; without it the loopback
+    address and the token have to do.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: str | None = None
+    trust: Trust | None = None
+
+
+LOOPBACK = Door()
+
+
 class Server:
-    """Serves methods on ``host``, on a port that the system chooses; ``address`` says which."""
+    """Serves methods at a door; ``address`` is what others dial."""
 
     def __init__(
-        self, handlers: Mapping[Method[Any, Any], Handler], token: str, host: str = "127.0.0.1"
+        self, handlers: Mapping[Method[Any, Any], Handler], token: str, door: Door = LOOPBACK
     ) -> None:
         """Start to listen. Handlers run on a few threads and must not block for long."""
         self._server = grpc.server(
@@ -84,11 +102,22 @@ class Server:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, table),)
         )
-        port = self._server.add_insecure_port(f"{host}:0")
-        if port == 0:
-            raise ConfigError(f"cannot listen on {host}: is it an address of this machine?")
-        self.address = f"{host}:{port}"
+        port = self._open(door)
+        self.address = join_address(door.advertised or door.host, port)
         self._server.start()
+
+    def _open(self, door: Door) -> int:
+        wanted = join_address(door.host, door.port)
+        try:
+            if door.trust is None:
+                port = self._server.add_insecure_port(wanted)
+            else:
+                port = self._server.add_secure_port(wanted, _server_credentials(door.trust))
+        except RuntimeError as error:  # newer gRPC raises where older ones returned 0
+            raise ConfigError(_not_here(wanted)) from error
+        if port == 0:
+            raise ConfigError(_not_here(wanted))
+        return port
 
     def close(self) -> None:
         """Refuse new calls, give running ones a moment, and free the port. Idempotent."""
@@ -99,7 +128,7 @@ def _behaviour(
     method: Method[Any, Any], handler: Handler, token: str
 ) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
-        given = dict(context.invocation_metadata()).get(TOKEN, "")
+        given = dict(context.invocation_metadata()).get(TOKEN_HEADER, "")
         if not hmac.compare_digest(str(given), token):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "this is another run's server")
         try:
@@ -115,11 +144,11 @@ def _behaviour(
 class Client:
     """Calls to one address. Connects when needed, and again after a break."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, trust: Trust | None = None) -> None:
         """Remember the address; nothing is dialled before the first call."""
         self.address = address
-        self._token = ((TOKEN, token),)
-        self._channel = grpc.insecure_channel(address, options=OPTIONS)
+        self._token = ((TOKEN_HEADER, token),)
+        self._channel = _channel(address, trust)
 
     def call(
         self,
@@ -147,6 +176,29 @@ class Client:
         self._channel.close()
 
 
+def _channel(address: str, trust: Trust | None) -> grpc.Channel:
+    if trust is None:
+        return grpc.insecure_channel(address, options=OPTIONS)
+    credentials = grpc.ssl_channel_credentials(trust.ca, trust.key, trust.certificate)
+    named = (*OPTIONS, ("grpc.ssl_target_name_override", trust.host))
+    return grpc.secure_channel(address, credentials, options=named)
+
+
+def _server_credentials(trust: Trust) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(trust.key, trust.certificate)], root_certificates=trust.ca, require_client_auth=True
+    )
+
+
+def _not_here(address: str) -> str:
+    return f"cannot listen on {address}: is it a free port of an address of this machine?"
+
+
+def join_address(host: str, port: int) -> str:
+    """Spell ``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _translate(error: grpc.RpcError, address: str) -> Exception:
     code, details = error.code(), error.details()
     for kind, known in _CODES:
@@ -164,7 +216,7 @@ def refuses(address: str) -> bool:
     """
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), DIAL_TIMEOUT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), DIAL_TIMEOUT_S).close()
     except ConnectionRefusedError:
         return True
     except OSError:

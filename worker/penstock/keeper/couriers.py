@@ -16,14 +16,16 @@ from penstock.contract.control import Envelope
 from penstock.keeper.inbox import ForCoordinator, Inbox
 from penstock.protocol.events import PeerRefused
 
+Dial = Callable[[str], Client]
+
 
 class Couriers:
     """Sends envelopes to addresses; says when an address refuses, and nothing else."""
 
-    def __init__(self, inbox: Inbox, token: str, complain: Callable[[str], None]) -> None:
+    def __init__(self, inbox: Inbox, dial: Dial, complain: Callable[[str], None]) -> None:
         """``complain`` gets a text when a peer refuses a message for a new reason."""
         self._inbox = inbox
-        self._token = token
+        self._dial = dial
         self._complain = complain
         self._couriers: dict[str, _Courier] = {}
 
@@ -31,7 +33,7 @@ class Couriers:
         """Queue a message; never blocks. Called by one thread."""
         courier = self._couriers.get(address)
         if courier is None:
-            courier = _Courier(address, self._token, self._inbox, self._complain)
+            courier = _Courier(address, self._dial(address), self._inbox, self._complain)
             self._couriers[address] = courier
         courier.offer(envelope)
 
@@ -43,10 +45,10 @@ class Couriers:
 
 class _Courier:
     def __init__(
-        self, address: str, token: str, inbox: Inbox, complain: Callable[[str], None]
+        self, address: str, client: Client, inbox: Inbox, complain: Callable[[str], None]
     ) -> None:
         self._address = address
-        self._client = Client(address, token)
+        self._client = client
         self._inbox = inbox
         self._complain = complain
         self._last_reason = ""

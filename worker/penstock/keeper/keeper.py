@@ -48,7 +48,7 @@ class Keeper:
         metadata = RemoteMetaStore(clients[0])
         self._announcer = Announcer(clients[2], self.inbox, self._report)
         self._engines = Engines(launch, self.inbox, self._announcer.wake)
-        couriers = Couriers(self.inbox, launch.token, log.say)
+        couriers = Couriers(self.inbox, lambda a: Client(a, launch.token), log.say)
         self._performer = Performer(
             launch,
             Stores(

@@ -1,6 +1,6 @@
 """The transport of one worker: all channels of an attempt, opened, grown and reset together.
 
-    exchange = Exchange(identity, settings, on_event, host, port)
+    exchange = Exchange(identity, settings, on_event, endpoint)
     exchange.reset(attempt)                 # discard everything; hold streams of the attempt
     exchange.open_attempt(attempt, wiring)  # accept and dial; elements begin to flow
     exchange.extend(wiring)                 # a rescale adds channels and members
@@ -36,6 +36,7 @@ from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel import ReceiveChannel, SendChannel
 from penstock.transport.batches import fingerprint
+from penstock.transport.endpoint import LOOPBACK, Endpoint
 from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
 from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.link import LocalTeller, PeerLink
@@ -103,14 +104,14 @@ class Exchange:
         identity: Identity,
         settings: ShuffleSettings,
         on_event: OnEvent,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        endpoint: Endpoint = LOOPBACK,
     ) -> None:
         self._identity = identity
         self._settings = settings
         self._on_event = on_event
         self._receiver = Receiver(identity.job_uid, identity.ordinal, on_event)
-        self._server = FlightServer(host, port, self._receiver.handle)
+        self._server = FlightServer(endpoint, self._receiver.handle)
+        self._trust = endpoint.trust
         self._leaving: list[SenderThread] = []
         self._rates: dict[Ordinal, LinkRate] = {}
         self._current = _Current(Attempt(0))
@@ -279,7 +280,7 @@ class Exchange:
             hello = LinkHello(me.job_uid, attempt, me.incarnation, me.ordinal, peer)
             make_stream = self._stream_maker(peer, attempt)
             address = self._current.members[peer].address
-            link = PeerLink(hello, address, make_stream, self._on_event)
+            link = PeerLink(hello, address, make_stream, self._on_event, self._trust)
             self._current.links[peer] = link
             link.start()
         return link
@@ -289,12 +290,12 @@ class Exchange:
     ) -> Callable[[Any, ChannelId], OutStream]:
         me, compression = self._identity, self._settings.compression
         rate = self._rates.setdefault(peer, LinkRate(LINK_BYTES_PER_S_ASSUMED))
-        schemas = self._current.schemas
+        schemas, trust = self._current.schemas, self._trust
 
         def make(client: Any, channel: ChannelId) -> OutStream:
             schema = schemas[channel.edge]
             hello = ChannelHello(me.job_uid, attempt, me.incarnation, channel, fingerprint(schema))
-            return OutStream(client, hello, schema, compression, rate)
+            return OutStream(client, hello, schema, compression, rate, trust=trust)
 
         return make
 

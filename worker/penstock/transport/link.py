@@ -21,6 +21,7 @@ from penstock.base.limits import (
     STREAM_CHECK_INTERVAL_S,
 )
 from penstock.contract.ids import ChannelId
+from penstock.contract.trust import Trust
 from penstock.model.elements import Credit
 from penstock.model.handshake import (
     REPLY,
@@ -32,13 +33,11 @@ from penstock.model.handshake import (
     encode_reply,
 )
 from penstock.model.wire import decode_credits, encode_credits
+from penstock.transport.endpoint import call_options, dial
 from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
 from penstock.transport.input import InputChannel
 from penstock.transport.output import LocalOutput, RemoteOutput
 from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
-
-# A connection of its own for every attempt: one that hangs cannot hold up the next.
-CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 
 MakeStream = Callable[[Any, ChannelId], OutStream]
 
@@ -47,12 +46,18 @@ class PeerLink:
     """The link to one peer: dials it, opens the streams of the outputs, hears their credit."""
 
     def __init__(
-        self, hello: LinkHello, address: str, make_stream: MakeStream, on_event: OnEvent
+        self,
+        hello: LinkHello,
+        address: str,
+        make_stream: MakeStream,
+        on_event: OnEvent,
+        trust: Trust | None = None,
     ) -> None:
         self._hello = hello
         self._address = address
         self._make_stream = make_stream
         self._on_event = on_event
+        self._trust = trust
         self._lock = Lock()
         self._outputs: dict[ChannelId, RemoteOutput] = {}
         self._client: Any = None
@@ -92,9 +97,10 @@ class PeerLink:
             self._broke(describe(error))
 
     def _listen(self) -> None:
-        client = fl.FlightClient(self._address, generic_options=CLIENT_OPTIONS)
-        descriptor = fl.FlightDescriptor.for_command(encode_hello(self._hello))
-        writer, reader = client.do_exchange(descriptor)
+        client = dial(self._address, self._trust)
+        hello = encode_hello(self._hello)
+        descriptor = fl.FlightDescriptor.for_command(hello)
+        writer, reader = client.do_exchange(descriptor, call_options(self._trust, hello))
         try:
             with self._lock:
                 self._client, self._reader = client, reader

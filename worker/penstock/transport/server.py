@@ -27,6 +27,7 @@ from penstock.model.handshake import (
 from penstock.model.wire import DataHead, decode
 from penstock.protocol.admission import Admission, Decision
 from penstock.transport.batches import fingerprint
+from penstock.transport.endpoint import Endpoint, check_call
 from penstock.transport.events import OnEvent, StreamBroken
 from penstock.transport.input import InputChannel
 from penstock.transport.link import CreditLine
@@ -254,17 +255,20 @@ Handle = Callable[[Any, bytes, Any, Any], None]
 class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     """Listens as soon as it is made; only DoExchange is served."""
 
-    def __init__(self, host: str, port: int, handle: Handle) -> None:
+    def __init__(self, endpoint: Endpoint, handle: Handle) -> None:
         try:
-            super().__init__(f"grpc://{host}:{port}")
+            super().__init__(endpoint.listens(), **endpoint.server_options())
         except pa.ArrowException as error:
-            raise ConfigError(_why_not(host, port)) from error
+            raise ConfigError(_why_not(endpoint.host, endpoint.port)) from error
         self._handle = handle
-        self.location = f"grpc://{host}:{self.port}"
+        self._trust = endpoint.trust
+        self.location = endpoint.location(self.port)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Hand one stream over."""
-        self._handle(context, descriptor.command or b"", reader, writer)
+        hello = descriptor.command or b""
+        check_call(self._trust, context, hello)
+        self._handle(context, hello, reader, writer)
 
     def close(self, timeout_s: float) -> bool:
         """Stop listening; False when handlers still wait for their callers after the timeout."""

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from penstock.base.settings import CompressionSettings
+from penstock.contract.trust import Trust
 from penstock.model.compression import choose
 from penstock.model.handshake import Hello, encode_hello
 from penstock.transport.batches import conform
+from penstock.transport.endpoint import call_options
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
@@ -49,12 +51,15 @@ class OutStream:
         schema: pa.Schema,
         compression: CompressionSettings,
         rate: LinkRate,
+        *,
+        trust: Trust | None = None,
     ) -> None:
         self._client = client
         self._hello = hello
         self._schema = schema
         self._compression = compression
         self._rate = rate
+        self._trust = trust
         self._writer: Any = None
         self._reader: Any = None
         self._begun = False
@@ -62,8 +67,10 @@ class OutStream:
 
     def open(self) -> None:
         """Begin the call with the handshake. Raises FlightError when the peer is not there."""
-        descriptor = fl.FlightDescriptor.for_command(encode_hello(self._hello))
-        self._writer, self._reader = self._client.do_exchange(descriptor)
+        hello = encode_hello(self._hello)
+        descriptor = fl.FlightDescriptor.for_command(hello)
+        options = call_options(self._trust, hello)
+        self._writer, self._reader = self._client.do_exchange(descriptor, options)
         if self._cancelled:
             self._reader.cancel()
 

@@ -1,0 +1,180 @@
+"""Who can join a shuffle: workers of the same job, and nobody else, over real sockets."""
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+from penstock.contract.ids import (
+    Attempt,
+    ChannelId,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    StageIndex,
+    TaskId,
+)
+from penstock.contract.trust import TOKEN_HEADER, Trust
+from penstock.model.elements import Data
+from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
+from penstock.transport.batches import fingerprint, measure
+from penstock.transport.endpoint import Endpoint, call_options, dial
+from penstock.transport.events import StreamBroken
+from tests.certificates import authority, trust
+
+Make = Callable[..., Any]
+SCHEMA = pa.schema([("word", pa.string())])
+HOST = "words.default.job.penstock.dev"
+OTHERS_HOST = "others.default.job.penstock.dev"
+
+
+def channel(start: int, end: int) -> ChannelId:
+    def task(stage: int, worker: int) -> TaskId:
+        return TaskId(StageIndex(stage), Ordinal(worker), 0)
+
+    return ChannelId(0, task(0, start), task(1, end))
+
+
+def rows(*values: str) -> Data[pa.RecordBatch]:
+    batch = pa.record_batch([list(values)], schema=SCHEMA)
+    return Data(batch, len(values), measure(batch))
+
+
+def pair(make_worker: Make, first: Trust, second: Trust) -> tuple[Any, Any]:
+    a = make_worker(0, endpoint=Endpoint(trust=first))
+    b = make_worker(1, endpoint=Endpoint(trust=second))
+    members = {0: a.peer(), 1: b.peer()}
+    for worker in (a, b):
+        worker.open(1, members, channel(0, 1))
+    return a, b
+
+
+def test_workers_of_one_job_exchange_rows_over_tls(make_worker: Make) -> None:
+    mine = trust(HOST)
+    a, b = pair(make_worker, mine, mine)
+    assert a.exchange.location.startswith("grpc+tls://127.0.0.1:")
+    words = rows("a", "b")
+    a.send(1, words)
+    _, element = b.take()
+    assert element.payload.equals(words.payload)
+
+
+STRANGERS = {
+    "of another authority": lambda: trust(HOST, authority("others"), checked_by=authority()),
+    "of another job of the same authority": lambda: trust(OTHERS_HOST),
+    "expired": lambda: trust(HOST, expired=True),
+    "with another secret": lambda: trust(HOST, secret=b"x" * 32),
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_a_worker_that_is_not_of_the_job_gets_no_stream(make_worker: Make, who: str) -> None:
+    # Each side checks the other, so the stranger fails as a caller and as the one who is called.
+    a, b = pair(make_worker, STRANGERS[who](), trust(HOST))
+    assert a.event(StreamBroken).peer == 1
+    c, d = pair(make_worker, trust(HOST), STRANGERS[who]())
+    assert c.event(StreamBroken).peer == 1
+    assert b.exchange.stats().handlers == 0
+    assert d.exchange.stats().handlers == 0
+
+
+def test_a_caller_without_a_certificate_is_refused_in_the_tls_handshake(make_worker: Make) -> None:
+    worker = make_worker(0, endpoint=Endpoint(trust=trust(HOST)))
+    port = int(worker.exchange.location.rpartition(":")[2])
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    anybody.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        anybody.wrap_socket(plain) as wrapped,
+    ):
+        assert first_word(wrapped) == b"", "a server that lets it in greets at once"
+
+
+def first_word(wrapped: ssl.SSLSocket) -> bytes:
+    """Of TLS 1.3: a refusal comes after the client thinks that all is well."""
+    try:
+        return wrapped.recv(1)
+    except (ssl.SSLError, ConnectionResetError):
+        return b""
+
+
+def test_a_caller_without_tls_is_not_heard(make_worker: Make) -> None:
+    worker = make_worker(0, endpoint=Endpoint(trust=trust(HOST)))
+    plain = worker.exchange.location.replace("grpc+tls", "grpc")
+    client = fl.FlightClient(plain)
+    with pytest.raises(fl.FlightUnavailableError):
+        list(client.list_actions(fl.FlightCallOptions(timeout=10)))
+
+
+# --- A caller with the job's certificate, but not with its words ----------------------------------
+
+
+def hello(attempt: int = 1, life: str = "life-0", to: int = 1) -> ChannelHello | LinkHello:
+    who = (JobUid("job"), Attempt(attempt), Incarnation(life))
+    return LinkHello(*who, Ordinal(0), Ordinal(to))
+
+
+def ask(worker: Any, mine: Trust, said: bytes, options: Any) -> Any:
+    client = dial(worker.exchange.location, mine)
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(said), options)
+    try:
+        return reader.read_chunk()
+    finally:
+        reader.cancel()
+        with pytest.raises((fl.FlightError, pa.ArrowException)):
+            writer.close()
+
+
+def open_worker(make_worker: Make, mine: Trust) -> Any:
+    worker = make_worker(1, endpoint=Endpoint(trust=mine), job=JobUid("job"))
+    worker.open(1, {0: worker.peer(), 1: worker.peer()}, channel(0, 1))
+    return worker
+
+
+def test_a_call_without_a_token_is_refused(make_worker: Make) -> None:
+    mine = trust(HOST)
+    worker = open_worker(make_worker, mine)
+    with pytest.raises(fl.FlightUnauthenticatedError, match="without a worker's token"):
+        ask(worker, mine, encode_hello(hello()), fl.FlightCallOptions())
+
+
+@pytest.mark.parametrize(
+    "signed",
+    [hello(attempt=2), hello(life="life-7"), hello(to=2)],
+    ids=["attempt", "incarnation", "receiver"],
+)
+def test_a_token_is_good_for_its_own_handshake_alone(make_worker: Make, signed: LinkHello) -> None:
+    mine = trust(HOST)
+    worker = open_worker(make_worker, mine)
+    token = mine.token(encode_hello(signed)).encode()
+    options = fl.FlightCallOptions(headers=[(TOKEN_HEADER.encode(), token)])
+    with pytest.raises(fl.FlightUnauthenticatedError, match="does not sign this handshake"):
+        ask(worker, mine, encode_hello(hello()), options)
+
+
+def test_a_token_of_an_older_attempt_is_refused_with_it(make_worker: Make) -> None:
+    mine = trust(HOST)
+    worker = open_worker(make_worker, mine)
+    worker.open(3, {0: worker.peer(), 1: worker.peer()}, channel(0, 1))
+    said = encode_hello(hello(attempt=1))
+    reply = decode_reply(
+        ask(worker, mine, said, call_options(mine, said)).app_metadata.to_pybytes()
+    )
+    assert "attempt 1 is over" in reply.reason
+
+
+def test_fingerprints_differ_so_a_channel_is_signed_too() -> None:
+    mine = trust(HOST)
+    one = ChannelHello(
+        JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(SCHEMA)
+    )
+    other = pa.schema([("word", pa.int64())])
+    two = ChannelHello(
+        JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(other)
+    )
+    assert not mine.verifies(mine.token(encode_hello(one)), encode_hello(two))

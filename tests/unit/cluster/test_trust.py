@@ -1,0 +1,56 @@
+"""The control plane between pods: only workers of one job are heard, over real sockets."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.base.errors import PeerError
+from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
+from penstock.contract.trust import Trust
+from tests.certificates import authority, trust
+
+PING = Method("ping", Nothing, Nothing)
+HOST = "words.default.job.penstock.dev"
+
+
+@pytest.fixture
+def mine() -> Trust:
+    return trust(HOST)
+
+
+@pytest.fixture
+def server(mine: Trust) -> Iterator[Server]:
+    made = Server({PING: lambda _: Nothing()}, mine.token(b"uid"), Door(trust=mine))
+    yield made
+    made.close()
+
+
+def ping(server: Server, token: str, shown: Trust | None) -> Nothing:
+    client = Client(server.address, token, shown)
+    try:
+        return client.call(PING, Nothing(), timeout_s=2.0)
+    finally:
+        client.close()
+
+
+def test_a_worker_of_the_job_is_heard(server: Server, mine: Trust) -> None:
+    assert ping(server, mine.token(b"uid"), mine) == Nothing()
+
+
+STRANGERS: dict[str, Callable[[], Trust | None]] = {
+    "without a certificate": lambda: None,
+    "of another authority": lambda: trust(HOST, authority("others"), checked_by=authority()),
+    "that expects another job": lambda: trust("others.default.job.penstock.dev"),
+    "expired": lambda: trust(HOST, expired=True),
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_a_stranger_does_not_get_through(server: Server, mine: Trust, who: str) -> None:
+    with pytest.raises(Unreachable):
+        ping(server, mine.token(b"uid"), STRANGERS[who]())
+
+
+def test_a_worker_of_the_jobs_former_life_is_refused(server: Server, mine: Trust) -> None:
+    with pytest.raises(PeerError, match="another run's server"):
+        ping(server, mine.token(b"another uid"), mine)

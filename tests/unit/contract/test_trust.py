@@ -1,0 +1,16 @@
+from penstock.contract.trust import Trust
+
+TRUST = Trust("words", b"ca", b"certificate", b"key", b"s" * 32)
+
+
+def test_a_token_signs_exactly_its_parts() -> None:
+    token = TRUST.token(b"job", b"1")
+    assert TRUST.verifies(token, b"job", b"1")
+    assert not TRUST.verifies(token, b"job", b"2")
+    assert not TRUST.verifies(token, b"job1", b""), "no part may move into its neighbour"
+    assert not TRUST.verifies(token + "0", b"job", b"1")
+    assert not TRUST.verifies("ü", b"job", b"1"), "nonsense is refused, not an error"
+
+
+def test_no_secret_is_shown() -> None:
+    assert repr(TRUST) == "Trust(host='words')"

@@ -1,0 +1,110 @@
+"""Where a worker's Flight server listens, and what a caller has to show there.
+
+With trust, three things stand between a stranger and a queue: TLS with a certificate of the job's
+own authority on both sides, a token in the call's headers before a byte of it is read, and the
+token's signature over the handshake that it came with.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.flight as fl
+
+from penstock.contract.trust import TOKEN_HEADER, Trust
+
+TOKEN_MIDDLEWARE = "token"
+# A connection of its own for every attempt: one that hangs cannot hold up the next.
+CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``advertised`` is the address that peers dial, ``host`` when None; port 0: any free one.
+
+    ``trust`` None: whoever can connect may speak, which is for the loopback address only.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: str | None = None
+    trust: Trust | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Return the scheme of the locations to listen on and to dial."""
+        return "grpc" if self.trust is None else "grpc+tls"
+
+    def listens(self) -> str:
+        """Return the location for the server."""
+        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+
+    def location(self, port: int) -> str:
+        """Return the location that peers dial; ``port`` is the one that was found."""
+        return f"{self.scheme}://{bracketed(self.advertised or self.host)}:{port}"
+
+    def server_options(self) -> dict[str, Any]:
+        """Return what the server asks of callers."""
+        if self.trust is None:
+            return {}
+        return {
+            "tls_certificates": [(self.trust.certificate, self.trust.key)],
+            "verify_client": True,
+            "root_certificates": self.trust.ca,
+            "middleware": {TOKEN_MIDDLEWARE: _TokenFactory()},
+        }
+
+
+LOOPBACK = Endpoint()
+
+
+def bracketed(host: str) -> str:
+    """Spell an address as it stands in a location: that of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def dial(address: str, trust: Trust | None) -> Any:
+    """Return a client for a peer's location; connects with its first call."""
+    if trust is None:
+        return fl.FlightClient(address, generic_options=CLIENT_OPTIONS)
+    return fl.FlightClient(
+        address,
+        tls_root_certs=trust.ca,
+        cert_chain=trust.certificate,
+        private_key=trust.key,
+        override_hostname=trust.host,
+        generic_options=CLIENT_OPTIONS,
+    )
+
+
+def call_options(trust: Trust | None, hello: bytes) -> Any:
+    """Return the options of a call that opens with ``hello``: its signature, where there is one."""
+    if trust is None:
+        return fl.FlightCallOptions()
+    return fl.FlightCallOptions(headers=[(TOKEN_HEADER.encode(), trust.token(hello).encode())])
+
+
+def check_call(trust: Trust | None, context: Any, hello: bytes) -> None:
+    """Refuse a call whose token does not sign its handshake. Raises FlightUnauthenticatedError."""
+    if trust is None:
+        return
+    token: str = context.get_middleware(TOKEN_MIDDLEWARE).token
+    if not trust.verifies(token, hello):
+        raise fl.FlightUnauthenticatedError(
+            "refused: the token does not sign this handshake: another job's, or an altered one"
+        )
+
+
+class _Token(fl.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+
+class _TokenFactory(fl.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses a call without a token before anything of it is read."""
+
+    def start_call(self, info: Any, headers: dict[str, list[Any]]) -> _Token:
+        """Keep the token for the handler, which knows the handshake."""
+        given = headers.get(TOKEN_HEADER, [])
+        if len(given) != 1:
+            raise fl.FlightUnauthenticatedError("refused: a call without a worker's token")
+        return _Token(str(given[0]))

@@ -8,7 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.base.errors import ConfigError, PenstockError, UserCodeError
+    from penstock.base.errors import (
+        ConfigError,
+        PenstockError,
+        StateError,
+        StorageError,
+        UserCodeError,
+    )
+    from penstock.contract.manifest import SinkHandle, SplitState
     from penstock.graph.aggregates import Aggregation, count, last, mean
     from penstock.graph.aggregates import max_ as max  # noqa: A004  ps.max is no built-in
     from penstock.graph.aggregates import min_ as min  # noqa: A004
@@ -17,18 +24,41 @@ if TYPE_CHECKING:
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
     from penstock.patterns.shapes import Farm, Pipeline, farm, pipeline
-    from penstock.ports import SinkWriter, Source
+    from penstock.ports import (
+        Pending,
+        Read,
+        Sink,
+        SinkPublisher,
+        SinkWriter,
+        Source,
+        SplitReader,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "penstock.base.errors": ("ConfigError", "PenstockError", "UserCodeError"),
+    "penstock.base.errors": (
+        "ConfigError",
+        "PenstockError",
+        "StateError",
+        "StorageError",
+        "UserCodeError",
+    ),
+    "penstock.contract.manifest": ("SinkHandle", "SplitState"),
     "penstock.graph.aggregates": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
     "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.patterns.shapes": ("Farm", "Pipeline", "farm", "pipeline"),
-    "penstock.ports": ("SinkWriter", "Source"),
+    "penstock.ports": (
+        "Pending",
+        "Read",
+        "Sink",
+        "SinkPublisher",
+        "SinkWriter",
+        "Source",
+        "SplitReader",
+    ),
 }
 _SPELLED = {"max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -40,10 +70,19 @@ __all__ = [
     "Job",
     "KeyedStream",
     "Parameters",
+    "Pending",
     "PenstockError",
     "Pipeline",
+    "Read",
+    "Sink",
+    "SinkHandle",
+    "SinkPublisher",
     "SinkWriter",
     "Source",
+    "SplitReader",
+    "SplitState",
+    "StateError",
+    "StorageError",
     "Stream",
     "UserCodeError",
     "__version__",

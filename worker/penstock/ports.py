@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.contract.ids import BlobName, Epoch
+    from penstock.contract.ids import Attempt, BlobName, Epoch, TaskId
     from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
 
 
@@ -263,6 +263,33 @@ class SinkPublisher(Protocol):
         ...
 
 
+class Sink(Protocol):
+    """A sink step of one engine. Order of calls: claim, publish (recovery), sweep, writer."""
+
+    guarantee: str
+
+    @property
+    def publisher(self) -> SinkPublisher:
+        """Return what publishes from handles; any thread."""
+        ...
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        """Take the output for a job; ``fresh``: no checkpoint is loaded. Raises ConfigError."""
+        ...
+
+    def sweep(self, attempt: "Attempt") -> None:
+        """Remove what older attempts left; only after START."""
+        ...
+
+    def writer(self, task: "TaskId", attempt: "Attempt") -> SinkWriter:
+        """Make the writer of a task."""
+        ...
+
+    def close(self) -> None:
+        """End threads; idempotent."""
+        ...
+
+
 __all__ = [
     "BlobStore",
     "Clock",
@@ -275,6 +302,7 @@ __all__ = [
     "Pending",
     "PushedSource",
     "Read",
+    "Sink",
     "SinkPublisher",
     "SinkWriter",
     "Source",

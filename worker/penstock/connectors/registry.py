@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,36 +16,8 @@ from penstock.connectors.parquet_source import ParquetSource, plain_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Bounded, Role, connector_kinds
 from penstock.contract.graph import Connector, Source
-from penstock.contract.ids import Attempt, TaskId
-from penstock.ports import SinkPublisher, SinkWriter
+from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
-
-
-class OutputSink(Protocol):
-    """A sink step of one engine. Order of calls: claim, publish (recovery), sweep, writer."""
-
-    guarantee: str
-
-    @property
-    def publisher(self) -> SinkPublisher:
-        """Return what publishes from handles; any thread."""
-        ...
-
-    def claim(self, job_uid: str, fresh: bool) -> None:
-        """Take the output for a job; ``fresh``: no checkpoint is loaded. Raises ConfigError."""
-        ...
-
-    def sweep(self, attempt: Attempt) -> None:
-        """Remove what older attempts left; only after START."""
-        ...
-
-    def writer(self, task: TaskId, attempt: Attempt) -> SinkWriter:
-        """Make the writer of a task."""
-        ...
-
-    def close(self) -> None:
-        """End threads; idempotent."""
-        ...
 
 
 def open_source(source: Source) -> SourcePort:
@@ -65,7 +36,7 @@ def open_source(source: Source) -> SourcePort:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
 
-def open_sink(step: str, connector: Connector, schema: pa.Schema) -> OutputSink:
+def open_sink(step: str, connector: Connector, schema: pa.Schema) -> SinkPort:
     """Open a sink step for rows of ``schema``. Raises ConfigError for an unknown kind."""
     match connector.kind:
         case "parquet":

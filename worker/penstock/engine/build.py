@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from penstock.base.settings import ShuffleSettings
 from penstock.connectors.event_time import STAMP_FIELD
-from penstock.connectors.registry import OutputSink, open_sink, open_source
+from penstock.connectors.own import OwnSink, OwnSource
+from penstock.connectors.registry import open_sink, open_source
 from penstock.contract.control import StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
@@ -19,6 +20,7 @@ from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
 from penstock.ports import PushedSource, SinkPublisher, SinkWriter
+from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
 from penstock.transport.exchange import Identity
@@ -171,7 +173,11 @@ def _open_source(stage: CompiledStage) -> _Input | None:
     for node in stage.nodes:
         if isinstance(node.parameters, Source):
             own: Any = node.connector
-            source = own if own is not None else open_source(node.parameters)
+            source = (
+                OwnSource(node.name, own, node.parameters)
+                if own is not None
+                else open_source(node.parameters)
+            )
             return _Input(node.name, node.parameters, source)
     return None
 
@@ -180,14 +186,14 @@ def _sink_nodes(stage: CompiledStage) -> tuple[Node, ...]:
     return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
 
 
-def _open_sinks(job: CompiledJob) -> dict[str, OutputSink]:
-    sinks: dict[str, OutputSink] = {}
+def _open_sinks(job: CompiledJob) -> dict[str, SinkPort]:
+    sinks: dict[str, SinkPort] = {}
     for stage in job.stages:
         for node in _sink_nodes(stage):
             assert isinstance(node.parameters, Sink)
             own: Any = node.connector
             sinks[node.name] = (
-                own
+                OwnSink(own)
                 if own is not None
                 else open_sink(node.name, node.parameters.connector, node.input_schema())
             )

@@ -20,6 +20,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.units import duration_us
 from penstock.contract.columns import Column, Columns, normal_type
+from penstock.contract.connectors import Role
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
@@ -46,6 +47,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregates import Aggregation
+from penstock.graph.connect import check_own
 from penstock.graph.draft import CALL, CONNECTOR, Draft, caller_place, label, partition_role
 
 UserFunction = Callable[..., Any]
@@ -84,14 +86,16 @@ class Job:
             bound = _microseconds("out_of_orderness", out_of_orderness)
             idle = None if idle_after is None else _microseconds("idle_after", idle_after)
             time = EventTime(event_time, bound, idle)
-        place = self._connect(name, connector)
+        place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
 
-    def _connect(self, name: str, connector: object) -> str:
+    def _connect(self, name: str, connector: object, role: Role) -> str:
+        place = caller_place()
         if not isinstance(connector, Connector):
+            check_own(f"{place}: step {name!r}", connector, role)
             self.draft.functions[name, CONNECTOR] = connector
-        return caller_place()
+        return place
 
     def _add(self, step: Step, place: str) -> "Stream":
         if any(s.name == step.name for s in self.draft.steps):
@@ -223,7 +227,7 @@ class Stream:
 
     def sink(self, name: str, connector: object) -> None:
         """Write the rows: ``ps.parquet(folder)``, or an object of your own."""
-        place = self.job._connect(name, connector)
+        place = self.job._connect(name, connector, Role.SINK)
         step = Step(name, Sink(_as_connector(connector)), self.inputs, self.parallelism)
         self._place_partitioner(name)
         self.job._add(step, place)

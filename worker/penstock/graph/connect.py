@@ -2,6 +2,8 @@
 
 from os import PathLike, fspath
 
+from penstock.base.errors import ConfigError
+from penstock.contract.connectors import Role
 from penstock.contract.graph import Connector, Option
 
 
@@ -45,3 +47,20 @@ def ingest(partitions: int, announce: "str | PathLike[str]") -> Connector:
 def discard() -> Connector:
     """Count rows and keep nothing, for measurements."""
     return Connector("discard")
+
+
+_NEEDED = {
+    Role.SOURCE: ("bounded", "schema", "splits", "open"),
+    Role.SINK: ("guarantee", "publisher", "claim", "sweep", "writer", "close"),
+}
+
+
+def check_own(place: str, connector: object, role: Role) -> None:
+    """Check that an object of the user's has what a source or sink needs. Raises ConfigError."""
+    missing = [name for name in _NEEDED[role] if not hasattr(connector, name)]
+    if missing:
+        kind, lacks = type(connector).__name__, ", ".join(missing)
+        raise ConfigError(
+            f"{place}: {kind} is no {role}: it has no {lacks}. Take ps.parquet(path) or another "
+            f"connector, or an object that follows ps.{role.capitalize()}"
+        )

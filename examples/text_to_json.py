@@ -1,0 +1,205 @@
+"""A source and a sink of one's own: lines of text files in, JSON lines out, exactly once.
+
+The job counts the words of text files as wordcount.yaml does. What the engine asks of a source and
+of a sink is in the protocols ``ps.Source`` and ``ps.Sink``; this is about the least that keeps its
+promises: offsets live in checkpoints only, and output is visible only when its epoch is committed.
+"""
+
+import json
+import os
+import threading
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+import penstock as ps
+
+BUFFER_ROWS_MAX = 500_000
+
+
+class TextFolder:
+    """Every ``*.txt`` file of a folder is a split; the offset is the number of the line."""
+
+    bounded = True
+    schema = pa.schema([("line", pa.string())])
+
+    def __init__(self, folder: str) -> None:
+        """Read the files of ``folder``."""
+        self._folder = Path(folder)
+
+    def splits(self) -> list[ps.SplitState]:
+        """List the files in the order of their names."""
+        files = sorted(self._folder.glob("*.txt"))
+        return [ps.SplitState(file.name, json.dumps(str(file.absolute())), 0) for file in files]
+
+    def open(self, state: ps.SplitState) -> "TextReader":
+        """Open a file behind the lines that were read."""
+        return TextReader(state)
+
+
+class TextReader:
+    """Reads one file in order."""
+
+    def __init__(self, state: ps.SplitState) -> None:
+        """Skip the lines before the offset."""
+        self._split, self._spec = state.split, state.spec
+        self._offset, self._finished = state.offset, state.finished
+        path = Path(json.loads(state.spec))
+        self._file = path.open(encoding="utf-8", errors="replace")
+        for _ in islice(self._file, state.offset):
+            pass
+
+    def read(self, max_rows: int) -> ps.Read | None:
+        """Return the next lines, or None at the end."""
+        lines = [line.rstrip("\n") for line in islice(self._file, max_rows)]
+        if not lines:
+            self._finished = True
+            return None
+        first, self._offset = self._offset, self._offset + len(lines)
+        return ps.Read(pa.record_batch({"line": pa.array(lines, pa.string())}), first)
+
+    def state(self) -> ps.SplitState:
+        """Say where the next read begins."""
+        return ps.SplitState(self._split, self._spec, self._offset, self._finished)
+
+    def committed(self, epoch: int, state: ps.SplitState) -> None:
+        """Do nothing: a file need not know what was read of it."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class JsonFolder:
+    """Writes ``*.jsonl`` files: staged under ``_staging/``, linked to their name when committed."""
+
+    guarantee = "exactly-once"
+
+    def __init__(self, step: str, folder: str) -> None:
+        """Write the rows of the sink step ``step`` to ``folder``."""
+        self._step = step
+        self.folder = Path(folder)
+        self.publisher = JsonPublisher(self.folder)
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        """Make the folder. Refuse one that holds the output of another job."""
+        staging = self.folder / "_staging"
+        staging.mkdir(parents=True, exist_ok=True)
+        owner = staging / "OWNER"
+        if fresh and not owner.exists() and any(self.folder.glob("*.jsonl")):
+            raise ps.ConfigError(f"{self.folder} already holds output: name an empty folder")
+        owner.write_text(job_uid)
+
+    def sweep(self, attempt: int) -> None:
+        """Do nothing: what older attempts staged has names that are never used again."""
+
+    def writer(self, task: object, attempt: int) -> "JsonWriter":
+        """Make the writer of a task."""
+        return JsonWriter((self._step, task), self.folder / "_staging")
+
+    def close(self) -> None:
+        """Do nothing: there are no threads."""
+
+
+class JsonWriter:
+    """Keeps the rows of the running epoch; ``finish`` of a cut stages them."""
+
+    guarantee = JsonFolder.guarantee
+
+    def __init__(self, owner: tuple[str, object], staging: Path) -> None:
+        """Stage below ``staging``."""
+        self._owner, self._staging = owner, staging
+        self._rows: list[pa.RecordBatch] = []
+        self._lock = threading.Lock()
+
+    def room(self) -> bool:
+        """Say no when too many rows wait for a checkpoint: the job then waits, too."""
+        return sum(batch.num_rows for batch in self._rows) < BUFFER_ROWS_MAX
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        with self._lock:
+            self._rows.append(batch)
+
+    def seal(self, epoch: int, name: str) -> "JsonCut":
+        """Cut: the rows so far belong to ``epoch``."""
+        with self._lock:
+            rows, self._rows = self._rows, []
+        return JsonCut(self, (epoch, name), rows)
+
+    def stage(self, cut: tuple[int, str], rows: list[pa.RecordBatch]) -> ps.SinkHandle | None:
+        """Write rows durably; on an error they stay for the next epoch. Raises OSError."""
+        if not rows:
+            return None
+        epoch, name = cut
+        path = self._staging / name.replace("/", "_")
+        records = [record for batch in rows for record in batch.to_pylist()]
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.writelines(json.dumps(record) + "\n" for record in records)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with self._lock:
+                self._rows = rows + self._rows
+            raise
+        step, task = self._owner
+        return ps.SinkHandle(step, task, epoch, path.name, len(records), path.stat().st_size)
+
+    def close(self) -> None:
+        """Drop the rows in memory."""
+        self._rows = []
+
+
+class JsonCut:
+    """The rows of one epoch of one task."""
+
+    def __init__(
+        self, writer: JsonWriter, cut: tuple[int, str], rows: list[pa.RecordBatch]
+    ) -> None:
+        """Wait to be finished."""
+        self._writer, self._cut, self._rows = writer, cut, rows
+
+    def finish(self) -> ps.SinkHandle | None:
+        """Stage the rows, off the task's thread. Raises PenstockError: this epoch is aborted."""
+        try:
+            return self._writer.stage(self._cut, self._rows)
+        except OSError as error:
+            raise ps.StorageError(f"json sink: {error}") from error
+
+
+class JsonPublisher:
+    """Works from handles alone: any worker may publish, any number of times."""
+
+    def __init__(self, folder: Path) -> None:
+        """Publish to ``folder``."""
+        self._folder = folder
+
+    def publish(self, handle: ps.SinkHandle, epoch: int) -> None:
+        """Make it visible under a name that sorts by epoch and never changes."""
+        name = f"{epoch:012d}-{handle.task.stage}.{handle.task.worker}.{handle.data}.jsonl"
+        try:
+            os.link(self._folder / "_staging" / handle.data, self._folder / name)
+        except FileExistsError:
+            return  # published before: links are never made to anything else
+        except OSError as error:
+            raise ps.StorageError(f"json sink: {error}") from error
+
+    def discard(self, handle: ps.SinkHandle) -> None:
+        """Remove output that will never be committed."""
+        (self._folder / "_staging" / handle.data).unlink(missing_ok=True)
+
+    def forget(self, handle: ps.SinkHandle) -> None:
+        """Remove the staged name of published output; the visible one stays."""
+        self.discard(handle)
+
+
+def job(params: ps.Parameters) -> ps.Job:
+    """Count the words of text files."""
+    job = ps.Job()
+    lines = job.source("lines", TextFolder(params["input"]), batch_rows=1000)
+    words = lines.split("words", "line")
+    counts = words.key_by("word").aggregate("counts", count=ps.count())
+    counts.sink("output", JsonFolder("output", params["output"]))
+    return job

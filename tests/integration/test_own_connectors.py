@@ -1,0 +1,106 @@
+"""A source and a sink that a user wrote, on a real cluster: exact when an engine is killed."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from penstock.contract.codec import decode
+from penstock.contract.status import JobState, JobStatus
+from tests.integration.local_job import REPOSITORY, wait_until
+
+WITHIN_S = 120.0
+SLOW = """\
+import time
+from text_to_json import JsonFolder, TextFolder, TextReader
+import penstock as ps
+
+class SlowReader(TextReader):
+    due = 0.0
+
+    def read(self, max_rows):
+        now = time.monotonic()
+        if now < self.due:
+            return None
+        self.due = now + 0.02
+        return super().read(min(max_rows, 20))
+
+class SlowFolder(TextFolder):
+    def open(self, state):
+        return SlowReader(state)
+
+def job(params):
+    job = ps.Job()
+    words = job.source("lines", SlowFolder(params["input"])).split("words", "line")
+    counts = words.key_by("word").aggregate("counts", count=ps.count())
+    counts.sink("output", JsonFolder("output", params["output"]))
+    return job
+"""
+JOB = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: own}
+spec:
+  replicas: 2
+  checkpoint: {interval: 300ms}
+  job:
+    entrypoint: slow_texts:job
+    parameters: {input: texts, output: counts}
+"""
+
+
+def make_texts(root: Path) -> Counter[str]:
+    (root / "texts").mkdir()
+    draw = random.Random(3)
+    words = [f"word-{n}" for n in range(200)]
+    counted: Counter[str] = Counter()
+    for file in range(3):
+        lines = [" ".join(draw.choices(words, k=5)) for _ in range(4000)]
+        (root / "texts" / f"{file}.txt").write_text("\n".join(lines) + "\n")
+        counted.update(word for line in lines for word in line.split(" "))
+    return counted
+
+
+def counted_in(output: Path) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for file in sorted(output.glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            seen[row["word"]] += 1
+            assert row["count"] == seen[row["word"]], (file.name, row)
+    return seen
+
+
+def status(root: Path) -> JobStatus:
+    command = [sys.executable, "-m", "penstock.cli", "status", "own", "--json"]
+    done = subprocess.run(command, cwd=root, capture_output=True, timeout=WITHIN_S, check=True)
+    return decode(JobStatus, done.stdout)
+
+
+def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> None:
+    expected = make_texts(tmp_path)
+    shutil.copy(REPOSITORY / "examples" / "text_to_json.py", tmp_path)
+    (tmp_path / "slow_texts.py").write_text(SLOW)
+    (tmp_path / "job.yaml").write_text(JOB)
+    command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml"]
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: any((tmp_path / "counts").glob("*.jsonl")), shown=log.read_text)
+        now = status(tmp_path)
+        assert now.state is JobState.RUNNING
+        assert [s.guarantee for s in now.sinks] == ["exactly-once"]
+        victim = now.workers[1].engine_pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(WITHIN_S) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert counted_in(tmp_path / "counts") == expected

@@ -1,0 +1,117 @@
+"""What the engine makes of a user's source and sink: stamps, checks, and nothing hidden shown."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.event_time import STAMP
+from penstock.connectors.own import OwnSource, OwnWriter
+from penstock.contract.columns import Column
+from penstock.contract.graph import Connector, EventTime, Source
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.ports import Read
+
+TIMED = pa.schema([("ts", pa.timestamp("us"))])
+FIRST = SplitState(SplitId("a"), "{}", 0)
+
+
+@dataclass
+class Reader:
+    """Gives what it was told to."""
+
+    reads: list[Read]
+    now: SplitState
+    closed: bool = False
+
+    def read(self, max_rows: int) -> Read | None:
+        if not self.reads:
+            return None
+        read = self.reads.pop(0)
+        self.now = replace(self.now, offset=read.offset + read.batch.num_rows)
+        return read
+
+    def state(self) -> SplitState:
+        return self.now
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Own:
+    """A source of one split."""
+
+    reads: list[Read]
+    schema: pa.Schema = TIMED
+    bounded: bool = True
+    names: list[str] = field(default_factory=lambda: ["a"])
+
+    def splits(self) -> list[SplitState]:
+        return [replace(FIRST, split=SplitId(n)) for n in self.names]
+
+    def open(self, state: SplitState) -> Reader:
+        return Reader(self.reads, state)
+
+
+def times(*micros: int) -> pa.RecordBatch:
+    return pa.record_batch({"ts": pa.array(micros, pa.timestamp("us"))})
+
+
+def source(*reads: Read, time: EventTime | None = None, **more: Any) -> OwnSource:
+    return OwnSource("mine", Own(list(reads), **more), Source(Connector("python"), (), time))
+
+
+def test_rows_are_stamped_with_the_largest_time_before_them() -> None:
+    made = source(Read(times(50, 40), 0), Read(times(70), 2), time=EventTime("ts", 10))
+    reader = made.open(FIRST)
+    stamps = []
+    while (read := reader.read(10)) is not None:
+        assert read.batch.schema == made.schema
+        stamps += read.batch.column(STAMP).to_pylist()
+    assert stamps == [-(2**63), 40, 40]
+    assert reader.state() == replace(FIRST, offset=3, max_ts=70)
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (Read(times(1), 5), "source 'mine', partition 'a': rows from 5 on, expected 0"),
+        (Read(pa.record_batch({"x": [1]}), 0), r"rows of x \(int64\), its schema is ts"),
+    ],
+)
+def test_a_reader_that_breaks_its_promise_is_named(read: Read, message: str) -> None:
+    with pytest.raises(StateError, match=message):
+        source(read).open(FIRST).read(10)
+
+
+def test_columns_other_than_declared_are_refused() -> None:
+    declared = Source(Connector("python"), (Column("t", "string"),))
+    with pytest.raises(ConfigError, match=r"gives ts \(timestamp\[us\]\), declared are t"):
+        OwnSource("mine", Own([]), declared)
+
+
+def test_two_splits_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two splits are named 'a'"):
+        source(names=["a", "b", "a"]).splits()
+
+
+def test_a_sink_never_sees_hidden_columns() -> None:
+    class Writer:
+        guarantee = "none"
+
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def write(self, batch: pa.RecordBatch) -> None:
+            self.names += batch.schema.names
+
+    own: Any = Writer()
+    OwnWriter(own).write(pa.record_batch({"x": [1], STAMP: [2]}))
+    assert own.names == ["x"]

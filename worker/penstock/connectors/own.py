@@ -1,0 +1,167 @@
+"""Sources and sinks that users bring: checked where they could harm, and event time added.
+
+A user's source gives rows and offsets and knows nothing of stamps; a user's sink never sees the
+engine's hidden columns.
+"""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.event_time import Stamper, with_stamp
+from penstock.contract.columns import HIDDEN_PREFIX
+from penstock.contract.graph import EventTime
+from penstock.contract.graph import Source as SourceParameters
+from penstock.contract.ids import Attempt, Epoch, TaskId
+from penstock.contract.manifest import SplitState
+from penstock.graph.arrow import arrow_schema
+from penstock.ports import Pending, Read, Sink, SinkPublisher, SinkWriter, Source, SplitReader
+
+if TYPE_CHECKING:
+    pass
+
+
+class OwnSource:
+    """A user's source with the declared columns and event time."""
+
+    def __init__(self, step: str, own: Source, parameters: SourceParameters) -> None:
+        """Wrap ``own``. Raises ConfigError when its columns are not those declared."""
+        self._step = step
+        self._own = own
+        self._plain = own.schema
+        declared = arrow_schema(parameters.columns) if parameters.columns else own.schema
+        if not self._plain.equals(declared):
+            raise ConfigError(
+                f"source {step!r}: it gives {_spelled(self._plain)}, declared are "
+                f"{_spelled(declared)}"
+            )
+        self._time = parameters.event_time
+        self.bounded = own.bounded
+        self.schema = with_stamp(self._plain, self._time)
+
+    def splits(self) -> list[SplitState]:
+        """List the splits. Raises ConfigError when two have one name."""
+        found = list(self._own.splits())
+        names = [s.split for s in found]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ConfigError(f"source {self._step!r}: two splits are named {twice[0]!r}")
+        return found
+
+    def open(self, state: SplitState) -> "OwnReader":
+        """Open a split at its offset."""
+        return OwnReader(f"source {self._step!r}", self._own.open(state), self, state)
+
+    def checked(self, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
+        """Return rows of the declared columns. Raises StateError when they are others."""
+        if not batch.schema.equals(self._plain):
+            raise StateError(
+                f"{place}: rows of {_spelled(batch.schema)}, its schema is {_spelled(self._plain)}"
+            )
+        return batch
+
+    @property
+    def event_time(self) -> EventTime | None:
+        """Return what rows are stamped by."""
+        return self._time
+
+
+class OwnReader:
+    """A user's reader: rows are checked and stamped, and offsets have no gap."""
+
+    def __init__(self, source: str, own: SplitReader, parent: OwnSource, state: SplitState) -> None:
+        self._own = own
+        self._parent = parent
+        self._next = state.offset
+        self._place = f"{source}, partition {state.split!r}"
+        time = parent.event_time
+        self._stamper = Stamper(time, state.max_ts) if time is not None else None
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the next rows. Raises StateError for a gap, a repeat, or other columns."""
+        read = self._own.read(max_rows)
+        if read is None or not read.batch.num_rows:
+            return None
+        if read.offset != self._next:
+            raise StateError(f"{self._place}: rows from {read.offset} on, expected {self._next}")
+        batch = self._parent.checked(read.batch, self._place)
+        self._next += batch.num_rows
+        return Read(self._stamper.stamp(batch) if self._stamper is not None else batch, read.offset)
+
+    def state(self) -> SplitState:
+        """Return where the next read begins, as the user's reader spells it."""
+        own = self._own.state()
+        if own.offset != self._next:
+            raise StateError(
+                f"{self._place}: its state says {own.offset}, the next row is {self._next}"
+            )
+        max_ts = own.max_ts if self._stamper is None else self._stamper.max_ts
+        return SplitState(own.split, own.spec, own.offset, own.finished, max_ts)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Pass on."""
+        self._own.committed(epoch, state)
+
+    def close(self) -> None:
+        """Pass on."""
+        self._own.close()
+
+
+class OwnSink:
+    """A user's sink, which never sees hidden columns."""
+
+    def __init__(self, own: Sink) -> None:
+        self._own = own
+        self.guarantee = own.guarantee
+
+    @property
+    def publisher(self) -> SinkPublisher:
+        """Return the user's."""
+        return self._own.publisher
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        """Pass on."""
+        self._own.claim(job_uid, fresh)
+
+    def sweep(self, attempt: Attempt) -> None:
+        """Pass on."""
+        self._own.sweep(attempt)
+
+    def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
+        """Make the writer of a task."""
+        return OwnWriter(self._own.writer(task, attempt))
+
+    def close(self) -> None:
+        """Pass on."""
+        self._own.close()
+
+
+class OwnWriter:
+    """Takes hidden columns off."""
+
+    def __init__(self, own: SinkWriter) -> None:
+        self._own = own
+        self.guarantee = own.guarantee
+
+    def room(self) -> bool:
+        """Pass on."""
+        return self._own.room()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Pass on the columns that the user knows."""
+        names = batch.schema.names
+        if any(name.startswith(HIDDEN_PREFIX) for name in names):
+            batch = batch.select([name for name in names if not name.startswith(HIDDEN_PREFIX)])
+        self._own.write(batch)
+
+    def seal(self, epoch: Epoch, name: str) -> Pending:
+        """Pass on."""
+        return self._own.seal(epoch, name)
+
+    def close(self) -> None:
+        """Pass on."""
+        self._own.close()
+
+
+def _spelled(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} ({f.type})" for f in schema)

@@ -76,11 +76,11 @@ def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_what_the_cluster_is_told(tmp_path: Path) -> None:
-    file = read_job_file(EXAMPLES / "wordcount.yaml", ["checkpoint.interval=250ms", "replicas=3"])
+    file = read_job_file(EXAMPLES / "wordcount.yaml", ["checkpoint.interval=125ms", "replicas=3"])
     settings = cluster_settings(file, tmp_path, None)
     assert (settings.job, settings.workers, settings.max_key_groups) == ("wordcount", 3, 256)
-    assert settings.checkpoint.interval_s == 0.25
-    assert settings.control.checkpoint_first_delay_s == 0.25
+    assert settings.checkpoint.interval_s == 0.125
+    assert settings.control.checkpoint_first_delay_s == 0.125
     assert settings.job_file.parent == tmp_path / "wordcount"
     other = read_job_file(EXAMPLES / "wordcount.yaml", ["replicas=4"])
     assert cluster_settings(other, tmp_path, None).job_file != settings.job_file

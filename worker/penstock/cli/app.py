@@ -1,5 +1,6 @@
 """All commands in one place, and what becomes of their errors."""
 
+import gc
 import sys
 
 import typer
@@ -72,8 +73,11 @@ def _version(
 
 def run() -> None:
     """Run the command line; errors of ours are one message and an exit code, never a traceback."""
+    app = make_app()
+    gc.freeze()
+    gc.enable()
     try:
-        make_app()()
+        app()
     except PenstockError as error:
         print_error(str(error))
         sys.exit(exit_of_error(error))

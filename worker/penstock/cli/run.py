@@ -1,5 +1,6 @@
 """``penstock run``: start a local cluster for a job file and show it until it ends."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,11 +66,14 @@ def run(  # noqa: PLR0917  typer passes by name
     Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run
     again, it goes on from where it stands.
     """
+    gc.disable()
     from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415  keep --help fast
     from penstock.cli.preflight import check_before_start  # noqa: PLC0415
     from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
     from penstock.supervisor import LocalCluster  # noqa: PLC0415
 
+    gc.freeze()  # what was loaded lives on
+    gc.enable()
     settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
     job = read_job_file(file, settings)
     origin = restore_of(

@@ -11,6 +11,7 @@ from penstock.protocol.actions import SendCommand, SwapLatest
 from penstock.protocol.events import Retire
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Town
+from tests.towns import running
 
 
 def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:
@@ -21,13 +22,6 @@ def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:
         for action in actions
         if isinstance(action, SendCommand) and isinstance(action.envelope.body, kinds)
     ]
-
-
-def running(workers: int = 2, epoch: int = 1) -> Town:
-    """Return a town whose job runs and has committed ``epoch``."""
-    town = Town(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
 
 
 def reached(town: Town, attempt: int) -> bool:
@@ -243,10 +237,11 @@ def test_recovery_goes_back_to_the_epoch_in_the_object() -> None:
     town = running(epoch=2)
     town.kill_engine(1)
     town.until(lambda: town.latest.attempt == 2)
+    chosen = town.latest.retained[-1].root
     town.run(0.5)
     resets = [c for _, c in commands(town, control.Reset) if c.attempt == 2]  # type: ignore[union-attr]
     roots = {(c.epoch, c.root) for c in resets}  # type: ignore[union-attr]
-    assert roots == {(2, town.swaps[-1].retained[-1].root)}
+    assert roots == {(2, chosen)}
 
 
 # --- The number of workers at an attempt ----------------------------------------------------------

@@ -9,12 +9,7 @@ from penstock.contract.names import parse_name
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
 from penstock.testing.town import SETTINGS, Keeper, Town
-
-
-def running(workers: int = 2, epoch: int = 1) -> Town:
-    town = Town(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
+from tests.towns import running
 
 
 def orders(town: Town) -> list[str]:

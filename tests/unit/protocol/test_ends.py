@@ -10,12 +10,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
 from penstock.testing.town import SETTINGS, Keeper, Town
-
-
-def running(workers: int = 2, epoch: int = 1) -> Town:
-    town = Town(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
+from tests.towns import running
 
 
 def exhaust(town: Town, *ordinals: int) -> None:

@@ -10,14 +10,9 @@ from penstock.protocol import events as on
 from penstock.protocol.actions import SendCommand
 from penstock.testing.obedient import ObedientEngine
 from penstock.testing.town import SETTINGS, Town
+from tests.towns import running
 
 TASK = TaskId(StageIndex(1), Ordinal(1), 0)
-
-
-def running(epoch: int = 1, workers: int = 2) -> Town:
-    town = Town(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
 
 
 def root(town: Town) -> RootManifest:
@@ -262,7 +257,7 @@ def test_an_epoch_in_flight_dies_with_its_term_and_its_number_recurs() -> None:
 
 def test_a_member_may_ask_for_an_epoch_soon() -> None:
     town = running()
-    town.run(0.2)
+    town.run(SETTINGS.checkpoint_min_pause_s)
     town.say(1, control.CheckpointWanted(town.latest.attempt))
     town.until(lambda: town.latest.epoch == 2, seconds=0.2)
 

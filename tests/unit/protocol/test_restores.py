@@ -22,12 +22,7 @@ from penstock.protocol import events as on
 from penstock.protocol.restore import incompatible
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Keeper, Town
-
-
-def running(workers: int = 2, epoch: int = 1) -> Town:
-    town = Town(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
+from tests.towns import running
 
 
 def root(town: Town) -> RootManifest:

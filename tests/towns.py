@@ -1,0 +1,43 @@
+"""A town of keepers and engines as most tests of the control core begin with it."""
+
+from penstock.contract import control
+from penstock.protocol.actions import SendCommand
+from penstock.testing.town import Town
+
+
+def running(workers: int = 2, epoch: int = 1) -> Town:
+    """Return a town whose job runs and has committed ``epoch``."""
+    town = Town(workers)
+    town.until(lambda: town.latest.epoch >= epoch)
+    return town
+
+
+def rescaled(town: Town, workers: int) -> bool:
+    """Say whether a rescale to ``workers`` is committed and settled."""
+    at = town.latest
+    return at.workers == workers and at.settled == at.version
+
+
+def up(town: Town, *ordinals: int) -> None:
+    """Start workers and want them."""
+    for ordinal in ordinals:
+        town.start(ordinal)
+    town.want(workers=max(ordinals) + 1)
+
+
+def sent(town: Town, kind: type) -> list[control.Command]:
+    """Return all commands of ``kind`` that leaders have sent."""
+    return [
+        action.envelope.body  # type: ignore[misc]
+        for _, _, _, _, actions in town.steps
+        for action in actions
+        if isinstance(action, SendCommand) and isinstance(action.envelope.body, kind)
+    ]
+
+
+def mute(town: Town, ordinal: int, *kinds: str) -> None:
+    """Have a running or coming engine leave some commands undone."""
+    town.mute[ordinal] = kinds
+    engine = town.keepers[ordinal].engine if ordinal in town.keepers else None
+    if engine is not None:
+        engine.mute = list(kinds)

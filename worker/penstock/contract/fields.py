@@ -37,14 +37,13 @@ class Kind(StrEnum):
 class Rule:
     """A relation between fields, for the API server: ``cel`` holds, or ``message`` is said.
 
-    The value that the row makes checks the same when it is built. ``expression`` is CEL for a
-    message with values in it; ``path`` names the field to blame. A ``cel`` with ``oldSelf`` is
-    about a change of an object, so only the API server can judge it.
+    The value that the row makes checks the same when it is built. ``path`` names the field to
+    blame. A ``cel`` with ``oldSelf`` is about a change of an object, so only the API server can
+    judge it. Messages are fixed: CEL that puts numbers into texts has no bound on its cost.
     """
 
     cel: str
     message: str
-    expression: str = ""
     path: str = ""
 
     def refuse(self, broken: bool) -> None:

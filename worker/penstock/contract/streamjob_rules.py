@@ -11,22 +11,16 @@ RESERVED_ENV = "PENSTOCK_"
 REPLICAS_HAVE_GROUPS = Rule(
     "self.replicas <= self.maxKeyGroups",
     "replicas must not exceed maxKeyGroups: a worker without key groups would do nothing",
-    "'replicas (' + string(self.replicas) + ') must not exceed maxKeyGroups ('"
-    " + string(self.maxKeyGroups) + '): a worker without key groups would do nothing'",
     path=".replicas",
 )
 REPLICAS_BOUNDED = Rule(
     "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
     "replicas must not exceed maxReplicas",
-    "'replicas (' + string(self.replicas) + ') must not exceed maxReplicas ('"
-    " + string(self.maxReplicas) + ')'",
     path=".replicas",
 )
 BOUND_HAS_GROUPS = Rule(
     "!has(self.maxReplicas) || self.maxReplicas <= self.maxKeyGroups",
     "maxReplicas must not exceed maxKeyGroups",
-    "'maxReplicas (' + string(self.maxReplicas) + ') must not exceed maxKeyGroups ('"
-    " + string(self.maxKeyGroups) + ')'",
     path=".maxReplicas",
 )
 ONE_SCALER = Rule(
@@ -38,8 +32,6 @@ ONE_SCALER = Rule(
 AUTOSCALING_HAS_GROUPS = Rule(
     "!has(self.autoscaling) || self.autoscaling.maxReplicas <= self.maxKeyGroups",
     "autoscaling.maxReplicas must not exceed maxKeyGroups",
-    "'autoscaling.maxReplicas (' + string(self.autoscaling.maxReplicas)"
-    " + ') must not exceed maxKeyGroups (' + string(self.maxKeyGroups) + ')'",
     path=".autoscaling.maxReplicas",
 )
 SPEC = (
@@ -54,8 +46,6 @@ AUTOSCALING = (
     Rule(
         "self.minReplicas <= self.maxReplicas",
         "maxReplicas must be at least minReplicas",
-        "'maxReplicas (' + string(self.maxReplicas) + ') must be at least minReplicas ('"
-        " + string(self.minReplicas) + ')'",
         path=".maxReplicas",
     ),
 )
@@ -63,15 +53,11 @@ SHUFFLE = (
     Rule(
         "quantity(string(self.highWatermark)).isGreaterThan(quantity(string(self.lowWatermark)))",
         "highWatermark must be above lowWatermark",
-        "'highWatermark (' + string(self.highWatermark) + ') must be above lowWatermark ('"
-        " + string(self.lowWatermark) + ')'",
         path=".highWatermark",
     ),
     Rule(
         "!quantity(string(self.bufferBytes)).isGreaterThan(quantity(string(self.highWatermark)))",
         "bufferBytes must not exceed highWatermark",
-        "'bufferBytes (' + string(self.bufferBytes) + ') must not exceed highWatermark ('"
-        " + string(self.highWatermark) + ')'",
         path=".bufferBytes",
     ),
 )
@@ -119,7 +105,6 @@ STEP = (
         "has(self.keyBy) && size(self.keyBy) > 0"
         " || !has(self.aggregate) && !has(self.window) && !has(self.process)",
         "a step that keeps state needs keyBy",
-        "'step \\'' + self.name + '\\' keeps state by key: keyBy is missing'",
         path=".keyBy",
     ),
 )
@@ -127,7 +112,6 @@ COMPUTE = (
     Rule(
         "has(self.column) || self.function == 'count'",
         "only count works without a column",
-        "self.function + ' needs a column'",
         path=".column",
     ),
 )

@@ -1,0 +1,1 @@
+"""What objects look like to the operator: views, classes of fields, names, rights. Pure."""

@@ -1,0 +1,75 @@
+"""Names and labels that the operator alone gives; what workers also know is ``contract.pod``."""
+
+from penstock.contract import pod
+
+FIELD_MANAGER = "penstock-operator"
+FINALIZER = "penstock.dev/operator"
+ANNOTATION_APPLIED = "penstock.dev/applied"  # hash of what was applied: equal means no call
+ANNOTATION_TURN = "penstock.dev/turn"  # of the StatefulSet and -desired; see reconcile.workers
+ANNOTATION_DIGEST = "penstock.dev/digest"  # of the spec that the pods run
+ANNOTATION_CONFIG = "penstock.dev/config"  # the ConfigMap of that spec
+ANNOTATION_LATEST = "penstock.dev/latest-uid"  # on -desired: the -latest that this job began with
+ANNOTATION_NOT_AFTER = "penstock.dev/not-after"  # of the certificate; seconds since 1970
+LABEL_NAME = "app.kubernetes.io/name"
+LABEL_INSTANCE = "app.kubernetes.io/instance"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+STATE = "state"  # values of LABEL_COMPONENT
+REPLAY = "replay"
+PURGE = "purge"
+
+
+def selector(job: str) -> dict[str, str]:
+    """Return the labels that find a job's worker pods, and nothing else."""
+    return {pod.LABEL_JOB: job, pod.LABEL_COMPONENT: pod.WORKER}
+
+
+def labels(job: str, uid: str, component: str = pod.WORKER) -> dict[str, str]:
+    """Return the labels of an object of the job. Nothing of the StreamJob's own is copied."""
+    return {
+        LABEL_NAME: "penstock",
+        LABEL_INSTANCE: job,
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        pod.LABEL_JOB: job,
+        pod.LABEL_JOB_UID: uid,
+        pod.LABEL_COMPONENT: component,
+    }
+
+
+def selector_text(job: str) -> str:
+    """Spell :func:`selector` as the scale subresource wants it."""
+    return ",".join(f"{k}={v}" for k, v in sorted(selector(job).items()))
+
+
+def keeper_account(job: str) -> str:
+    """Name the ServiceAccount, Role and RoleBinding of a job's keepers."""
+    return f"{job}-keeper"
+
+
+def metrics_service(job: str) -> str:
+    """Name the Service that Prometheus finds the workers by."""
+    return f"{job}-metrics"
+
+
+def claim_name(job: str) -> str:
+    """Name the claim made from ``checkpoint.volume.claimTemplate``; it outlives the job."""
+    return f"{job}-checkpoints"
+
+
+def config_name(job: str, digest: str) -> str:
+    """Name the ConfigMap with the spec of this digest."""
+    return f"{pod.config_name(job)}-{digest[:10]}"
+
+
+def archive_name(job: str, uid: str) -> str:
+    """Name what keeps the -latest of an earlier job of the same name."""
+    return f"{job}-ckpt-archive-{uid[:13]}"
+
+
+def purge_name(job: str, uid: str) -> str:
+    """Name the Job that removes a deleted job's checkpoints."""
+    return f"{job}-purge-{uid[:8]}"
+
+
+def replay_name(job: str, digest: str) -> str:
+    """Name the SparkApplication of one replay: fresh for each run, as its operator needs it."""
+    return f"{job}-replay-{digest[:8]}"

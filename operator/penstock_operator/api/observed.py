@@ -1,0 +1,179 @@
+"""All that a reconcile of one job looks at, as values. What is absent is None or empty.
+
+``stateful_set``, ``desired`` and ``latest`` are read in this order, live, whenever something is
+about to be done: a shrink is safe only when the truth was read last (see ``reconcile.workers``).
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.fields import Plain
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.status import JobStatus
+from penstock.contract.streamjob_status import StreamJobStatus
+from penstock.contract.streamsnapshot import SnapshotStatus
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """The StreamJob. ``deleting_since`` is in seconds since 1970, None while it is wanted."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    spec: Plain
+    status: StreamJobStatus
+    version: str = ""
+    deleting_since: float | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetView:
+    """The StatefulSet. ``turn`` and ``digest`` are its annotations; see ``reconcile.workers``.
+
+    ``config`` names the ConfigMap of the spec that its pods run.
+    """
+
+    uid: str
+    job_uid: str
+    version: str
+    replicas: int
+    turn: int
+    digest: str
+    config: str
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """One container: why it waits, how it last ended."""
+
+    name: str
+    waiting: str = ""
+    waiting_message: str = ""
+    ended: str = ""
+    ended_message: str = ""
+    exit_code: int = 0
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One worker's pod. ``unschedulable`` is the scheduler's message."""
+
+    name: str
+    uid: str
+    job_uid: str
+    ordinal: int
+    ready: bool
+    phase: str = "Pending"
+    deleting: bool = False
+    unschedulable: str = ""
+    containers: tuple[ContainerView, ...] = ()
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LatestView:
+    """``{job}-ckpt-latest``; ``value`` is None when it cannot be read, ``problem`` says why."""
+
+    uid: str
+    version: str
+    value: Latest | None
+    problem: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredView:
+    """``{job}-desired`` with its annotations: the turn, and the uid of the -latest of this job."""
+
+    uid: str
+    job_uid: str
+    version: str
+    value: Desired
+    turn: int
+    latest_uid: str
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """The claim of the checkpoints."""
+
+    phase: str
+    access_modes: tuple[str, ...]
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """One StreamSnapshot that names this job."""
+
+    name: str
+    uid: str
+    generation: int
+    spec: Plain
+    status: SnapshotStatus
+    created: float
+    deleting_since: float | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkView:
+    """The SparkApplication of a replay, as its operator describes it."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Any object of the job: whose it is, and the hash of what was applied last."""
+
+    uid: str
+    job_uid: str
+    applied: str
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildKey:
+    """The kind (as in ``cluster.kinds``) and name of an object of the job."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One job at one moment.
+
+    - ``children``: all objects with the label of the job, whoever's they are.
+    - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
+    - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
+    - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
+    - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
+    - ``purged``: None while nothing is known of the purge's Job, then whether it succeeded.
+    """
+
+    job: JobView
+    now: float
+    stateful_set: SetView | None = None
+    pods: tuple[PodView, ...] = ()
+    latest: LatestView | None = None
+    desired: DesiredView | None = None
+    running: JobStatus | None = None
+    claim: ClaimView | None = None
+    snapshots: tuple[SnapshotView, ...] = ()
+    spark: SparkView | None = None
+    spark_installed: bool = False
+    children: dict[ChildKey, Child] = field(default_factory=dict)
+    configs: dict[str, Plain] = field(default_factory=dict)
+    refresh: bool = False
+    set_trouble: str = ""
+    autoscaler: str = ""
+    purged: bool | None = None

@@ -1,0 +1,43 @@
+"""Reading plain JSON without trusting it: each function returns what is there, or a zero value."""
+
+from penstock.contract.fields import Plain
+
+Object = dict[str, Plain]
+
+
+def at(plain: Plain, *path: str) -> Plain:
+    """Return what is at ``path``, None where anything on the way is missing."""
+    for name in path:
+        if not isinstance(plain, dict):
+            return None
+        plain = plain.get(name)
+    return plain
+
+
+def text_at(plain: Plain, *path: str) -> str:
+    """Return the text at ``path``, empty when there is none."""
+    found = at(plain, *path)
+    return found if isinstance(found, str) else ""
+
+
+def whole_at(plain: Plain, *path: str) -> int:
+    """Return the whole number at ``path``, 0 when there is none."""
+    found = at(plain, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def object_at(plain: Plain, *path: str) -> Object:
+    """Return the object at ``path``, empty when there is none."""
+    found = at(plain, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def list_at(plain: Plain, *path: str) -> list[Plain]:
+    """Return the list at ``path``, empty when there is none."""
+    found = at(plain, *path)
+    return found if isinstance(found, list) else []
+
+
+def texts_at(plain: Plain, *path: str) -> dict[str, str]:
+    """Return the texts of an object of texts, like labels; what is no text is left out."""
+    return {k: v for k, v in object_at(plain, *path).items() if isinstance(v, str)}

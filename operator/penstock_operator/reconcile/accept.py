@@ -1,0 +1,224 @@
+"""Which spec is to run: the newest, or the last good one where the newest cannot be taken.
+
+::
+
+    newest spec ── cannot be taken ────────────────> the one that runs, Accepted=False
+        ├──────── given up at this generation ─────> the one that runs (or ran stably), Stalled
+        └──────── good ────────────────────────────> it
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.base.errors import ConfigError
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob, UpgradeMode
+from penstock.contract.streamjob_read import read_stream_job
+from penstock.contract.streamjob_status import ConditionType, Reason
+from penstock.contract.streamsnapshot import SnapshotState
+from penstock_operator.api.classes import digest_of, refused
+from penstock_operator.api.observed import JobView, Observed
+from penstock_operator.resources.target import Owner, RestoreSource, Target
+
+HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """``target`` is what is to run, None while there is nothing good.
+
+    ``reason`` and ``message`` are those of the condition Accepted; ``held`` says why the newest
+    spec was given up (a reason of Stalled). ``restore_path`` is where a keeper finds the restore.
+    """
+
+    target: Target | None
+    reason: Reason
+    message: str
+    held: Reason | None = None
+    restore_path: str | None = None
+
+
+class NotTakenError(Exception):
+    """The newest spec cannot be taken."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        """Say why, for the condition."""
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def owner_of(job: JobView) -> Owner:
+    """Return the job as the owner of its objects."""
+    return Owner(job.name, job.namespace, job.uid)
+
+
+def accept(seen: Observed) -> Accepted:
+    """Choose the spec that is to run."""
+    try:
+        found = _newest(seen)
+    except NotTakenError as error:
+        return Accepted(last_good(seen), error.reason, error.message)
+    held = held_reason(seen)
+    if held is None:
+        return found
+    kept = stable(seen) if held is Reason.ROLLED_BACK else last_good(seen)
+    return replace(found, target=kept or found.target, held=held, restore_path=None)
+
+
+def held_reason(seen: Observed) -> Reason | None:
+    """Say why the newest spec was given up; a new generation is tried again."""
+    stalled = seen.job.status.condition(ConditionType.STALLED)
+    if stalled is None or stalled.observed_generation != seen.job.generation:
+        return None
+    return next((r for r in HELD if r == stalled.reason), None)
+
+
+def last_good(seen: Observed) -> Target | None:
+    """Return what runs now, with the number of workers that is wanted of it."""
+    at = seen.stateful_set
+    if at is None or at.config not in seen.configs:
+        return None
+    target = _target(seen, seen.configs[at.config])
+    if target is None:
+        return None
+    workers = target.spec.replicas if seen.desired is None else seen.desired.value.workers
+    stopped = (
+        seen.latest is not None and seen.latest.value is not None and seen.latest.value.stopped
+    )
+    spec = replace(target.spec, replicas=workers, suspend=at.replicas == 0 and stopped)
+    return replace(target, spec=spec, digest=at.digest)
+
+
+def stable(seen: Observed) -> Target | None:
+    """Return the last spec that ran and completed a checkpoint, scaled as is wanted now."""
+    kept = seen.job.status.last_stable
+    if kept is None:
+        return None
+    for plain in seen.configs.values():
+        if digest_of(plain) == kept.digest:
+            target = _target(seen, plain)
+            newest = _read(seen.job, seen.job.spec)
+            if target is None or newest is None:
+                return target
+            spec = replace(target.spec, replicas=newest.replicas, suspend=newest.suspend)
+            return replace(target, spec=spec)
+    return None
+
+
+def _target(seen: Observed, plain: Plain) -> Target | None:
+    spec = _read(seen.job, plain)
+    if spec is None:
+        return None
+    return Target(owner_of(seen.job), spec, plain, digest_of(plain))
+
+
+def _read(job: JobView, plain: Plain) -> Spec | None:
+    try:
+        return _parse(job, plain).spec
+    except ConfigError:
+        return None
+
+
+def _parse(job: JobView, plain: Plain) -> StreamJob:
+    metadata: Plain = {"name": job.name, "namespace": job.namespace}
+    found: Plain = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": plain,
+    }
+    return read_stream_job(found, cluster=True)
+
+
+def _newest(seen: Observed) -> Accepted:
+    job = seen.job
+    try:
+        spec = _parse(job, job.spec).spec
+    except ConfigError as error:
+        raise NotTakenError(Reason.SPEC_INVALID, str(error)) from error
+    target = Target(owner_of(job), spec, job.spec, digest_of(job.spec))
+    _check_changes(seen, target)
+    _check_claim(seen, target)
+    if seen.autoscaler and spec.autoscaling is not None:
+        raise NotTakenError(
+            Reason.AUTOSCALER_CONFLICT,
+            f"spec.autoscaling and HorizontalPodAutoscaler {seen.autoscaler} would fight over "
+            "spec.replicas: remove one of them",
+        )
+    source, path = _restore(seen, target)
+    return Accepted(replace(target, restore=source), Reason.VALID, "", restore_path=path)
+
+
+def _check_changes(seen: Observed, target: Target) -> None:
+    if target.spec.upgrade.mode is UpgradeMode.STATELESS:
+        raise NotTakenError(
+            Reason.SPEC_INVALID,
+            "spec.upgrade.mode Stateless is not possible yet: delete the job and create it under "
+            "another name to begin without state",
+        )
+    at = seen.stateful_set
+    if at is None or at.config not in seen.configs:
+        return
+    changed = refused(seen.configs[at.config], target.plain)
+    if changed:
+        fields = ", ".join(f"spec.{path}" for path in changed)
+        raise NotTakenError(
+            Reason.SPEC_INVALID,
+            f"{fields} cannot change in the life of a job: the last good spec goes on; change "
+            "back, or create a job under another name that restores a savepoint of this one",
+        )
+
+
+def _check_claim(seen: Observed, target: Target) -> None:
+    if seen.claim is not None and "ReadWriteMany" not in seen.claim.access_modes:
+        modes = ", ".join(seen.claim.access_modes) or "none"
+        raise NotTakenError(
+            Reason.VOLUME_NOT_READ_WRITE_MANY,
+            f"claim {target.claim} has the access modes {modes}: all workers write checkpoints, "
+            "which needs ReadWriteMany",
+        )
+
+
+def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str | None]:
+    """Find the folder that is to be restored: what to mount, and its path in a container."""
+    wanted = target.spec.restore
+    if wanted is None or restored(seen) == wanted.nonce:
+        return None, None
+    path = wanted.path
+    if wanted.snapshot_ref is not None:
+        found = [s for s in seen.snapshots if s.name == wanted.snapshot_ref]
+        path = found[0].status.path if found else None
+        if not found or path is None or found[0].status.state is not SnapshotState.COMPLETED:
+            raise NotTakenError(
+                Reason.RESTORE_NOT_FOUND,
+                f"StreamSnapshot {wanted.snapshot_ref} "
+                + (f"is {found[0].status.state}, not Completed" if found else "does not exist"),
+            )
+    assert path is not None, "the reader asks for exactly one"
+    return mapped(target, path)
+
+
+def restored(seen: Observed) -> str:
+    """Return the nonce of the last restore that was carried out, empty when there was none."""
+    latest = seen.latest.value if seen.latest is not None else None
+    return "" if latest is None else latest.restored
+
+
+def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
+    """Turn a folder on the claim into what to mount (None: it is ours) and its path in a pod.
+
+    Raises NotTakenError for a path that leads elsewhere.
+    """
+    owner = target.owner
+    parts = path.removeprefix(pod.CHECKPOINT_FOLDER).strip("/").split("/")
+    if len(parts) < 3 or ".." in parts or parts[0] != owner.namespace:
+        raise NotTakenError(
+            Reason.RESTORE_NOT_FOUND,
+            f"spec.restore.path {path!r}: expected {owner.namespace}/JOB/savepoints/NAME on the "
+            "claim of the checkpoints, as status.path of a StreamSnapshot shows it",
+        )
+    if parts[1] == owner.name:
+        return None, f"{pod.CHECKPOINT_FOLDER}/{'/'.join(parts)}"
+    source = RestoreSource(target.claim, f"{parts[0]}/{parts[1]}")
+    return source, f"{pod.RESTORE_FOLDER}/{'/'.join(parts[2:])}"

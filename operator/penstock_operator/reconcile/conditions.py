@@ -1,0 +1,160 @@
+"""The five conditions of a StreamJob, and its state in one word."""
+
+from dataclasses import dataclass
+
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob_status import (
+    Condition,
+    ConditionType,
+    Reason,
+    StreamJobState,
+    Truth,
+)
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.course import Course, Heading
+from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.reconcile.times import seconds, stamp
+
+STALE_INTERVALS = 3
+STATES = {
+    Reason.DEPLOYING: StreamJobState.STARTING,
+    Reason.UPGRADING: StreamJobState.UPGRADING,
+    Reason.ROLLING_BACK: StreamJobState.UPGRADING,
+    Reason.RESCALING: StreamJobState.RESCALING,
+    Reason.SUSPENDING: StreamJobState.SUSPENDING,
+    Reason.RESUMING: StreamJobState.STARTING,
+    Reason.RESTORING: StreamJobState.STARTING,
+    Reason.RESTARTING: StreamJobState.RESTARTING,
+    Reason.DELETING: StreamJobState.DELETING,
+    Reason.WAITING_FOR_OLD: StreamJobState.PENDING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the conditions are made of."""
+
+    seen: Observed
+    accepted: Accepted
+    latest: Latest | None
+    heading: Heading
+    trouble: Trouble | None
+
+
+def state_of(at: Judged) -> StreamJobState:
+    """Say in one word where the job stands."""
+    latest, target = at.latest, at.accepted.target
+    if at.seen.job.deleting_since is not None:
+        return StreamJobState.DELETING
+    if target is None or latest is None:
+        return StreamJobState.PENDING
+    if latest.finished and at.heading.operation is None:
+        return StreamJobState.FINISHED
+    if at.heading.course is Course.DOWN:
+        return StreamJobState.SUSPENDED
+    if latest.failure is not None and at.heading.course is Course.RUN:
+        return StreamJobState.FAILED
+    if at.heading.operation is not None:
+        return STATES.get(at.heading.operation, StreamJobState.STARTING)
+    if ready_workers(at.seen) < target.spec.replicas:
+        return StreamJobState.RESTARTING
+    return StreamJobState.RUNNING
+
+
+def ready_workers(seen: Observed) -> int:
+    """Count the pods that are ready and stay."""
+    return sum(p.ready and not p.deleting for p in seen.pods)
+
+
+def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
+    """Judge; a time moves only when its condition's status does."""
+    judged = {
+        ConditionType.READY: _ready(at, state),
+        ConditionType.ACCEPTED: _accepted(at),
+        ConditionType.PROGRESSING: _progressing(at),
+        ConditionType.CHECKPOINTING: _checkpointing(at, state),
+        ConditionType.STALLED: _stalled(at),
+    }
+    return tuple(_condition(at.seen, kind, *found) for kind, found in judged.items())
+
+
+def _condition(
+    seen: Observed, kind: ConditionType, truth: Truth, reason: Reason, message: str
+) -> Condition:
+    old = seen.job.status.condition(kind)
+    since = stamp(seen.now)
+    if old is not None and old.status is truth:
+        since = old.last_transition_time
+    return Condition(str(kind), truth, str(reason), message, since, seen.job.generation)
+
+
+def _ready(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
+    ready = ready_workers(at.seen)
+    target = at.accepted.target
+    if state is StreamJobState.RUNNING:
+        age = checkpoint_age(at)
+        if age is not None and target is not None:
+            limit = STALE_INTERVALS * target.spec.checkpoint.settings.interval_s + 60.0
+            if age > limit:
+                text = f"the newest checkpoint is {age:.0f} s old"
+                return Truth.FALSE, Reason.CHECKPOINT_STALE, text
+        return Truth.TRUE, Reason.RUNNING, f"{ready} workers run"
+    if state is StreamJobState.RESTARTING and target is not None:
+        text = f"{ready} of {target.spec.replicas} workers are ready"
+        return Truth.FALSE, Reason.WORKERS_NOT_READY, text
+    message = at.trouble.message if at.trouble is not None else _words(at)
+    return Truth.FALSE, Reason(state), message
+
+
+def _words(at: Judged) -> str:
+    if at.latest is not None and at.latest.rescale:
+        return at.latest.rescale
+    if at.latest is not None and at.latest.finished:
+        return "all input was read and all output is published"
+    return ""
+
+
+def _accepted(at: Judged) -> tuple[Truth, Reason, str]:
+    valid = at.accepted.reason is Reason.VALID
+    return Truth.TRUE if valid else Truth.FALSE, at.accepted.reason, at.accepted.message
+
+
+def _progressing(at: Judged) -> tuple[Truth, Reason, str]:
+    operation = at.heading.operation
+    if at.trouble is not None and at.trouble.reason is Reason.WAITING_FOR_OLD:
+        return Truth.TRUE, Reason.WAITING_FOR_OLD, at.trouble.message
+    if operation is None:
+        return Truth.FALSE, Reason.IDLE, ""
+    pending = at.seen.job.status.pending
+    waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
+    return Truth.TRUE, operation, _words(at) or waits
+
+
+def _checkpointing(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
+    latest = at.latest
+    if latest is None or latest.epoch == 0:
+        return Truth.UNKNOWN, Reason.NONE_YET, "no checkpoint yet"
+    if state is StreamJobState.FINISHED:
+        return Truth.TRUE, Reason.FINISHED, f"finished at epoch {latest.epoch}"
+    if state is StreamJobState.SUSPENDED:
+        return Truth.TRUE, Reason.SUSPENDED, f"suspended at epoch {latest.epoch}"
+    failure = None if at.seen.running is None else at.seen.running.failure
+    if failure and state is StreamJobState.RUNNING:
+        return Truth.FALSE, Reason.FAILING, failure
+    return Truth.TRUE, Reason.COMPLETED, f"epoch {latest.epoch}"
+
+
+def _stalled(at: Judged) -> tuple[Truth, Reason, str]:
+    if at.trouble is not None and at.trouble.reason is not Reason.WAITING_FOR_OLD:
+        return Truth.TRUE, at.trouble.reason, at.trouble.message
+    return Truth.FALSE, Reason.NOT_STALLED, ""
+
+
+def checkpoint_age(at: Judged) -> float | None:
+    """Return how old the newest checkpoint is; None when it was only now seen, or there is none."""
+    known = at.seen.job.status.checkpoint
+    done = None if known is None else known.last_completed
+    if done is None or at.latest is None or done.epoch != at.latest.epoch:
+        return None
+    return max(0.0, at.seen.now - seconds(done.time))

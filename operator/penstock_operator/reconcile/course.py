@@ -1,0 +1,201 @@
+"""Where a job is going: one word, chosen from what is there and what is wanted.
+
+::
+
+    HOLD ──metadata there──> START ──> RUN ──suspend, Savepoint upgrade──> STOP ──stopped──> END
+                               ^        └─────changed, finished, purge──────────────────────> │
+                               └──────────────── wanted again ── DOWN <──── no pod is left ───┘
+
+Nothing is remembered: a START that was cut off is a START again. Old and new pods never run
+together: all pods of one spec are gone before one of the next is made.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob import DeletionPolicy, UpgradeMode
+from penstock.contract.streamjob_status import Pending, Reason
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.times import seconds
+from penstock_operator.resources.target import Target
+
+
+class Course(StrEnum):
+    """What is done with the workers now."""
+
+    HOLD = "hold"  # something must come first; nothing is touched
+    START = "start"  # no worker is there, and some are wanted
+    RUN = "run"  # keep them running, and rescale
+    STOP = "stop"  # ask for a savepoint, then END
+    END = "end"  # no workers; what is committed is what counts
+    DOWN = "down"  # none are there and none are wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The course, and the operation that it is part of (None: at rest)."""
+
+    course: Course
+    operation: Reason | None = None
+
+
+def heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Heading:
+    """Choose the course; an upgrade away from a spec that was given up is a way back."""
+    found = _heading(seen, accepted, latest)
+    if found.operation is Reason.UPGRADING and accepted.held is Reason.ROLLED_BACK:
+        return Heading(found.course, Reason.ROLLING_BACK)
+    return found
+
+
+def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Heading:
+    target = accepted.target
+    deleting = seen.job.deleting_since is not None
+    if latest is None or seen.desired is None or (target is None and not deleting):
+        return Heading(Course.HOLD, None if target is None else Reason.DEPLOYING)
+    if deleting:
+        return _deleting(seen, latest)
+    assert target is not None
+    wanted = not target.spec.suspend and not (latest.finished and not _restores(target, latest))
+    if is_down(seen):
+        if not wanted:
+            return Heading(Course.DOWN)
+        return Heading(Course.START, _starting_reason(seen, target, latest))
+    if _empty(seen):  # scaled to nothing, and the last pods are going
+        return Heading(Course.END, _leaving_reason(target, latest))
+    if not wanted:
+        finished = latest.finished
+        course = Course.END if finished else _stop_or_end(seen, latest, target, savepoint=True)
+        return Heading(course, None if finished else Reason.SUSPENDING)
+    if _changed(seen, target):
+        savepoint = target.spec.upgrade.mode is UpgradeMode.SAVEPOINT
+        operation = _leaving_reason(target, latest)
+        return Heading(_stop_or_end(seen, latest, target, savepoint=savepoint), operation)
+    return Heading(Course.RUN, _running_reason(seen, target, latest))
+
+
+def is_down(seen: Observed) -> bool:
+    """Say whether no worker is there and none can come."""
+    return not seen.pods and _empty(seen)
+
+
+def _empty(seen: Observed) -> bool:
+    return seen.stateful_set is None or seen.stateful_set.replicas == 0
+
+
+def _changed(seen: Observed, target: Target) -> bool:
+    return seen.stateful_set is not None and seen.stateful_set.digest != target.digest
+
+
+def _restores(target: Target, latest: Latest) -> bool:
+    return target.spec.restore is not None and target.spec.restore.nonce != latest.restored
+
+
+def _deleting(seen: Observed, latest: Latest) -> Heading:
+    if is_down(seen):
+        return Heading(Course.DOWN, Reason.DELETING)
+    savepoint = deletion_policy(seen) is DeletionPolicy.SAVEPOINT
+    return Heading(_stop_or_end(seen, latest, None, savepoint=savepoint), Reason.DELETING)
+
+
+def deletion_policy(seen: Observed) -> DeletionPolicy:
+    """Read the policy from the newest spec, which need not be valid otherwise."""
+    spec = seen.job.spec
+    text = spec.get("deletionPolicy") if isinstance(spec, dict) else None
+    return next((p for p in DeletionPolicy if p == text), DeletionPolicy.RETAIN)
+
+
+def _stop_or_end(
+    seen: Observed, latest: Latest, target: Target | None, *, savepoint: bool
+) -> Course:
+    """A savepoint needs a job that runs; one that is closed or never began is ended at once."""
+    began = latest.attempt > 0 and latest.epoch > 0
+    if not savepoint or latest.closed() or not began or _empty(seen):
+        return Course.END
+    pending = seen.job.status.pending
+    late = pending is not None and 0 < seconds(pending.deadline) < seen.now
+    suspending = target is None or target.spec.suspend
+    # A suspension whose savepoint does not come goes back to the last checkpoint instead.
+    return Course.END if suspending and (late or refused(pending, latest)) else Course.STOP
+
+
+def refused(pending: Pending | None, latest: Latest) -> bool:
+    """Say whether the leader could not take the savepoint that a stop waits for."""
+    if pending is None or pending.snapshot is None:
+        return False
+    return any(a.request == pending.snapshot and not a.ok for a in latest.answers)
+
+
+def _starting_reason(seen: Observed, target: Target, latest: Latest) -> Reason:
+    """Name the operation that a start is part of."""
+    pending = seen.job.status.pending
+    if _restores(target, latest):
+        return Reason.RESTORING
+    if seen.stateful_set is None:
+        return Reason.DEPLOYING
+    if _changed(seen, target):
+        return _leaving_reason(target, latest) or Reason.UPGRADING
+    if pending is not None and pending.action in {Reason.UPGRADING, Reason.ROLLING_BACK}:
+        return Reason(pending.action)
+    return Reason.RESUMING
+
+
+def _leaving_reason(target: Target, latest: Latest) -> Reason | None:
+    if target.spec.suspend:
+        return Reason.SUSPENDING
+    if latest.finished and not _restores(target, latest):
+        return None
+    if _restores(target, latest):
+        return Reason.RESTORING
+    return Reason.UPGRADING
+
+
+def _running_reason(seen: Observed, target: Target, latest: Latest) -> Reason | None:
+    """An operation goes on until it has its effect; a rescale is one while the numbers differ."""
+    pending = seen.job.status.pending
+    starting = {
+        Reason.DEPLOYING,
+        Reason.UPGRADING,
+        Reason.ROLLING_BACK,
+        Reason.RESUMING,
+        Reason.RESTORING,
+        Reason.RESTARTING,
+    }
+    if pending is not None and pending.action in starting and not has_started(seen, target, latest):
+        return Reason(pending.action)
+    at = seen.stateful_set
+    assert at is not None
+    assert seen.desired is not None
+    same = latest.workers in {0, target.spec.replicas} and at.replicas == target.spec.replicas
+    if seen.desired.value.workers != target.spec.replicas or not same:
+        return Reason.RESCALING
+    return None if latest.settled == latest.version or latest.closed() else Reason.RESCALING
+
+
+def has_started(seen: Observed, target: Target, latest: Latest) -> bool:
+    """Say whether a start has had its effect: workers ready, and one checkpoint since it."""
+    if latest.closed() or latest.attempt == 0 or seen.desired is None:
+        return latest.closed() and latest.run == (seen.desired.value.run if seen.desired else "")
+    ready = sum(p.ready and not p.deleting for p in seen.pods)
+    return ready >= min(target.spec.replicas, latest.workers or 1) and latest.epoch > base_epoch(
+        seen.desired.value.run
+    )
+
+
+def run_name(number: int, epoch: int, digest: str) -> str:
+    """Name a run: its number, the epoch it began from, and what it runs."""
+    return f"{number}-{epoch}-{digest[:8]}"
+
+
+def run_parts(run: str) -> tuple[int, int, str]:
+    """Read a name of :func:`run_name` back; zeros for another's."""
+    parts = run.split("-")
+    if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return 0, 0, ""
+    return int(parts[0]), int(parts[1]), parts[2]
+
+
+def base_epoch(run: str) -> int:
+    """Return the epoch that a run began from."""
+    return run_parts(run)[1]

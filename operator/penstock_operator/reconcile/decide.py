@@ -1,0 +1,156 @@
+"""The decision of one reconcile: what is there and the time in, actions and a status out.
+
+Order: the target is written into the status before anything is done about it; metadata and the
+surroundings come before the workers; nothing is done about workers without metadata.
+"""
+
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob_status import (
+    ConditionType,
+    Pending,
+    Reason,
+    StreamJobStatus,
+    Truth,
+)
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.accept import Accepted, accept
+from penstock_operator.reconcile.conditions import Judged
+from penstock_operator.reconcile.course import Course, Heading, heading, refused
+from penstock_operator.reconcile.decision import Decision, Draft, Event
+from penstock_operator.reconcile.deletion import let_go
+from penstock_operator.reconcile.diagnosis import Trouble, diagnose
+from penstock_operator.reconcile.lost import replace_lost
+from penstock_operator.reconcile.metadata import Metadata, metadata_of
+from penstock_operator.reconcile.replay import decide_replay
+from penstock_operator.reconcile.snapshots import decide_snapshots
+from penstock_operator.reconcile.status import is_worth_writing, pending_of, status_of
+from penstock_operator.reconcile.surroundings import (
+    foreign,
+    keep_finalizer,
+    show_epochs,
+    surround,
+)
+from penstock_operator.reconcile.times import seconds
+from penstock_operator.reconcile.workers import refresh_set, steer
+
+RESYNC_S = 300.0
+WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
+
+
+def decide(seen: Observed) -> Decision:
+    """Decide. The same observation gives the same decision, whoever asks and however often."""
+    draft = Draft()
+    accepted = accept(seen)
+    metadata = metadata_of(seen, accepted.target, draft)
+    going = heading(seen, accepted, metadata.latest)
+    pending = pending_of(seen, accepted, going)
+    at = Judged(seen, accepted, metadata.latest, going, _trouble(seen, accepted, metadata, going))
+    status = decide_replay(at, status_of(at, pending), draft)
+    if _changed(seen.job.status.pending, pending):
+        # Written before anything is done about it: a crash leaves a trace of what was meant.
+        draft.actions.clear()
+        events = (*draft.events, *_news(seen.job.status, status))
+        return Decision((), status, status_first=True, events=events, again_s=0.05)
+    _act(at, pending, draft)
+    draft.again(WATCHFUL_S if going.operation is not None else RESYNC_S)
+    worth = is_worth_writing(seen.job.status, status, seen.now)
+    return Decision(
+        tuple(draft.actions),
+        status if worth else None,
+        events=(*draft.events, *_news(seen.job.status, status)),
+        again_s=draft.again_s,
+    )
+
+
+def _act(at: Judged, pending: Pending | None, draft: Draft) -> None:
+    seen, accepted, going = at.seen, at.accepted, at.heading
+    if seen.job.deleting_since is not None:
+        let_go(seen, accepted, going.course, draft)
+    else:
+        keep_finalizer(seen, draft)
+        if accepted.target is not None and not foreign(seen):
+            surround(seen, accepted.target, draft)
+            refresh_set(seen, accepted.target, draft)
+            show_epochs(seen, accepted.target.owner, draft)
+    if at.latest is not None:
+        steer(seen, accepted, going.course, pending, draft)
+        replace_lost(seen, at.latest, draft)
+    decide_snapshots(seen, draft, _why_no_snapshot(at))
+
+
+def _trouble(
+    seen: Observed, accepted: Accepted, metadata: Metadata, going: Heading
+) -> Trouble | None:
+    if metadata.reason is not None:
+        return Trouble(metadata.reason, metadata.message)
+    if accepted.held is not None:
+        stalled = seen.job.status.condition(ConditionType.STALLED)
+        return Trouble(accepted.held, "" if stalled is None else stalled.message)
+    given_up = _give_up(seen, accepted, metadata.latest, going)
+    if given_up is not None:
+        return given_up
+    return diagnose(seen, accepted.target, metadata.latest)
+
+
+def _give_up(
+    seen: Observed, accepted: Accepted, latest: Latest | None, going: Heading
+) -> Trouble | None:
+    """Give an upgrade up that waits too long: for its savepoint, or to become stable."""
+    pending, target = seen.job.status.pending, accepted.target
+    if pending is None or target is None or latest is None:
+        return None
+    late = 0 < seconds(pending.deadline) < seen.now
+    if going.course is Course.STOP and going.operation is Reason.UPGRADING:
+        if late or refused(pending, latest):
+            answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
+            text = f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old "
+            return Trouble(
+                Reason.SAVEPOINT_FAILED,
+                text + "spec goes on; change the spec, or spec.upgrade.mode to LastCheckpoint",
+            )
+        return None
+    kept = seen.job.status.last_stable
+    if pending.action != Reason.UPGRADING or going.operation is not Reason.UPGRADING:
+        return None
+    if late and target.spec.upgrade.rollback and kept is not None and kept.digest != target.digest:
+        return Trouble(
+            Reason.ROLLED_BACK,
+            "the new spec was not stable (running, with a checkpoint of its own) by "
+            f"{pending.deadline}: generation {kept.generation} runs again until the spec changes",
+        )
+    return None
+
+
+def _changed(old: Pending | None, new: Pending | None) -> bool:
+    return new is not None and old != new
+
+
+def _why_no_snapshot(at: Judged) -> str:
+    latest = at.latest
+    if latest is None:
+        return "the job has no metadata yet"
+    if latest.finished:
+        return "the job has finished"
+    if latest.failure is not None:
+        return "the job has failed"
+    if at.heading.course is not Course.RUN:
+        return "the job does not run"
+    return ""
+
+
+def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
+    """Tell what changed: an operation begun, a spec refused, a job stalled, ready or ended."""
+    found: list[Event] = []
+    if new.pending is not None and (
+        old.pending is None or old.pending.action != new.pending.action
+    ):
+        found.append(Event(new.pending.action, f"generation {new.observed_generation}"))
+    for kind, truth in ((ConditionType.STALLED, Truth.TRUE), (ConditionType.ACCEPTED, Truth.FALSE)):
+        before, now = old.condition(kind), new.condition(kind)
+        if now is not None and now.status is truth:
+            same = before is not None and (before.status, before.reason) == (truth, now.reason)
+            if not same:
+                found.append(Event(now.reason, now.message, warning=True))
+    if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
+        found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))
+    return tuple(found)

@@ -1,0 +1,155 @@
+"""What a reconcile decides: actions in order, a status, events. The shell stops at a failure.
+
+Each action is safe to repeat and safe to leave out: the next reconcile decides anew from what is
+there. One that could do harm on an old view names the version or uid that it is based on, and
+the API server refuses it when that has changed.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.latest import Desired
+from penstock.contract.streamjob_status import StreamJobStatus
+from penstock.contract.streamsnapshot import SnapshotStatus
+from penstock_operator.api.plain import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply; ``applied`` is the hash that is kept beside the object.
+
+    ``version`` (of the object, empty: none) must still be the newest.
+    """
+
+    manifest: Object
+    applied: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create; that it exists already is no error."""
+
+    manifest: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Set the StatefulSet's replicas and turn, if ``version`` is still its newest."""
+
+    replicas: int
+    turn: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDesired:
+    """Write ``{job}-desired``: over ``version``, or as a new object where that is empty."""
+
+    value: Desired
+    turn: int
+    latest_uid: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Copy the -latest of another uid to its archive, then delete it; both by ``uid``."""
+
+    job_uid: str
+    uid: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object of this very ``uid``; that it is gone is no error.
+
+    ``now`` ends a pod without its grace period: only for a worker that is lost.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTrust:
+    """Make the Secret with a new CA, certificate and worker key, over the old one if any."""
+
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinalizer:
+    """Have the StreamJob (``snapshot`` empty) or a StreamSnapshot carry our finalizer, or not."""
+
+    present: bool
+    snapshot: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshotStatus:
+    """Write the status of one StreamSnapshot."""
+
+    name: str
+    status: SnapshotStatus
+
+
+Action = (
+    Apply
+    | Create
+    | Scale
+    | WriteDesired
+    | Archive
+    | Delete
+    | MakeTrust
+    | SetFinalizer
+    | WriteSnapshotStatus
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that people should hear once: a Kubernetes Event with a fixed reason."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``status`` is written before the actions when ``status_first``: a target before its effects.
+
+    ``again_s``: reconcile again after so long, although nothing happens until then.
+    """
+
+    actions: tuple[Action, ...] = ()
+    status: StreamJobStatus | None = None
+    status_first: bool = False
+    events: tuple[Event, ...] = ()
+    again_s: float | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """A decision being made: the modules of this package add to it in turn."""
+
+    actions: list[Action] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    again_s: float | None = None
+
+    def do(self, action: Action) -> None:
+        """Add an action; order matters."""
+        self.actions.append(action)
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Add an event."""
+        self.events.append(Event(reason, message, warning))
+
+    def again(self, after_s: float) -> None:
+        """Ask to be called again; the soonest wish counts."""
+        wished = max(after_s, 0.05)
+        self.again_s = wished if self.again_s is None else min(self.again_s, wished)

@@ -1,0 +1,166 @@
+"""StreamSnapshots of a job: which are asked of the leader, and what became of them.
+
+::
+
+    Pending ── asked ──> InProgress ── answered ──> Completed | (again) | Failed
+
+The request goes only after the status that records its answer was seen: an answer is never lost.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.base.errors import ConfigError
+from penstock.contract.latest import Answer, Latest, Request
+from penstock.contract.streamjob import API_VERSION
+from penstock.contract.streamjob_status import Condition, Truth
+from penstock.contract.streamsnapshot import (
+    KIND,
+    SnapshotSpec,
+    SnapshotState,
+    SnapshotStatus,
+    SnapshotType,
+)
+from penstock.contract.streamsnapshot_fields import read_stream_snapshot
+from penstock_operator.api.observed import Observed, SnapshotView
+from penstock_operator.reconcile.decision import Draft, WriteSnapshotStatus
+from penstock_operator.reconcile.times import seconds, stamp
+
+ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)
+PREFIX = "snap-"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One snapshot with its spec, and the request that stands for it now."""
+
+    view: SnapshotView
+    spec: SnapshotSpec
+    request: Request
+
+
+def requests(seen: Observed) -> tuple[Request, ...]:
+    """List what is to be asked of the leader, oldest first."""
+    return tuple(asked.request for asked in _asked(seen))
+
+
+def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
+    """Bring the status of every snapshot up to date; ``trouble`` says why none can be taken."""
+    waiting = {asked.view.uid: asked for asked in _asked(seen)}
+    for view in seen.snapshots:
+        if view.deleting_since is not None or view.status.state in ENDED:
+            continue
+        asked = waiting.get(view.uid)
+        status = _invalid(view) if asked is None else _status(seen, asked, trouble)
+        if status is None:
+            continue
+        status = replace(status, conditions=(_ready(view, status, seen.now),))
+        if status != view.status:
+            draft.do(WriteSnapshotStatus(view.name, status))
+            _tell(draft, view, status)
+        if asked is not None and status.state not in ENDED:
+            due = seconds(status.started) + asked.spec.deadline_s
+            draft.again(due - seen.now)
+
+
+def _asked(seen: Observed) -> list[Asked]:
+    found = []
+    for view in sorted(seen.snapshots, key=lambda s: (s.created, s.name)):
+        spec = _spec(seen, view)
+        mine = spec is not None and spec.job_ref == seen.job.name
+        if spec is None or not mine or view.deleting_since is not None:
+            continue
+        if view.status.state not in ENDED:
+            found.append(Asked(view, spec, _request(view, spec)))
+    return found
+
+
+def _spec(seen: Observed, view: SnapshotView) -> SnapshotSpec | None:
+    try:
+        return read_stream_snapshot(
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "metadata": {"name": view.name, "namespace": seen.job.namespace},
+                "spec": view.spec,
+            }
+        ).spec
+    except ConfigError:
+        return None
+
+
+def _request(view: SnapshotView, spec: SnapshotSpec) -> Request:
+    """Name the request after the snapshot and its failures so far: a new try is a new request."""
+    request = f"{PREFIX}{view.uid}-{view.status.failures}"
+    if spec.type is SnapshotType.CHECKPOINT:
+        return Request(request, "checkpoint")
+    return Request(request, "savepoint", f"{view.name[:40]}-{view.uid[:8]}")
+
+
+def _invalid(view: SnapshotView) -> SnapshotStatus | None:
+    path = view.spec.get("path") if isinstance(view.spec, dict) else None
+    if isinstance(path, str) and path:
+        # Imported: nothing is copied; a restore reads it, and says so when it is unreadable.
+        return replace(
+            view.status,
+            observed_generation=view.generation,
+            state=SnapshotState.COMPLETED,
+            path=path,
+            message="names files that are there already",
+        )
+    return None
+
+
+def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
+    old = asked.view.status
+    started = old.started or stamp(seen.now)
+    base = replace(old, observed_generation=asked.view.generation, started=started)
+    latest = seen.latest.value if seen.latest is not None else None
+    answer = _answer(latest, asked.request)
+    if latest is not None and answer is not None:
+        return _answered(seen, asked, base, (latest, answer))
+    if seen.now > seconds(started) + asked.spec.deadline_s:
+        text = f"not taken within {asked.spec.deadline_s:g} s" + (f": {trouble}" if trouble else "")
+        return replace(base, state=SnapshotState.FAILED, message=text)
+    sent = seen.desired is not None and asked.request in seen.desired.value.requests
+    state = SnapshotState.IN_PROGRESS if sent and not trouble else SnapshotState.PENDING
+    return replace(base, state=state, message=trouble or old.message)
+
+
+def _answer(latest: Latest | None, request: Request) -> Answer | None:
+    answers = () if latest is None else latest.answers
+    return next((a for a in answers if a.request == request.id), None)
+
+
+def _answered(
+    seen: Observed, asked: Asked, base: SnapshotStatus, heard: tuple[Latest, Answer]
+) -> SnapshotStatus:
+    latest, answer = heard
+    if answer.ok:
+        savepoint = asked.spec.type is SnapshotType.SAVEPOINT
+        return replace(
+            base,
+            state=SnapshotState.COMPLETED,
+            path=answer.text if savepoint else None,
+            epoch=int(latest.epoch),
+            completed=stamp(seen.now),
+            message="" if savepoint else answer.text,
+            job_uid=seen.job.uid,
+        )
+    failures = base.failures + 1
+    state = SnapshotState.FAILED if failures > asked.spec.retries else SnapshotState.PENDING
+    return replace(base, state=state, failures=failures, message=answer.text)
+
+
+def _ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
+    truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
+    old = next((c for c in view.status.conditions if c.type == "Ready"), None)
+    since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
+    return Condition("Ready", truth, str(status.state), status.message, since, view.generation)
+
+
+def _tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
+    if status.state is SnapshotState.COMPLETED:
+        draft.tell("SnapshotCompleted", f"StreamSnapshot {view.name}: {status.path or 'done'}")
+    elif status.state is SnapshotState.FAILED:
+        text = f"StreamSnapshot {view.name}: {status.message}"
+        draft.tell("SnapshotFailed", text, warning=True)

@@ -1,0 +1,191 @@
+"""The status of a StreamJob: conditions, numbers, and the operation that is under way."""
+
+from dataclasses import replace
+
+from penstock.contract import pod
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob_status import (
+    AssignmentStatus,
+    CheckpointSummary,
+    ConditionType,
+    LastCompleted,
+    LastFailure,
+    LastStable,
+    Pending,
+    Reason,
+    RestoreStatus,
+    StreamJobStatus,
+)
+from penstock_operator.api import names
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_workers, state_of
+from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
+from penstock_operator.reconcile.times import seconds, stamp
+from penstock_operator.resources.target import Target
+
+WRITE_INTERVAL_S = 5.0  # of epochs alone: what changes by itself is not written at every chance
+
+
+def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending | None:
+    """Say what is under way; one that goes on keeps its beginning and its deadline."""
+    operation = heading.operation
+    if operation is None:
+        return None
+    old = seen.job.status.pending
+    generation = seen.job.generation
+    same = old is not None and old.action == operation
+    if same and old is not None and (old.generation == generation or old.snapshot is not None):
+        return replace(old, snapshot=old.snapshot or _savepoint(seen, heading))
+    target = accepted.target
+    return Pending(
+        str(operation),
+        generation,
+        stamp(seen.now),
+        _deadline(seen, target, heading),
+        None if target is None else target.spec.replicas,
+        _savepoint(seen, heading),
+    )
+
+
+def _savepoint(seen: Observed, heading: Heading) -> str | None:
+    """Name the savepoint, and the request for it, that a stop waits for."""
+    if heading.course is not Course.STOP or seen.desired is None:
+        return None
+    number = run_parts(seen.desired.value.run)[0]
+    return f"stop-{seen.job.uid[:8]}-{seen.job.generation}-{number}"
+
+
+def _deadline(seen: Observed, target: Target | None, heading: Heading) -> str | None:
+    if heading.operation is Reason.DELETING:
+        return stamp((seen.job.deleting_since or seen.now) + deletion_deadline_s(seen, target))
+    if target is None:
+        return None
+    upgrade = target.spec.upgrade
+    if heading.course is Course.STOP:
+        return stamp(seen.now + upgrade.savepoint_deadline_s)
+    if heading.operation is Reason.UPGRADING and upgrade.rollback:
+        return stamp(seen.now + upgrade.stable_deadline_s)
+    return None
+
+
+def deletion_deadline_s(_seen: Observed, target: Target | None) -> float:
+    """Return how long a deletion may wait."""
+    return 300.0 if target is None else target.spec.deletion_deadline_s
+
+
+def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
+    """Put the whole status together."""
+    seen, latest = at.seen, at.latest
+    old = seen.job.status
+    state = state_of(at)
+    status = replace(
+        old,
+        observed_generation=seen.job.generation,
+        state=state,
+        conditions=conditions_of(at, state),
+        replicas=len(seen.pods),
+        ready_replicas=ready_workers(seen),
+        selector=names.selector_text(seen.job.name),
+        pending=pending,
+        last_failure=_last_failure(at),
+        last_stable=_last_stable(at),
+    )
+    return status if latest is None else _with_latest(seen, status, latest)
+
+
+def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> StreamJobStatus:
+    leader = latest.leader
+    running = seen.running
+    return replace(
+        status,
+        leader=None if leader is None else f"{pod.workers_name(seen.job.name)}-{leader.ordinal}",
+        term=int(latest.term),
+        attempt=int(latest.attempt),
+        assignment=AssignmentStatus(int(latest.version), latest.workers),
+        checkpoint=_checkpoint(seen, latest),
+        sinks=running.sinks if running is not None and running.sinks else status.sinks,
+        restore=_restore(seen, latest),
+    )
+
+
+def _checkpoint(seen: Observed, latest: Latest) -> CheckpointSummary | None:
+    old = seen.job.status.checkpoint
+    if latest.root is None or latest.epoch == 0:
+        return old
+    done = None if old is None else old.last_completed
+    if done is not None and done.epoch == latest.epoch and done.bytes > 0:
+        return old
+    told = seen.running.checkpoint if seen.running is not None else None
+    told = told if told is not None and told.epoch == latest.epoch else None
+    folder = pod.checkpoint_path(seen.job.namespace, seen.job.name, seen.job.uid)
+    at = seen.now if told is None or not told.time_us else told.time_us / 1e6
+    if done is not None and done.epoch == latest.epoch:
+        at = seconds(done.time)
+    return CheckpointSummary(
+        LastCompleted(
+            int(latest.epoch),
+            stamp(at),
+            0 if told is None else told.bytes,
+            0.0 if told is None else told.duration_s,
+            f"{folder}/{latest.root.name}",
+        )
+    )
+
+
+def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
+    old = seen.job.status.restore
+    if not latest.restored:
+        return old
+    lost = tuple(int(e) for e in latest.lost_output)
+    same = old is not None and old.nonce == latest.restored
+    since = old.time if same and old is not None else stamp(seen.now)
+    return RestoreStatus(latest.restored, since, latest.replayed, lost)
+
+
+def _last_failure(at: Judged) -> LastFailure | None:
+    old = at.seen.job.status.last_failure
+    text = None if at.latest is None else at.latest.failure
+    if text is None or at.trouble is None:
+        return old
+    if old is not None and old.message == text:
+        return old
+    return LastFailure(stamp(at.seen.now), str(at.trouble.reason), text)
+
+
+def _last_stable(at: Judged) -> LastStable | None:
+    """A spec is stable once its workers are ready and it has completed a checkpoint of its own."""
+    seen, latest, target = at.seen, at.latest, at.accepted.target
+    old = seen.job.status.last_stable
+    if latest is None or target is None or seen.desired is None or at.accepted.held is not None:
+        return old
+    runs = seen.stateful_set is not None and seen.stateful_set.digest == target.digest
+    own = latest.epoch > base_epoch(seen.desired.value.run)
+    if not runs or not own or latest.failure or not has_started(seen, target, latest):
+        return old
+    if at.accepted.reason is not Reason.VALID or (old is not None and old.digest == target.digest):
+        return old
+    return LastStable(seen.job.generation, target.digest)
+
+
+def is_worth_writing(old: StreamJobStatus, new: StreamJobStatus, now: float) -> bool:
+    """Say whether to write: at once for a change of meaning, rarely for epochs alone."""
+    if replace(old, checkpoint=None) != replace(new, checkpoint=None):
+        return _messages_aside(old) != _messages_aside(new) or _is_due(old, now)
+    return old != new and (old.checkpoint is None or _is_due(old, now))
+
+
+def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
+    """Leave out what an epoch changes by itself: its number, also where it is said in words."""
+    kept = tuple(
+        replace(c, message="")
+        if c.type in {ConditionType.CHECKPOINTING, ConditionType.READY}
+        else c
+        for c in status.conditions
+    )
+    return replace(status, checkpoint=None, conditions=kept)
+
+
+def _is_due(old: StreamJobStatus, now: float) -> bool:
+    done = None if old.checkpoint is None else old.checkpoint.last_completed
+    return done is None or now - seconds(done.time) >= WRITE_INTERVAL_S

@@ -1,0 +1,138 @@
+"""Everything around the workers, each object applied when it differs from what was applied last."""
+
+import hashlib
+import json
+
+from penstock.contract import pod
+from penstock.contract.streamjob import DeletionPolicy
+from penstock_operator.api import names
+from penstock_operator.api.observed import ChildKey, Observed
+from penstock_operator.api.plain import Object, object_at, text_at
+from penstock_operator.reconcile.course import deletion_policy
+from penstock_operator.reconcile.decision import (
+    Apply,
+    Create,
+    Delete,
+    Draft,
+    MakeTrust,
+    SetFinalizer,
+)
+from penstock_operator.resources import access, records, workload
+from penstock_operator.resources.target import Owner, Target
+
+
+def content_hash(manifest: Object) -> str:
+    """Hash what would be applied."""
+    data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def marked(manifest: Object, applied: str) -> Object:
+    """Note on the object the hash of what was applied, so that no call is made for nothing."""
+    metadata = object_at(manifest, "metadata")
+    annotations = {**object_at(metadata, "annotations"), names.ANNOTATION_APPLIED: applied}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def surround(seen: Observed, target: Target, draft: Draft) -> None:
+    """Make the objects that pods need before they start, and those that guard them."""
+    owner = target.owner
+    for manifest in _applied(target):
+        _apply(seen, manifest, draft)
+    for manifest in (records.empty_status(owner), records.leader_lease(owner)):
+        _create(seen, manifest, draft)
+    volume = target.spec.checkpoint.volume
+    if volume is not None and volume.claim_template is not None:
+        _create(seen, records.claim(owner, volume.claim_template), draft)
+    if target.spec.security.mtls and ChildKey("Secret", pod.trust_name(owner.name)) not in (
+        seen.children
+    ):
+        draft.do(MakeTrust())
+    _prune_configs(seen, target, draft)
+
+
+def keep_finalizer(seen: Observed, draft: Draft) -> None:
+    """Carry a finalizer only while the deletion has something to wait for."""
+    job = seen.job
+    wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN
+    if wanted != (names.FINALIZER in job.finalizers):
+        draft.do(SetFinalizer(wanted, version=job.version))
+
+
+def show_epochs(seen: Observed, owner: Owner, draft: Draft) -> None:
+    """Have one view for each retained epoch, and none for others."""
+    latest = seen.latest.value if seen.latest is not None else None
+    if latest is None or latest.job_uid != owner.uid:
+        return
+    folder = pod.checkpoint_path(owner.namespace, owner.name, owner.uid)
+    retained = {int(kept.epoch): kept for kept in latest.retained}
+    for kept in retained.values():
+        _create(seen, records.epoch_view(owner, kept, folder), draft)
+    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
+        epoch = records.epoch_of(owner.name, key.name) if key.kind == "ConfigMap" else None
+        if epoch is not None and epoch not in retained and not child.deleting:
+            draft.do(Delete("ConfigMap", key.name, child.uid))
+
+
+def foreign(seen: Observed) -> list[str]:
+    """Name what an earlier job of this name has left and its collection still has to remove."""
+    kept = {
+        ("ConfigMap", pod.latest_name(seen.job.name)),
+        ("PersistentVolumeClaim", names.claim_name(seen.job.name)),
+    }
+    archives = names.archive_name(seen.job.name, "")
+    return sorted(
+        f"{key.kind} {key.name}"
+        for key, child in seen.children.items()
+        if child.job_uid not in {"", seen.job.uid}
+        and (key.kind, key.name) not in kept
+        and not key.name.startswith(archives)
+        and records.epoch_of(seen.job.name, key.name) is None
+        and key.kind != "Job"
+    )
+
+
+def _applied(target: Target) -> list[Object]:
+    owner = target.owner
+    found = [records.config(target)]
+    if target.spec.service_account_name is None:
+        found.append(access.account(owner))
+    return [
+        *found,
+        access.role(owner),
+        access.role_binding(target),
+        access.network_policy(owner),
+        workload.headless_service(owner),
+        workload.metrics_service(owner),
+        workload.disruption_budget(owner),
+    ]
+
+
+def _apply(seen: Observed, manifest: Object, draft: Draft) -> None:
+    applied = content_hash(manifest)
+    child = seen.children.get(key_of(manifest))
+    if child is None or child.applied != applied or seen.refresh:
+        draft.do(Apply(marked(manifest, applied), applied))
+
+
+def _create(seen: Observed, manifest: Object, draft: Draft) -> None:
+    if key_of(manifest) not in seen.children:
+        draft.do(Create(manifest))
+
+
+def key_of(manifest: Object) -> ChildKey:
+    """Return under which key an object is observed."""
+    return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+
+
+def _prune_configs(seen: Observed, target: Target, draft: Draft) -> None:
+    """Keep the specs that run, are to run, or ran stably."""
+    used = {target.config}
+    if seen.stateful_set is not None:
+        used.add(seen.stateful_set.config)
+    if seen.job.status.last_stable is not None:
+        used.add(names.config_name(seen.job.name, seen.job.status.last_stable.digest))
+    for name in sorted(seen.configs.keys() - used):
+        child = seen.children.get(ChildKey("ConfigMap", name))
+        if child is not None and not child.deleting:
+            draft.do(Delete("ConfigMap", name, child.uid))

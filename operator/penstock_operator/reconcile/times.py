@@ -1,0 +1,16 @@
+"""Times of the cluster's objects (RFC 3339, UTC) to seconds and back; no clock is read here."""
+
+from datetime import UTC, datetime
+
+
+def seconds(text: str | None) -> float:
+    """Read a time as seconds since 1970; 0 when it is missing or no time."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def stamp(at_s: float) -> str:
+    """Spell seconds since 1970 as the API server does."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,172 @@
+"""Steers the workers: the StatefulSet's size and what ``-desired`` says.
+
+Two operators may act at once, on views that are old. What keeps a shrink safe:
+
+- the StatefulSet is written only over the version that was read, and so is ``-desired``;
+- ``-latest`` is read after both;
+- the number of workers in ``-desired`` changes only together with its **turn**, and only after
+  the StatefulSet was given that turn. So whoever wants more workers makes the view of whoever
+  still wants to shrink an old one, and that shrink is refused.
+
+To no workers at all it may always be scaled: everything goes on from what is committed.
+"""
+
+from dataclasses import replace
+
+from penstock.contract.latest import Desired, Latest, Request, Restore
+from penstock.contract.streamjob import Unpublished
+from penstock.contract.streamjob_status import Pending
+from penstock.contract.wanted import workers_needed
+from penstock_operator.api.observed import DesiredView, Observed, SetView
+from penstock_operator.api.plain import Object
+from penstock_operator.reconcile import snapshots
+from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.course import Course, run_name, run_parts
+from penstock_operator.reconcile.decision import Apply, Create, Draft, Scale, WriteDesired
+from penstock_operator.reconcile.surroundings import content_hash, marked
+from penstock_operator.resources.target import Target
+from penstock_operator.resources.workload import stateful_set
+
+
+def steer(
+    seen: Observed, accepted: Accepted, course: Course, pending: Pending | None, draft: Draft
+) -> None:
+    """Do what the course asks for; the metadata is there unless the course is HOLD."""
+    latest = seen.latest.value if seen.latest is not None else None
+    if latest is None or seen.desired is None:
+        return
+    match course:
+        case Course.START if accepted.target is not None:
+            _start(seen, accepted, accepted.target, draft)
+        case Course.RUN if accepted.target is not None and seen.stateful_set is not None:
+            _run(seen, accepted.target, seen.stateful_set, draft)
+        case Course.STOP:
+            _stop(seen.desired, pending, draft)
+        case Course.END if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
+            at = seen.stateful_set
+            draft.do(Scale(0, at.turn, at.version))
+        case _:
+            return
+
+
+def first_desired(seen: Observed, target: Target, latest: Latest, latest_uid: str) -> WriteDesired:
+    """Write ``-desired`` for the first time, or anew when somebody removed it.
+
+    A removed one says again what is committed: it neither rescales nor opens a closed job.
+    """
+    at = seen.stateful_set
+    run = latest.run or run_name(1, int(latest.epoch), target.digest)
+    wanted = Desired(latest.workers or target.spec.replicas, run=run)
+    return WriteDesired(wanted, max(1, 0 if at is None else at.turn), latest_uid, "")
+
+
+def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> None:
+    assert seen.desired is not None
+    assert seen.latest is not None
+    latest, now = seen.latest.value, seen.desired
+    assert latest is not None
+    wanted = Desired(
+        target.spec.replicas,
+        restore=_restore(accepted, target, latest) or now.value.restore,
+        run=_run_to_start(now, latest, target),
+    )
+    turn = now.turn
+    if wanted != now.value:
+        turn += 1
+        draft.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
+    manifest, applied = marked_set(target, target.spec.replicas, turn)
+    if seen.stateful_set is None:
+        # Created, never applied: an old view must not overwrite what another has made since.
+        draft.do(Create(manifest))
+    else:
+        draft.do(Apply(manifest, applied, seen.stateful_set.version))
+
+
+def marked_set(target: Target, replicas: int, turn: int) -> tuple[Object, str]:
+    """Return the StatefulSet with the hash of what does not change with its size."""
+    applied = content_hash(stateful_set(target, 0, 0))
+    return marked(stateful_set(target, replicas, turn), applied), applied
+
+
+def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
+    """Name the run: a new one clears how the last one ended, and marks where this began."""
+    number, _, digest = run_parts(now.value.run)
+    closed = latest.closed() and latest.run == now.value.run
+    if closed or digest != target.digest[:8]:
+        return run_name(number + 1, int(latest.epoch), target.digest)
+    return now.value.run
+
+
+def _restore(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
+    wanted = target.spec.restore
+    if wanted is None or wanted.nonce == latest.restored or accepted.restore_path is None:
+        return None
+    return Restore(
+        wanted.nonce,
+        path=accepted.restore_path,
+        allow_output_replay=wanted.allow_output_replay,
+        drop_unpublished=wanted.unpublished is Unpublished.DROP,
+    )
+
+
+def _run(seen: Observed, target: Target, at: SetView, draft: Draft) -> None:
+    assert seen.desired is not None
+    assert seen.latest is not None
+    now, latest = seen.desired, seen.latest.value
+    assert latest is not None
+    wanted = replace(
+        now.value, requests=snapshots.requests(seen), run=_run_to_reopen(now, latest, target)
+    )
+    workers = target.spec.replicas
+    if at.turn < now.turn:  # the set was made anew
+        draft.do(Scale(at.replicas, now.turn, at.version))
+    elif now.turn < at.turn:  # cut off between the two writes
+        wanted = replace(wanted, workers=workers)
+        draft.do(WriteDesired(wanted, at.turn, now.latest_uid, now.version))
+    elif now.value.workers != workers:
+        wanted = replace(wanted, workers=workers)
+        draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))
+        draft.do(WriteDesired(wanted, at.turn + 1, now.latest_uid, now.version))
+    else:
+        if wanted != now.value:
+            draft.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+        needed = workers_needed(latest, now.value, at.replicas)
+        # A failed job keeps its pods: their logs say why.
+        if needed != at.replicas and not latest.closed():
+            draft.do(Scale(needed, at.turn, at.version))
+
+
+def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
+    """A job that was stopped while its suspension was taken back begins a new run where it is."""
+    stopped = latest.stopped and not latest.finished and latest.failure is None
+    return _run_to_start(now, latest, target) if stopped else now.value.run
+
+
+def _stop(now: DesiredView, pending: Pending | None, draft: Draft) -> None:
+    if pending is None or pending.snapshot is None:
+        return  # written first; the next reconcile asks
+    request = Request(pending.snapshot, "stop", pending.snapshot)
+    if request not in now.value.requests:
+        others = tuple(r for r in now.value.requests if r.kind != "stop")
+        wanted = replace(now.value, requests=(*others, request))
+        draft.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+
+
+def set_is_current(seen: Observed, target: Target) -> bool:
+    """Say whether the StatefulSet has the template that this operator would give it."""
+    at = seen.stateful_set
+    if at is None or at.digest != target.digest:
+        return True  # another spec's template is changed by a start only
+    key = next((k for k in seen.children if k.kind == "StatefulSet"), None)
+    applied = content_hash(stateful_set(target, 0, 0))
+    return key is None or seen.children[key].applied == applied
+
+
+def refresh_set(seen: Observed, target: Target, draft: Draft) -> None:
+    """Apply the StatefulSet again as it is, when others changed it or this operator is newer."""
+    at = seen.stateful_set
+    if at is None or at.digest != target.digest:
+        return
+    if seen.refresh or not set_is_current(seen, target):
+        manifest, applied = marked_set(target, at.replicas, at.turn)
+        draft.do(Apply(manifest, applied, at.version))

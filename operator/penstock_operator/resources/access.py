@@ -1,0 +1,73 @@
+"""Who may do what: the keeper's account and Role, and the NetworkPolicy around the workers."""
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object
+from penstock_operator.resources.target import Owner, Target, framed
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def account(owner: Owner) -> Object:
+    """Build the ServiceAccount of the keepers; no pod gets its token unasked."""
+    frame = framed("v1", "ServiceAccount", owner, names.keeper_account(owner.name))
+    return {**frame, "automountServiceAccountToken": False}
+
+
+def role(owner: Owner) -> Object:
+    """Build the Role of the keepers: named objects only, and none of them is made by a keeper."""
+    job = owner.name
+    shared = [pod.latest_name(job), pod.status_name(job)]
+    rules: list[Plain] = [
+        _rule("coordination.k8s.io", "leases", [pod.lease_name(job)], "get update patch"),
+        _rule("", "configmaps", shared, "get update patch"),
+        _rule("", "configmaps", [pod.desired_name(job)], "get watch"),
+    ]
+    return {**framed(f"{RBAC}/v1", "Role", owner, names.keeper_account(job)), "rules": rules}
+
+
+def role_binding(target: Target) -> Object:
+    """Give the Role to the account that the pods run under."""
+    owner = target.owner
+    name = names.keeper_account(owner.name)
+    subject: Object = {
+        "kind": "ServiceAccount",
+        "name": target.spec.service_account_name or name,
+        "namespace": owner.namespace,
+    }
+    reference: Object = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    frame = framed(f"{RBAC}/v1", "RoleBinding", owner, name)
+    return {**frame, "roleRef": reference, "subjects": [subject]}
+
+
+def network_policy(owner: Owner) -> Object:
+    """Build the policy: peers of this job, scrapers and probes, and senders of pushed input."""
+    own: Object = {"podSelector": {"matchLabels": dict(names.selector(owner.name))}}
+    senders: Object = {"podSelector": {"matchLabels": {pod.LABEL_JOB: owner.name}}}
+    frame = framed("networking.k8s.io/v1", "NetworkPolicy", owner, pod.workers_name(owner.name))
+    return {
+        **frame,
+        "spec": {
+            "podSelector": {"matchLabels": dict(names.selector(owner.name))},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
+                {"from": [senders], "ports": [_tcp(pod.INGEST_PORT)]},
+                {"ports": [_tcp(pod.HTTP_PORT)]},
+            ],
+        },
+    }
+
+
+def _rule(group: str, resource: str, resource_names: list[str], verbs: str) -> Object:
+    return {
+        "apiGroups": [group],
+        "resources": [resource],
+        "resourceNames": list(resource_names),
+        "verbs": list(verbs.split()),
+    }
+
+
+def _tcp(port: int) -> Object:
+    return {"protocol": "TCP", "port": port}

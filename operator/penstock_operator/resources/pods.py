@@ -1,0 +1,262 @@
+"""The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it."""
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob import EnvVar, PlacementStrategy
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object, object_at
+from penstock_operator.resources.merge import merged_pod
+from penstock_operator.resources.target import Target
+
+GRACE_S = 60  # for the last checkpoint and its publication
+USER = 65532
+UNREACHABLE_S = 15  # of a lost node's pod; the lost-incarnation rule is quicker
+TOKEN_LIFE_S = 3600
+SMALL_MEMORY = "64Mi"
+KEEPER_RESOURCES: Object = {
+    "requests": {"cpu": "50m", "memory": "128Mi"},
+    "limits": {"memory": "512Mi"},
+}
+
+
+def pod_template(target: Target) -> Object:
+    """Build the template of the StatefulSet, the user's ``podTemplate`` merged in by name."""
+    owner, spec = target.owner, target.spec
+    template: Object = {
+        "metadata": {
+            "labels": dict(names.labels(owner.name, owner.uid)),
+            "annotations": {names.ANNOTATION_DIGEST: target.digest},
+        },
+        "spec": {
+            "serviceAccountName": spec.service_account_name or names.keeper_account(owner.name),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": GRACE_S,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_keeper(target), _engine(target)],
+            "volumes": _volumes(target),
+            "tolerations": _tolerations(),
+            **_placement(target),
+            **_pull_secrets(target),
+        },
+    }
+    return merged_pod(template, object_at({"t": spec.pod_template}, "t"))
+
+
+def _keeper(target: Target) -> Object:
+    return {
+        **_container(target, pod.KEEPER_CONTAINER, pod.KEEPER_COMMAND),
+        "env": _identity(),
+        "resources": KEEPER_RESOURCES,
+        "ports": [_port("control", pod.CONTROL_PORT), _port("http", pod.HTTP_PORT)],
+        "volumeMounts": [
+            *_mounts(target),
+            {"name": "token", "mountPath": pod.TOKEN_FOLDER, "readOnly": True},
+        ],
+        "startupProbe": _probe(pod.STARTUP_PATH, period=1, failures=120),
+        "livenessProbe": _probe(pod.LIVE_PATH, period=10, failures=6),
+        "readinessProbe": _probe(pod.READY_PATH, period=2, failures=1),
+    }
+
+
+def _engine(target: Target) -> Object:
+    resources: Object = {}
+    if target.spec.resources.requests:
+        resources["requests"] = dict(target.spec.resources.requests)
+    if target.spec.resources.limits:
+        resources["limits"] = dict(target.spec.resources.limits)
+    return {
+        **_container(target, pod.ENGINE_CONTAINER, pod.ENGINE_COMMAND),
+        "env": [*_identity(), *(_variable(v) for v in target.spec.env)],
+        "resources": resources,
+        "ports": [_port("flight", pod.FLIGHT_PORT), _port("ingest", pod.INGEST_PORT)],
+        "volumeMounts": [*_mounts(target), {"name": "scratch", "mountPath": pod.SCRATCH_FOLDER}],
+        # A slow engine is not a dead one: its keeper knows, and the limit is a minute.
+        "livenessProbe": _probe(pod.ENGINE_LIVE_PATH, period=10, failures=6),
+    }
+
+
+def _container(target: Target, name: str, command: tuple[str, ...]) -> Object:
+    container: Object = {
+        "name": name,
+        "image": target.spec.image,
+        "command": list(command),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if target.spec.image_pull_policy is not None:
+        container["imagePullPolicy"] = str(target.spec.image_pull_policy)
+    return container
+
+
+def _identity() -> list[Plain]:
+    fields = {
+        pod.ENV_POD_NAME: "metadata.name",
+        pod.ENV_POD_UID: "metadata.uid",
+        pod.ENV_POD_IP: "status.podIP",
+        pod.ENV_NAMESPACE: "metadata.namespace",
+    }
+    found: list[Plain] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in fields.items()
+    ]
+    return [*found, {"name": pod.ENV_GRACE_S, "value": str(GRACE_S)}]
+
+
+def _variable(variable: EnvVar) -> Object:
+    if variable.value_from is None:
+        return {"name": variable.name, "value": variable.value or ""}
+    source = variable.value_from
+    reference = source.secret_key_ref or source.config_map_key_ref
+    assert reference is not None, "the reader asks for exactly one"
+    kind = "secretKeyRef" if source.secret_key_ref is not None else "configMapKeyRef"
+    key: Object = {"name": reference.name, "key": reference.key}
+    if reference.optional:
+        key["optional"] = True
+    return {"name": variable.name, "valueFrom": {kind: key}}
+
+
+def _port(name: str, number: int) -> Object:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
+def _probe(path: str, *, period: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": pod.HTTP_PORT, "scheme": "HTTP"},
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": 3,
+    }
+
+
+def _mounts(target: Target) -> list[Plain]:
+    owner = target.owner
+    job_folder = f"{owner.namespace}/{owner.name}"
+    mounts: list[Plain] = [
+        {"name": "job", "mountPath": pod.JOB_FILE.rpartition("/")[0], "readOnly": True},
+        {"name": "run", "mountPath": pod.RUN_FOLDER},
+        {"name": "tmp", "mountPath": "/tmp"},
+        {
+            "name": "checkpoints",
+            "mountPath": f"{pod.CHECKPOINT_FOLDER}/{job_folder}",
+            "subPath": job_folder,
+        },
+    ]
+    if target.spec.security.mtls:
+        mounts.append({"name": "tls", "mountPath": pod.TRUST_FOLDER, "readOnly": True})
+    if target.restore is not None:
+        same = target.restore.claim == target.claim
+        mounts.append(
+            {
+                "name": "checkpoints" if same else "restore",
+                "mountPath": pod.RESTORE_FOLDER,
+                "subPath": target.restore.folder,
+                "readOnly": True,
+            }
+        )
+    return mounts
+
+
+def _volumes(target: Target) -> list[Plain]:
+    job = target.owner.name
+    volumes: list[Plain] = [
+        {"name": "job", "configMap": {"name": target.config}},
+        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": SMALL_MEMORY}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "scratch", **_scratch(target)},
+        {"name": "checkpoints", "persistentVolumeClaim": {"claimName": target.claim}},
+        {"name": "token", "projected": {"sources": _token_sources()}},
+    ]
+    if target.spec.security.mtls:
+        volumes.append({"name": "tls", "secret": {"secretName": pod.trust_name(job)}})
+    if target.restore is not None and target.restore.claim != target.claim:
+        claim: Object = {"claimName": target.restore.claim, "readOnly": True}
+        volumes.append({"name": "restore", "persistentVolumeClaim": claim})
+    return volumes
+
+
+def _scratch(target: Target) -> Object:
+    volume = target.spec.state.volume
+    if volume is None:
+        return {"emptyDir": {}}
+    # Ephemeral: it goes with the pod, and unlike a claim template of the set it may change.
+    claim: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": str(volume.size_bytes)}},
+    }
+    if volume.storage_class_name is not None:
+        claim["storageClassName"] = volume.storage_class_name
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+
+
+def _token_sources() -> list[Plain]:
+    root: Object = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    own: Object = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    return [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIFE_S}},
+        {"configMap": root},
+        {"downwardAPI": {"items": [own]}},
+    ]
+
+
+def _tolerations() -> list[Plain]:
+    return [
+        {
+            "key": f"node.kubernetes.io/{trouble}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": UNREACHABLE_S,
+        }
+        for trouble in ("not-ready", "unreachable")
+    ]
+
+
+def _placement(target: Target) -> Object:
+    """Spread workers over nodes, or pack them onto few, and keep to the nodes that are named."""
+    placement = target.spec.placement
+    match: Object = {"matchLabels": dict(names.selector(target.owner.name))}
+    found: Object = {}
+    affinity: Object = {}
+    if placement.strategy is PlacementStrategy.OPERATOR_FIRST:
+        found["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": match,
+            }
+        ]
+    else:
+        term: Object = {"topologyKey": "kubernetes.io/hostname", "labelSelector": match}
+        affinity["podAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 100, "podAffinityTerm": term}
+            ]
+        }
+    if placement.nodes:
+        hosts: Object = {
+            "key": "kubernetes.io/hostname",
+            "operator": "In",
+            "values": list(placement.nodes),
+        }
+        affinity["nodeAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [hosts]}]
+            }
+        }
+    return {**found, "affinity": affinity} if affinity else found
+
+
+def _pull_secrets(target: Target) -> Object:
+    secrets: list[Plain] = [{"name": s.name} for s in target.spec.image_pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}

@@ -1,0 +1,112 @@
+"""The ConfigMaps and the Lease through which operator and workers speak, and the claim."""
+
+import json
+
+from penstock.contract import pod
+from penstock.contract.codec import encode
+from penstock.contract.fields import Plain
+from penstock.contract.ids import Epoch, JobUid, SwapId
+from penstock.contract.latest import Desired, Latest, Retained, encode_latest
+from penstock.contract.streamjob import API_VERSION, KIND, ClaimTemplate
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object, object_at
+from penstock_operator.resources.target import Owner, Target, framed
+
+
+def config(target: Target) -> Object:
+    """Build the ConfigMap with the job as it was accepted; its pods read nothing newer."""
+    owner = target.owner
+    job: Object = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
+        "spec": target.plain,
+    }
+    frame = framed("v1", "ConfigMap", owner, target.config, component=names.STATE)
+    text = json.dumps(job, sort_keys=True, separators=(",", ":"))
+    return {**frame, "data": {pod.JOB_FILE.rpartition("/")[2]: text}}
+
+
+def config_spec(config_map: Plain) -> Plain:
+    """Read the spec back from what :func:`config` built; None when it is none."""
+    text = object_at(config_map, "data").get(pod.JOB_FILE.rpartition("/")[2])
+    if not isinstance(text, str):
+        return None
+    try:
+        return object_at(json.loads(text), "spec") or None
+    except ValueError:
+        return None
+
+
+def desired(owner: Owner, wanted: Desired, turn: int, latest_uid: str) -> Object:
+    """Build ``{job}-desired``: what is wanted, with the marks that order its writes."""
+    marks = {names.ANNOTATION_TURN: str(turn), names.ANNOTATION_LATEST: latest_uid}
+    name = pod.desired_name(owner.name)
+    frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, annotations=marks)
+    return {**frame, "data": {pod.RECORD: encode(wanted).decode()}}
+
+
+def first_latest(owner: Owner) -> Object:
+    """Build the very first ``{job}-ckpt-latest``. It is created once and never applied.
+
+    The swap id is the job's: nobody's swap has it. No owner reference: checkpoints outlive the job.
+    """
+    name = pod.latest_name(owner.name)
+    frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, owned=False)
+    first = Latest(JobUid(owner.uid), SwapId(f"first-{owner.uid}"))
+    return {**frame, "data": {pod.RECORD: encode_latest(first).decode()}}
+
+
+def archive(owner: Owner, found: Plain, uid: str) -> Object:
+    """Copy the -latest of an earlier job of this name, under a name with that job's uid."""
+    name = names.archive_name(owner.name, uid)
+    frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, owned=False)
+    metadata = object_at(frame, "metadata")
+    labels = {**object_at(metadata, "labels"), pod.LABEL_JOB_UID: uid}
+    return {**frame, "metadata": {**metadata, "labels": labels}, "data": object_at(found, "data")}
+
+
+def empty_status(owner: Owner) -> Object:
+    """Build ``{job}-status``, which the leader fills: a keeper may create nothing."""
+    name = pod.status_name(owner.name)
+    return framed("v1", "ConfigMap", owner, name, component=names.STATE)
+
+
+def leader_lease(owner: Owner) -> Object:
+    """Build the Lease that keepers contend for, held by nobody."""
+    name = pod.lease_name(owner.name)
+    frame = framed("coordination.k8s.io/v1", "Lease", owner, name, component=names.STATE)
+    return {**frame, "spec": {}}
+
+
+def epoch_view(owner: Owner, kept: Retained, folder: str) -> Object:
+    """Show one retained epoch to people; nothing reads it to recover."""
+    name = pod.epoch_name(owner.name, kept.epoch)
+    frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, owned=False)
+    data: Object = {
+        "epoch": str(kept.epoch),
+        "manifest": f"{folder}/{kept.root.name}",
+        "sha256": kept.root.sha256,
+        "jobUid": owner.uid,
+    }
+    return {**frame, "data": data}
+
+
+def epoch_of(job: str, name: str) -> Epoch | None:
+    """Read the epoch from the name of a view; None when it is no view of this job."""
+    prefix = pod.epoch_name(job, 0)[:-1]
+    number = name.removeprefix(prefix)
+    return Epoch(int(number)) if number != name and number.isdecimal() else None
+
+
+def claim(owner: Owner, template: ClaimTemplate) -> Object:
+    """Build the claim for checkpoints. It outlives the job, as they do."""
+    name = names.claim_name(owner.name)
+    frame = framed("v1", "PersistentVolumeClaim", owner, name, component=names.STATE, owned=False)
+    spec: Object = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": str(template.size_bytes)}},
+    }
+    if template.storage_class_name is not None:
+        spec["storageClassName"] = template.storage_class_name
+    return {**frame, "spec": spec}

@@ -1,0 +1,87 @@
+"""What the objects of a job are built from, and the frame that they share."""
+
+from dataclasses import dataclass
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob import API_VERSION, KIND, Spec
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The StreamJob that an object belongs to."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSource:
+    """Another job's folder on a claim; ``folder`` is relative to the claim's root."""
+
+    claim: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The spec that is to run: ``plain`` is what its pods read, ``digest`` what restarts them."""
+
+    owner: Owner
+    spec: Spec
+    plain: Plain
+    digest: str
+    restore: RestoreSource | None = None
+
+    @property
+    def config(self) -> str:
+        """Name the ConfigMap that holds this spec."""
+        return names.config_name(self.owner.name, self.digest)
+
+    @property
+    def claim(self) -> str:
+        """Name the claim of the checkpoints: the user's, or the one made from the template."""
+        volume = self.spec.checkpoint.volume
+        given = None if volume is None else volume.claim_name
+        return given or names.claim_name(self.owner.name)
+
+
+def framed(
+    api_version: str,
+    kind: str,
+    owner: Owner,
+    name: str,
+    *,
+    component: str = pod.WORKER,
+    owned: bool = True,
+    annotations: dict[str, str] | None = None,
+) -> Object:
+    """Begin an object: kind, name, labels, and the owner reference that collects it.
+
+    An object that is not ``owned`` outlives the job: what checkpoints need is never collected.
+    """
+    metadata: Object = {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": dict(names.labels(owner.name, owner.uid, component)),
+    }
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if owned:
+        metadata["ownerReferences"] = [owner_reference(owner)]
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def owner_reference(owner: Owner) -> Object:
+    """Refer to the StreamJob as the controller of an object."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }

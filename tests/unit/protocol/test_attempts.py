@@ -107,7 +107,7 @@ def test_the_lost_are_named_until_their_successor_is_admitted() -> None:
     town = running()
     gone = town.engine(1).incarnation
     town.kill(1)
-    town.until(lambda: town.latest.lost == (Lost(Ordinal(1), gone),))
+    town.until(lambda: town.latest.lost == (Lost(Ordinal(1), gone, "pod-2"),))
     town.start(1)
     town.until(lambda: town.latest.attempt == 2)
     assert town.latest.lost == ()

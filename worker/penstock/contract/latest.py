@@ -35,12 +35,16 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker of an attempt: its engine's life and the addresses of keeper and engine."""
+    """One worker of an attempt: its engine's life and the addresses of keeper and engine.
+
+    ``pod`` is the uid of the pod that it runs in, empty on one machine.
+    """
 
     ordinal: Ordinal
     incarnation: Incarnation
     keeper: str
     flight: str
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,14 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An incarnation that the leader has given up; whoever restarts workers may end it."""
+    """An incarnation that the leader has given up; whoever restarts workers may end it.
+
+    ``pod`` is the uid of the pod that it ran in: no other pod may be deleted for it.
+    """
 
     ordinal: Ordinal
     incarnation: Incarnation
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)

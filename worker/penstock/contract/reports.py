@@ -64,7 +64,8 @@ class Heartbeat:
     ``sequence`` rises by one: a late one is dropped. ``replaces`` is the engine that died here
     before this one. ``fingerprint`` is the plan's. ``injected`` is the newest epoch whose Inject
     reached the engine under the envelope's term, ``undecided`` one injected or acknowledged here
-    of which neither Commit nor Abort was heard (0: none).
+    of which neither Commit nor Abort was heard (0: none). ``pod`` is the uid of the pod that the
+    worker runs in, empty on one machine.
     """
 
     ordinal: Ordinal
@@ -78,6 +79,7 @@ class Heartbeat:
     undecided: Epoch = Epoch(0)
     broken: Broken | None = None
     replaces: Incarnation | None = None
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,14 @@ class EngineLost:
     """An engine died or fell silent: said by its keeper, and repeated until another one lives.
 
     ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
+    ``pod`` as in :class:`Heartbeat`.
     """
 
     ordinal: Ordinal
     incarnation: Incarnation
     reason: str
     fatal: bool = False
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)

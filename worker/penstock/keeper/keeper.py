@@ -59,7 +59,7 @@ class Keeper:
             log,
         )
         me = Leader(launch.ordinal, self._life, self._server.address)
-        self._coordinator = Coordinator(launch.control, me)
+        self._coordinator = Coordinator(launch.control, me, launch.job_uid)
         self._member = Member(launch.control, launch.ordinal, self._server.address, launch.job_uid)
         self._checkpoints = CheckpointWatch()
         self._retire_by: float | None = None

@@ -16,7 +16,7 @@ and each rule in the part that its noun names: ``swaps`` (unknown outcomes), ``o
 
 from dataclasses import dataclass, replace
 
-from penstock.contract.ids import Term
+from penstock.contract.ids import JobUid, Term
 from penstock.contract.latest import Desired, Leader
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.actions import Action, ReadLatest
@@ -62,11 +62,15 @@ class Claim:
 
 
 class Coordinator:
-    """Decides for the whole job while its keeper leads; ``me.incarnation`` is the keeper's life."""
+    """Decides for the whole job while its keeper leads; ``me.incarnation`` is the keeper's life.
 
-    def __init__(self, settings: ControlSettings, me: Leader) -> None:
+    ``job_uid`` is that of the job it was started for: another job's object is left alone.
+    """
+
+    def __init__(self, settings: ControlSettings, me: Leader, job_uid: JobUid) -> None:
         self.settings = settings
         self.me = me
+        self.job_uid = job_uid
         self.desk = Desk(me.incarnation)
         self.election = Election(settings, me.incarnation)
         self.plan: PhysicalPlan | None = None
@@ -141,6 +145,10 @@ class Coordinator:
                     self.desk.note("event=stalled reason='MetadataMissing: there is no -latest'")
                     claim.retry_at = self.desk.now + self.settings.lease_retry_s
                     return
+                if record.job_uid != self.job_uid:  # not archived yet: nothing is adopted unasked
+                    self.desk.note(f"event=stalled reason='-latest is of job {record.job_uid}'")
+                    claim.retry_at = self.desk.now + self.settings.lease_retry_s
+                    return
                 claim.uid = uid
                 claim.swaps = Swaps(record, version, self.settings.meta_retry_interval_s)
                 term = Term(record.term + 1)
@@ -197,7 +205,9 @@ class Coordinator:
         courier = Courier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
         roster = Roster(settings.heartbeat_timeout_s, now)
         for lost in at.lost:
-            roster.lose(roster.life(lost.ordinal, lost.incarnation), "given up in an earlier term")
+            life = roster.life(lost.ordinal, lost.incarnation)
+            life.pod = lost.pod
+            roster.lose(life, "given up in an earlier term")
         lead = Lead(
             settings=settings,
             me=self.me,

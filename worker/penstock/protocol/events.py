@@ -22,6 +22,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """The keeper will be asked to end: its member takes part in one more checkpoint before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retire:
     """The keeper was asked to end: a leader gives its Lease up, a member ends its engine."""
 
@@ -298,7 +303,7 @@ CoordinatorEvent = (
     | PlanKnown
 )
 MemberEvent = (
-    Tick | Retire | LatestRead | LatestUnreadable | CommandArrived | EngineSaid | EngineGone
+    Tick | Drain | Retire | LatestRead | LatestUnreadable | CommandArrived | EngineSaid | EngineGone
 )
 
 __all__ = [
@@ -311,6 +316,7 @@ __all__ = [
     "CommandArrived",
     "CoordinatorEvent",
     "DesiredRead",
+    "Drain",
     "EngineGone",
     "EngineSaid",
     "ImportFailed",

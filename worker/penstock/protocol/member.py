@@ -56,8 +56,10 @@ from penstock.protocol.actions import (
     ToEngine,
 )
 from penstock.protocol.desk import Desk
+from penstock.protocol.draining import Draining
 from penstock.protocol.events import (
     CommandArrived,
+    Drain,
     EngineGone,
     EngineSaid,
     LatestRead,
@@ -83,12 +85,19 @@ class Member:
     """One worker's voice: its engine's status to the leader, the leader's commands to it."""
 
     def __init__(
-        self, settings: ControlSettings, ordinal: Ordinal, keeper: str, job_uid: JobUid
+        self,
+        settings: ControlSettings,
+        ordinal: Ordinal,
+        keeper: str,
+        job_uid: JobUid,
+        *,
+        pod: str = "",
     ) -> None:
         self.settings = settings
         self.ordinal = ordinal
         self.keeper = keeper
         self.job_uid = job_uid
+        self.pod = pod
         self.desk = Desk(Incarnation(""))
         self.term = Term(0)  # announced here
         self.fence = Term(0)  # the highest that is known to exist
@@ -110,6 +119,7 @@ class Member:
         self.read_at = 0.0
         self.reading: int | None = None
         self.retired = False
+        self.draining: Draining | None = None
 
     def step(self, event: MemberEvent, now: float) -> list[Action]:
         """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
@@ -117,6 +127,8 @@ class Member:
         match event:
             case Tick():
                 pass
+            case Drain():
+                self.draining = Draining(Epoch(self.taken.number(Inject)))
             case Retire():
                 self.retired = True
             case LatestRead(token, record, _, _) if token == self.reading:
@@ -138,6 +150,12 @@ class Member:
     def wakes_at(self) -> float | None:
         """Return when a Tick is due at the latest; None when only events matter."""
         return self.desk.alarm
+
+    def drained(self) -> bool:
+        """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
+        if self.draining is None:
+            return False
+        return self.engine is not Engine.UP or self.draining.over(self.status)
 
     # --- The leader ------------------------------------------------------------------------------
 
@@ -293,7 +311,7 @@ class Member:
         died = self.hello.incarnation if self.hello is not None else Incarnation("")
         if not died and self.lost is not None:
             died = self.lost.incarnation  # its successor died before its first word
-        self.lost = EngineLost(self.ordinal, died, reason, fatal)
+        self.lost = EngineLost(self.ordinal, died, reason, fatal, self.pod)
         self.engine = Engine.OFF
         self.hello = None
         self.open = Open()
@@ -322,6 +340,8 @@ class Member:
             self.repeat_at = self.desk.now + self.settings.resend_interval_s
             for report in self.open.repeated(self.taken):
                 self._report(report)
+        if self.draining is not None and not self.drained() and self.draining.asks(self.desk):
+            self._report(CheckpointWanted(self.taken.attempt))
         if self.desk.due(self.beat_at):
             self.beat_at = self.desk.now + self.settings.heartbeat_interval_s
             self._beat()
@@ -360,6 +380,7 @@ class Member:
                 undecided=self.open.undecided(self.taken),
                 broken=self.broken,
                 replaces=self.lost.incarnation if self.lost is not None else None,
+                pod=self.pod,
             )
         )
 

@@ -229,7 +229,7 @@ def record_lost(lead: Lead) -> None:
         and life.ordinal < wanted
         and _candidate(lead, life.ordinal) is None
     ]
-    newest = {life.ordinal: Lost(life.ordinal, life.incarnation) for life in gone}
+    newest = {life.ordinal: Lost(life.ordinal, life.incarnation, life.pod) for life in gone}
     kept = [x for x in at.lost if x.ordinal not in newest or x == newest[x.ordinal]]
     new = [x for x in newest.values() if x not in kept]
     named = tuple(kept + new)[:LOST_MAX]  # the first ones: two lists must not take turns

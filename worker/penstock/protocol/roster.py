@@ -30,6 +30,7 @@ class Life:
     term: Term = Term(0)
     seen_at: float = 0.0
     keeper: str = ""
+    pod: str = ""
     refusals: int = 0
     lost: str | None = None
 
@@ -59,6 +60,7 @@ class Roster:
         """Return the record of an admitted member."""
         life = self.life(member.ordinal, member.incarnation)
         life.keeper = life.keeper or member.keeper
+        life.pod = life.pod or member.pod
         return life
 
     def hear(self, desk: Desk, envelope: Envelope) -> None:
@@ -66,9 +68,11 @@ class Roster:
         match envelope.body:
             case Heartbeat() as heartbeat:
                 self._heartbeat(desk, envelope.term, heartbeat)
-            case EngineLost(ordinal, incarnation, reason, _):
+            case EngineLost(ordinal, incarnation, reason, _, pod):
                 if incarnation:
-                    self.lose(self.life(ordinal, incarnation), reason)
+                    life = self.life(ordinal, incarnation)
+                    life.pod = life.pod or pod
+                    self.lose(life, reason)
 
     def _heartbeat(self, desk: Desk, term: Term, heartbeat: Heartbeat) -> None:
         life = self.life(heartbeat.ordinal, heartbeat.incarnation)
@@ -79,8 +83,11 @@ class Roster:
         life.seen_at = desk.now
         life.refusals = 0
         life.keeper = heartbeat.keeper
+        life.pod = heartbeat.pod
         if heartbeat.replaces:
-            self.lose(self.life(heartbeat.ordinal, heartbeat.replaces), "its engine was replaced")
+            before = self.life(heartbeat.ordinal, heartbeat.replaces)
+            before.pod = before.pod or heartbeat.pod
+            self.lose(before, "its engine was replaced")
 
     def refuse(self, address: str) -> None:
         """Count a refused dial against whoever was last heard of at ``address``."""
@@ -136,7 +143,8 @@ class Roster:
 def member_of(life: Life) -> Member:
     """Describe a life as a member of an attempt."""
     assert life.heartbeat is not None
-    return Member(life.ordinal, life.incarnation, life.heartbeat.keeper, life.heartbeat.flight)
+    beat = life.heartbeat
+    return Member(life.ordinal, life.incarnation, beat.keeper, beat.flight, life.pod)
 
 
 def address_of(life: Life, member: Member | None = None) -> Address | None:

@@ -86,7 +86,8 @@ class KeeperNode:
         self.kernel = host.kernel
         self.ordinal = ordinal
         self.name = name
-        self.coordinator = Coordinator(host.control, Leader(ordinal, Incarnation(name), name))
+        me = Leader(ordinal, Incarnation(name), name)
+        self.coordinator = Coordinator(host.control, me, host.job_uid)
         self.member = Member(host.control, ordinal, name, host.job_uid)
         self._due: dict[str, float] = {}
         self._files = 0

@@ -112,8 +112,8 @@ class Town:
             Ordinal(ordinal),
             self.lives,
             address,
-            Coordinator(self.settings, me),
-            Member(self.settings, Ordinal(ordinal), address, JOB),
+            Coordinator(self.settings, me, JOB),
+            Member(self.settings, Ordinal(ordinal), address, JOB, pod=f"pod-{self.lives}"),
         )
         self.keepers[ordinal] = keeper
         self._post(keeper, "c", on.DesiredRead(self.desired))
@@ -143,6 +143,10 @@ class Town:
         waiting, keeper.waiting = keeper.waiting, []
         for which, event in waiting:
             self._post(keeper, which, event)
+
+    def drain(self, ordinal: int) -> None:
+        """Tell a worker that it will be asked to end."""
+        self._post(self.keepers[ordinal], "m", on.Drain())
 
     def say(self, ordinal: int, report: control.EngineReport) -> None:
         """Have a worker's engine say something."""

@@ -1,0 +1,92 @@
+"""What only a cluster knows: which pod a life ran in, whose object it is, that a pod must go."""
+
+from dataclasses import replace
+
+from penstock.contract.ids import JobUid, Ordinal
+from penstock.contract.latest import Lost
+from penstock.testing.town import Town
+from tests.towns import rescaled, running, up
+
+
+def test_a_lost_life_is_named_with_the_pod_it_ran_in() -> None:
+    town = running()
+    gone = town.engine(1).incarnation
+    town.kill(1)
+    town.until(lambda: town.latest.lost == (Lost(Ordinal(1), gone, "pod-2"),))
+
+
+def test_a_new_leader_names_the_pod_of_the_old_one() -> None:
+    # It has never heard a heartbeat from there: the members file says which pod it was.
+    town = running()
+    gone = town.engine(0).incarnation
+    town.kill(0)
+    town.until(lambda: town.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
+    assert town.latest.term == 2
+
+
+def test_the_pod_stays_named_through_a_change_of_leader() -> None:
+    town = running(3)
+    gone = town.engine(2).incarnation
+    town.kill(2)
+    named = (Lost(Ordinal(2), gone, "pod-3"),)
+    town.until(lambda: town.latest.lost == named)
+    town.kill(0)
+    town.until(lambda: town.latest.term == 2 and len(town.latest.lost) == 2, seconds=60)
+    assert named[0] in town.latest.lost
+
+
+def test_an_engine_that_dies_names_its_own_pod_until_the_next_one_is_admitted() -> None:
+    town = running()
+    town.kill_engine(1)
+    town.until(lambda: town.latest.attempt == 2)
+    named = [lost.pod for swap in town.swaps for lost in swap.lost]
+    assert set(named) <= {"pod-2"}
+    assert town.latest.lost == ()
+
+
+def test_the_object_of_another_job_is_left_alone() -> None:
+    # A job of the same name was made again before the old object was archived.
+    town = Town(2)
+    foreign = replace(town.latest, job_uid=JobUid("the job before"))
+    town.record = foreign
+    town.run(60)
+    assert town.latest == foreign
+    town.record = replace(foreign, job_uid=JobUid("job"))
+    town.until(lambda: town.latest.epoch >= 1)
+
+
+# --- SIGTERM --------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_must_go_takes_part_in_one_more_checkpoint() -> None:
+    town = running()
+    before = town.latest.epoch
+    town.drain(1)
+    town.until(town.keepers[1].member.drained, seconds=5)
+    assert town.latest.epoch > before
+
+
+def test_the_leader_too() -> None:
+    town = running()
+    before = town.latest.epoch
+    town.drain(0)
+    town.until(town.keepers[0].member.drained, seconds=5)
+    assert town.latest.epoch > before
+
+
+def test_a_worker_on_which_nothing_runs_may_go_at_once() -> None:
+    town = running()
+    town.kill_engine(1)
+    town.drain(1)
+    town.run(0.01)
+    assert town.keepers[1].member.drained()
+
+
+def test_a_worker_that_has_left_by_a_rescale_may_go_at_once() -> None:
+    town = running()
+    up(town, 0, 1, 2)
+    town.until(lambda: rescaled(town, 3))
+    town.want(workers=2)
+    town.until(lambda: rescaled(town, 2))
+    town.drain(2)
+    town.until(town.keepers[2].member.drained, seconds=1)

@@ -29,7 +29,9 @@ ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 class WorkerStatus:
     """One worker: process ids of keeper and engine (None: not running) and whether it leads.
 
-    ``metrics`` is the address where Prometheus finds it, empty while it starts.
+    ``metrics`` is the address where Prometheus finds it, empty while it starts. In a cluster
+    ``pod`` is its pod's uid, ``incarnation`` the newest life of its engine that was announced, and
+    ``silent_s`` for how long its keeper has said nothing.
     """
 
     ordinal: int
@@ -39,6 +41,9 @@ class WorkerStatus:
     leader: bool = False
     restarts: int = 0
     metrics: str = ""
+    pod: str = ""
+    incarnation: str = ""
+    silent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,11 @@ class RequestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running."""
+    """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running.
+
+    ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does
+    a worker's absence from ``workers`` mean that it is silent.
+    """
 
     job: str
     uid: str
@@ -111,3 +120,4 @@ class JobStatus:
     answers: tuple[RequestAnswer, ...] = ()
     failure: str | None = None
     address: str = ""
+    listening_s: float = 0.0

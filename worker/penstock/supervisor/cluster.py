@@ -25,7 +25,7 @@ from penstock.supervisor.folders import Endpoint, JobFolder
 from penstock.supervisor.policy import is_over, to_end, workers_needed
 from penstock.supervisor.reports import Reports
 from penstock.supervisor.settings import ClusterSettings
-from penstock.supervisor.state import Seen, job_status
+from penstock.contract.summary import Seen, job_status
 from penstock.supervisor.wanted import Wanted
 from penstock.supervisor.workers import Workers
 

@@ -1,7 +1,7 @@
 """A job's status for people, put together from what its parts say. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Desired, Latest
@@ -14,7 +14,7 @@ from penstock.contract.status import (
     StepStatus,
     WorkerStatus,
 )
-from penstock.supervisor.policy import is_over
+from penstock.contract.wanted import is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Seen:
 
     ``keepers`` holds the running keepers' process ids and ``restarts`` their restarts, by ordinal;
     ``epoch_time_us`` is when the newest epoch was first seen committed; ``has_run`` says that
-    everything ran before in this run, ``trouble`` what keeps a worker from running.
+    everything ran before in this run, ``trouble`` what keeps a worker from running;
+    ``silent_s`` and ``listening_s`` as in :class:`JobStatus`.
     """
 
     job: str
@@ -39,6 +40,8 @@ class Seen:
     epoch_time_us: int
     has_run: bool = False
     trouble: str | None = None
+    silent_s: Mapping[Ordinal, float] = field(default_factory=dict)
+    listening_s: float = 0.0
 
 
 def job_status(seen: Seen) -> JobStatus:
@@ -63,6 +66,7 @@ def job_status(seen: Seen) -> JobStatus:
         answers=seen.answers,
         failure=latest.failure or latest.stalled or seen.trouble or _trouble(seen),
         address=seen.address,
+        listening_s=seen.listening_s,
     )
 
 
@@ -117,6 +121,9 @@ def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:
         leads,
         seen.restarts.get(ordinal, 0) + engine_restarts,
         "" if report is None else report.metrics,
+        pod="" if report is None else report.pod,
+        incarnation="" if report is None else report.incarnation,
+        silent_s=round(seen.silent_s.get(ordinal, 0.0), 1),
     )
 
 

@@ -16,7 +16,7 @@ from penstock.contract.latest import Desired, Latest, Leader, Request
 from penstock.contract.manifest import BlobRef
 from penstock.contract.progress import CheckpointDone, EngineProgress, WorkerReport
 from penstock.contract.status import JobState, StepStatus
-from penstock.supervisor.state import Seen, job_state, job_status, merge_steps
+from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
 ROOT = BlobRef(BlobName("1-9-x-0.root.json"), "", 1)
 LATEST = Latest(

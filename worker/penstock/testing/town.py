@@ -40,6 +40,7 @@ SETTINGS = ControlSettings(
     lease_renew_deadline_s=2.0,
     lease_retry_s=0.5,
     checkpoint_interval_s=1.0,
+    checkpoint_first_delay_s=0.5,
     checkpoint_timeout_s=5.0,
     ready_timeout_s=4.0,
     prepare_timeout_s=4.0,

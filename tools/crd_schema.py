@@ -5,6 +5,7 @@ description (``kubectl explain``), and only an OPEN row keeps what nobody declar
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.units import (
@@ -20,14 +21,27 @@ Schema = dict[str, Any]
 PLACEHOLDER = r".*\$\{.*\}.*"
 
 
-def schema(row: Field, *, parameters: bool = False) -> Schema:
-    """Return the schema of one row and all below it; ``parameters``: texts may hold ${name}."""
-    parameters = parameters or row.name == "graph"
-    node: Schema = {"description": description(row), **_typed(row, parameters)}
-    rules = list(_rules(row, parameters))
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row is: below ``job.graph`` (texts may hold ${name}), in an item of a list.
+
+    Items get no defaults from the API server: a client-side apply and Argo CD compare lists as
+    wholes, and would find each filled-in default to be a difference. The reader fills them in.
+    """
+
+    parameters: bool = False
+    item: bool = False
+
+
+def schema(row: Field, place: Place = Place()) -> Schema:
+    """Return the schema of one row and all below it."""
+    if row.name == "graph":
+        place = replace(place, parameters=True)
+    node: Schema = {"description": description(row), **_typed(row, place)}
+    rules = list(_rules(row, place))
     if rules:
         node["x-kubernetes-validations"] = rules
-    if row.default is not None and not _needs_members(row):
+    if row.default is not None and not place.item and not _needs_members(row):
         node["default"] = default(row)
     return node
 
@@ -74,12 +88,12 @@ def _needs_members(row: Field) -> bool:
     return row.kind is Kind.OBJECT and bool(required(row.fields))
 
 
-def _typed(row: Field, parameters: bool) -> Schema:
+def _typed(row: Field, place: Place) -> Schema:
     match row.kind:
         case Kind.OBJECT:
-            return _object(row, parameters)
+            return _object(row, place)
         case Kind.LIST:
-            return _list(row, parameters)
+            return _list(row, place)
         case Kind.TEXT_MAP:
             return {
                 "type": "object",
@@ -89,37 +103,40 @@ def _typed(row: Field, parameters: bool) -> Schema:
         case Kind.OPEN:
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         case Kind.TEXT:
-            return _text(row, parameters)
+            return _text(row, place)
         case Kind.DURATION_S | Kind.DURATION_US:
             return {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": DURATION_CHARS_MAX,
-                "pattern": _anchored(DURATION_PATTERN, parameters),
+                "pattern": _anchored(DURATION_PATTERN, place.parameters),
             }
         case Kind.QUANTITY:
             bounded = Field("", Kind.TEXT, row.meaning, length_max=QUANTITY_CHARS_MAX)
-            return _int_or_text(bounded, _anchored(QUANTITY_PATTERN, parameters), described=False)
+            return _int_or_text(
+                bounded, _anchored(QUANTITY_PATTERN, place.parameters), described=False
+            )
         case Kind.CHOICE:
             return {"type": "string", "enum": [str(c) for c in row.choices]}
         case _:
             return _number(row)
 
 
-def _object(row: Field, parameters: bool) -> Schema:
-    properties = {f.name: schema(f, parameters=parameters) for f in row.fields}
+def _object(row: Field, place: Place) -> Schema:
+    properties = {f.name: schema(f, place) for f in row.fields}
     node: Schema = {"type": "object"}
     if required(row.fields):
         node["required"] = required(row.fields)
     return {**node, "properties": properties}
 
 
-def _list(row: Field, parameters: bool) -> Schema:
-    item = schema(row.item(), parameters=parameters)
+def _list(row: Field, place: Place) -> Schema:
+    place = replace(place, item=True)
+    item = schema(row.item(), place)
     node: Schema = {"type": "array", "maxItems": row.length_max, "items": item}
     if row.key:  # the name of an item is never a parameter: it says which item is meant
         key = next(f for f in row.fields if f.name == row.key)
-        item["properties"][row.key] = schema(key)
+        item["properties"][row.key] = schema(key, Place(item=True))
         return {
             **node,
             "x-kubernetes-list-type": "map",
@@ -128,14 +145,14 @@ def _list(row: Field, parameters: bool) -> Schema:
     return {**node, "x-kubernetes-list-type": "set" if row.unique else "atomic"}
 
 
-def _text(row: Field, parameters: bool) -> Schema:
+def _text(row: Field, place: Place) -> Schema:
     node: Schema = {"type": "string", "maxLength": row.length_max}
     if row.length_min:
         node["minLength"] = row.length_min
     if row.format:
         node["format"] = row.format
     if row.pattern:
-        node["pattern"] = _anchored(row.pattern, parameters)
+        node["pattern"] = _anchored(row.pattern, place.parameters)
     return node
 
 
@@ -167,8 +184,8 @@ def _anchored(pattern: str, parameters: bool) -> str:
 # --- Rules in CEL -----------------------------------------------------------------------------
 
 
-def _rules(row: Field, parameters: bool) -> Iterator[Schema]:
-    yield from _bounds(row, parameters)
+def _rules(row: Field, place: Place) -> Iterator[Schema]:
+    yield from _bounds(row, place)
     if row.immutable and (row.required or row.default is not None):
         yield {"rule": "self == oldSelf", "message": f"{row.name} is immutable"}
     if row.kind is not Kind.OBJECT:
@@ -203,13 +220,13 @@ def _immutable_members(row: Field) -> Iterator[Schema]:
             }
 
 
-def _bounds(row: Field, parameters: bool) -> Iterator[Schema]:
+def _bounds(row: Field, place: Place) -> Iterator[Schema]:
     """Compare durations and quantities; whole numbers have bounds of their own in a schema."""
     bounds = {"least": row.minimum, "most": row.maximum}
     for word, bound in bounds.items():
         if bound is not None and row.kind in _WITHIN:
             within = _WITHIN[row.kind][word].format(bound)
-            unless = "self.contains('${') || " if parameters else ""
+            unless = "self.contains('${') || " if place.parameters else ""
             yield {"rule": unless + within, "message": f"must be at {word} {bound}"}
 
 

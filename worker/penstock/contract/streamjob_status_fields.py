@@ -32,6 +32,10 @@ def count(name: str, meaning: str, **more: object) -> Field:
     return integer(name, meaning, minimum=0, **more)
 
 
+def _message(meaning: str, **more: object) -> Field:
+    return text("message", meaning, length_min=0, length_max=MESSAGE_CHARS_MAX, **more)
+
+
 CONDITION = (
     text(
         "type",
@@ -48,7 +52,7 @@ CONDITION = (
         pattern=r"[A-Z][A-Za-z0-9]*",
         length_max=64,
     ),
-    text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
+    _message("why, for people", required=True),
     time("lastTransitionTime", "when status last changed", required=True),
     count("observedGeneration", "the generation of spec that was judged", default=0),
 )
@@ -109,7 +113,7 @@ SPARK_APPLICATION = group(
     text("name", "name of the SparkApplication", required=True),
     choice("flavour", "whose SparkApplication it is", OperatorFlavour, required=True),
     text("state", "its state, as Spark's operator spells it", required=True, length_max=64),
-    text("message", "why it failed", default="", length_max=MESSAGE_CHARS_MAX),
+    _message("why it failed", default=""),
     count("rows", "rows pushed into the job so far", default=0),
 )
 STATUS = group(
@@ -153,7 +157,7 @@ STATUS = group(
         st.LastFailure,
         time("time", "when", required=True),
         text("reason", "why, in one word", required=True, length_max=64),
-        text("message", "why, for people", required=True, length_max=MESSAGE_CHARS_MAX),
+        _message("why, for people", required=True),
         text("worker", "the pod where it began"),
     ),
     PENDING,

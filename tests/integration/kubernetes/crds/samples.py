@@ -1,0 +1,339 @@
+"""Objects that are right, and one for each thing that can be wrong with one."""
+
+import json
+from typing import Any
+
+API = "penstock.dev/v1alpha1"
+Plain = dict[str, Any]
+
+STEPS: list[Plain] = [
+    {
+        "name": "lines",
+        "source": {
+            "parquet": {"path": "${input}", "rate": "${rate}"},
+            "columns": [{"name": "line", "type": "string"}],
+            "eventTime": {"column": "ts", "outOfOrderness": "30s"},
+        },
+    },
+    {"name": "words", "split": {"column": "line"}},
+    {
+        "name": "counts",
+        "keyBy": ["word"],
+        "window": {"size": "1m", "compute": [{"name": "n", "function": "count"}]},
+    },
+    {"name": "out", "sink": {"parquet": {"path": "${output}"}}},
+]
+FULL: Plain = {
+    "image": "registry.example/penstock@sha256:" + "a" * 64,
+    "imagePullPolicy": "IfNotPresent",
+    "imagePullSecrets": [{"name": "registry"}],
+    "job": {"entrypoint": "jobs:words", "args": ["x"], "parameters": {"input": "in", "rate": 0}},
+    "replicas": 2,
+    "maxReplicas": 8,
+    "maxKeyGroups": 128,
+    "suspend": False,
+    "restartNonce": -7,
+    "upgrade": {"mode": "Savepoint", "rollback": True, "stableDeadline": "1h30m"},
+    "restore": {"nonce": "1", "snapshotRef": "before", "unpublished": "Drop"},
+    "checkpoint": {
+        "interval": "1.5s",
+        "timeout": "5m",
+        "minPause": "0",
+        "retain": 5,
+        "volume": {"claimTemplate": {"storageClassName": "nfs", "size": "20Gi"}},
+    },
+    "state": {"backend": "rocksdb", "memory": "512Mi", "volume": {"size": "1.5Gi"}},
+    "shuffle": {
+        "bufferBytes": 65536,
+        "flushInterval": "500us",
+        "highWatermark": "4Mi",
+        "lowWatermark": 1048576,
+        "compression": {"mode": "auto", "entropyThreshold": 6},
+    },
+    "placement": {"strategy": "ParallelismFirst", "nodes": ["node-1", "node-2.example"]},
+    "replay": {"dataset": "/data/words", "image": "spark:4", "rate": 1000, "duration": "5m"},
+    "deletionPolicy": "Savepoint",
+    "deletionDeadline": "10m",
+    "env": [
+        {"name": "MODE", "value": ""},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ],
+    "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": 1}},
+    "serviceAccountName": "words",
+    "podTemplate": {
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {"containers": [{"name": "engine", "anything": [1, {"x": []}]}]},
+    },
+    "security": {"mtls": False},
+}
+
+
+def job(spec: Plain | None = None, name: str = "words") -> Plain:
+    """Return a StreamJob: the least that a cluster takes, changed as a merge patch says."""
+    least: Plain = {
+        "image": "penstock:1",
+        "job": {"entrypoint": "jobs:words"},
+        "checkpoint": {"volume": {"claimName": "checkpoints"}},
+    }
+    return object_of("StreamJob", merged(least, spec or {}), name)
+
+
+def graph_job(steps: list[Plain], parameters: Plain | None = None) -> Plain:
+    """Return a StreamJob of declarative steps."""
+    graph = {"entrypoint": None, "graph": {"steps": steps}, "parameters": parameters or {}}
+    return job({"job": graph})
+
+
+def snapshot(spec: Plain) -> Plain:
+    """Return a StreamSnapshot."""
+    return object_of("StreamSnapshot", spec, "before")
+
+
+def object_of(kind: str, spec: Plain, name: str) -> Plain:
+    """Return an object of ours."""
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def merged(old: Plain, patch: Plain) -> Plain:
+    """Apply a merge patch: null removes."""
+    new: Plain = json.loads(json.dumps(old))
+    for name, value in patch.items():
+        if isinstance(value, dict) and isinstance(new.get(name), dict):
+            new[name] = merged(new[name], value)
+        elif value is None:
+            new.pop(name, None)
+        else:
+            new[name] = value
+    return new
+
+
+PARAMETERS = {"input": "in", "output": "out", "rate": 0}
+GOOD: dict[str, Plain] = {
+    "the least": job(),
+    "everything": object_of("StreamJob", FULL, "a" * 40),
+    "a graph": graph_job(STEPS, PARAMETERS),
+    "a script": job({"job": {"entrypoint": None, "script": "def job(p): ..."}}),
+    "autoscaling": job({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}),
+    "null is left out": {**job(), "spec": {**job()["spec"], "replay": None, "replicas": None}},
+    "a whole float": job({"replicas": 2.0}),
+    "the least amounts": job({"resources": {"limits": {"cpu": ".5", "memory": "1e9"}}}),
+}
+
+
+def _step(**step: Any) -> Plain:
+    return graph_job([{"name": "a", **step}])
+
+
+_N = {"name": "n", "function": "count"}
+# What is wrong -> (the object, words that the API server says; the reader may say it otherwise).
+BAD: dict[str, tuple[Plain, str]] = {
+    # relations between fields, in CEL
+    "no job": (
+        job({"job": {"entrypoint": None}}),
+        'spec.job: Invalid value: "object": exactly one of entrypoint, script, graph is needed',
+    ),
+    "two jobs": (
+        job({"job": {"script": "x"}}),
+        "exactly one of entrypoint, script, graph is needed",
+    ),
+    "more replicas than groups": (
+        job({"replicas": 9, "maxKeyGroups": 8}),
+        'spec.replicas: Invalid value: "object": replicas must not exceed maxKeyGroups: '
+        "a worker without key groups would do nothing",
+    ),
+    "more replicas than allowed": (
+        job({"replicas": 9, "maxReplicas": 8}),
+        'spec.replicas: Invalid value: "object": replicas must not exceed maxReplicas',
+    ),
+    "a bound above the groups": (
+        job({"maxReplicas": 9, "maxKeyGroups": 8}),
+        "maxReplicas must not exceed maxKeyGroups",
+    ),
+    "two scalers": (
+        job({"maxReplicas": 3, "autoscaling": {"maxReplicas": 3}}),
+        "autoscaling and maxReplicas are both there: maxReplicas bounds kubectl scale and an HPA,"
+        " autoscaling has bounds of its own",
+    ),
+    "scaling above the groups": (
+        job({"maxKeyGroups": 8, "autoscaling": {"maxReplicas": 9}}),
+        "autoscaling.maxReplicas must not exceed maxKeyGroups",
+    ),
+    "scaling bounds that cross": (
+        job({"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}),
+        "maxReplicas must be at least minReplicas",
+    ),
+    "watermarks that meet": (
+        job({"shuffle": {"highWatermark": "4Mi", "lowWatermark": "4096Ki"}}),
+        "highWatermark must be above lowWatermark",
+    ),
+    "a buffer above the window": (
+        job({"shuffle": {"bufferBytes": "9Mi"}}),
+        "bufferBytes must not exceed highWatermark",
+    ),
+    "a restore from nothing": (
+        job({"restore": {"nonce": "1"}}),
+        "exactly one of snapshotRef, path is needed",
+    ),
+    "a restore from two": (
+        job({"restore": {"nonce": "1", "snapshotRef": "a", "path": "b"}}),
+        "exactly one of snapshotRef, path is needed",
+    ),
+    "two volumes": (
+        job({"checkpoint": {"volume": {"claimTemplate": {}}}}),
+        "exactly one of claimName, claimTemplate is needed",
+    ),
+    "two values of a variable": (
+        job(
+            {
+                "env": [
+                    {
+                        "name": "A",
+                        "value": "",
+                        "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}},
+                    }
+                ]
+            }
+        ),
+        "value and valueFrom are both there: a variable has one value",
+    ),
+    "two sources of a value": (
+        job({"env": [{"name": "A", "valueFrom": {}}]}),
+        "exactly one of secretKeyRef, configMapKeyRef is needed",
+    ),
+    "a reserved variable": (
+        job({"env": [{"name": "PENSTOCK_ROLE", "value": "x"}]}),
+        "names that begin with PENSTOCK_ belong to the operator",
+    ),
+    "a request above its limit": (
+        job({"resources": {"requests": {"memory": "1.5Gi"}, "limits": {"memory": "1500Mi"}}}),
+        "requests must not exceed limits",
+    ),
+    "a step of two kinds": (
+        _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, process, sink",
+    ),
+    "a source of two kinds": (
+        _step(source={"parquet": {"path": "p"}, "generator": {}}),
+        "exactly one of parquet, generator, ingest",
+    ),
+    "a sink of no kind": (_step(sink={}), "exactly one of parquet, discard"),
+    "keyed and dealt out": (
+        _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),
+        "keyBy and partition are both there: keyed rows go to the owner of their key",
+    ),
+    "custom without its function": (
+        _step(partition="custom", split={"column": "c"}),
+        "partition: custom and partitionFunction belong together",
+    ),
+    "state without keys": (
+        _step(keyBy=[], aggregate={"compute": [_N]}),
+        "a step that keeps state needs keyBy",
+    ),
+    "a sum of nothing": (
+        _step(keyBy=["k"], aggregate={"compute": [{"name": "s", "function": "sum"}]}),
+        "only count works without a column",
+    ),
+    # bounds of durations and quantities, in CEL
+    "too often": (job({"checkpoint": {"interval": "99ms"}}), "must be at least 100ms"),
+    "a short time-out": (job({"checkpoint": {"timeout": "999ms"}}), "must be at least 1s"),
+    "little memory": (job({"state": {"memory": "15Mi"}}), "must be at least 16Mi"),
+    "no buffer": (job({"shuffle": {"bufferBytes": 0}}), "must be at least 1"),
+    "a small claim": (
+        job({"checkpoint": {"volume": {"claimName": None, "claimTemplate": {"size": "1"}}}}),
+        "must be at least 1Mi",
+    ),
+    "a window of no length": (
+        _step(keyBy=["k"], window={"size": "0s", "compute": [_N]}),
+        "must be at least 1us",
+    ),
+    # the name
+    "a long name": (job(name="a" * 41), "name must be at most 40 characters"),
+    "a name with a dot": (
+        job(name="a.b"),
+        "name does not fit: a lower-case letter, then letters, digits and -",
+    ),
+    "a name that begins with a digit": (job(name="1a"), "name does not fit"),
+    # what the schema alone says
+    "no image": (job({"image": None}), "spec.image: Required value"),
+    "no checkpoint volume": (
+        job({"checkpoint": {"volume": None}}),
+        "spec.checkpoint.volume: Required value",
+    ),
+    "no worker": (job({"replicas": 0}), "should be greater than or equal to 1"),
+    "too many workers": (job({"replicas": 1025}), "should be less than or equal to 1024"),
+    "a misspelt field": (job({"replicaz": 1}), 'unknown field "spec.replicaz"'),
+    "a number as a duration": (job({"checkpoint": {"interval": 10}}), "must be of type string"),
+    "no duration": (job({"checkpoint": {"interval": "10 s"}}), "should match"),
+    "an empty duration": (job({"checkpoint": {"interval": ""}}), "should be at least 1 chars"),
+    "no quantity": (job({"state": {"memory": "64MB"}}), "should match"),
+    "a negative quantity": (job({"state": {"memory": -1}}), "greater than or equal to 0"),
+    "an unknown mode": (job({"upgrade": {"mode": "savepoint"}}), 'supported values: "LastCheck'),
+    "a variable twice": (job({"env": [{"name": "A"}, {"name": "A"}]}), "Duplicate value"),
+    "a node twice": (job({"placement": {"nodes": ["a", "a"]}}), "Duplicate value"),
+    "a step twice": (
+        graph_job([{"name": "a", "split": {"column": "c"}}] * 2),
+        "Duplicate value",
+    ),
+    "a hidden column": (_step(split={"column": "__x"}), "should match"),
+    "a reference without a function": (job({"job": {"entrypoint": "jobs"}}), "should match"),
+    "a fraction of a worker": (job({"replicas": 1.5}), "must be of type integer"),
+    "a negative amount": (job({"resources": {"limits": {"cpu": "-1"}}}), "should match"),
+    "a boolean parameter": (job({"job": {"parameters": {"x": True}}}), "must be of type"),
+    "an empty image": (job({"image": ""}), "should be at least 1 chars"),
+    "a pod template that is a list": (job({"podTemplate": {"spec": []}}), "must be of type object"),
+    "a pod template with a name": (
+        job({"podTemplate": {"metadata": {"name": "x"}}}),
+        'unknown field "spec.podTemplate.metadata.name"',
+    ),
+    "too large a number": (job({"restartNonce": 2**63}), "must be of type integer"),
+    "too many arguments": (job({"job": {"args": ["x"] * 257}}), "must have at most 256 items"),
+    # snapshots
+    "a snapshot of nothing": (snapshot({}), "exactly one of jobRef, path is needed"),
+    "a snapshot of two": (
+        snapshot({"jobRef": "a", "path": "b"}),
+        "exactly one of jobRef, path is needed",
+    ),
+    "a checkpoint to dispose of": (
+        snapshot({"jobRef": "a", "type": "Checkpoint", "disposeOnDelete": True}),
+        "disposeOnDelete is for savepoints that this object asks for",
+    ),
+    "another's files to dispose of": (
+        snapshot({"path": "a", "disposeOnDelete": True}),
+        "disposeOnDelete is for savepoints that this object asks for",
+    ),
+    "an impatient snapshot": (snapshot({"jobRef": "a", "deadline": "0s"}), "must be at least 1s"),
+}
+# What may not change -> (an object, a merge patch of it, words that the API server says).
+CHANGES: dict[str, tuple[Plain, Plain, str]] = {
+    "key groups": (job(), {"spec": {"maxKeyGroups": 512}}, "maxKeyGroups is immutable"),
+    "another claim": (
+        job(),
+        {"spec": {"checkpoint": {"volume": {"claimName": "other"}}}},
+        "volume is immutable",
+    ),
+    "a claim for a template": (
+        job(),
+        {"spec": {"checkpoint": {"volume": {"claimName": None, "claimTemplate": {}}}}},
+        "volume is immutable",
+    ),
+    "another restore of the same nonce": (
+        job({"restore": {"nonce": "1", "path": "a"}}),
+        {"spec": {"restore": {"path": "b"}}},
+        "a restore happens once per nonce: change nonce too",
+    ),
+    "another job of a snapshot": (
+        snapshot({"jobRef": "a"}),
+        {"spec": {"jobRef": "b"}},
+        "jobRef is immutable",
+    ),
+    "other files of a snapshot": (
+        snapshot({"path": "a"}),
+        {"spec": {"path": "b"}},
+        "path is immutable",
+    ),
+    "another type of a snapshot": (
+        snapshot({"jobRef": "a"}),
+        {"spec": {"type": "Checkpoint"}},
+        "type is immutable",
+    ),
+}

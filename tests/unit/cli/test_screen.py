@@ -7,8 +7,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.cli.events import Events
 from penstock.cli.exits import Exit, exit_of_error, exit_of_state
-from penstock.cli.live import draw
+from penstock.cli.live import draw, draw_workers
 from penstock.cli.rates import History, short_bytes, short_count, short_seconds, step_rates
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
@@ -16,6 +17,7 @@ from penstock.contract.status import (
     CheckpointStatus,
     JobState,
     JobStatus,
+    SinkStatus,
     StepStatus,
     WorkerStatus,
 )
@@ -31,6 +33,7 @@ def status(second: float, rows: int, *, attempt: int = 1, **more: object) -> Job
     plain = JobStatus(
         "words", "u", JobState.RUNNING, int(second * 1e6), 2, attempt=attempt, workers=WORKERS
     )
+    plain = replace(plain, sinks=(SinkStatus("counts", "exactly-once"),))
     return replace(plain, **{"steps": steps, **more})  # type: ignore[arg-type]
 
 
@@ -79,14 +82,50 @@ def test_plain_lines_say_what_changes() -> None:
     screen.show(status(5, 4000, checkpoint=EPOCH))
     screen.show(status(6, 0, steps=(), state=JobState.FINISHED, checkpoint=EPOCH))
     assert out.getvalue().splitlines() == [
-        "words  Starting  workers 2/2  leader 0",
-        "words  Running  workers 2/2  leader 0",
-        "lines 1k (0/s) (held back 40%)  counts 10k (0/s)",
-        "committed epoch 7: 3 MiB in 250 ms",
-        "lines 4k (1k/s) (held back 40%)  counts 40k (10k/s)",
-        "words  Finished  epoch 7",
-        "lines 4k (750/s) (held back 40%)  counts 40k (7.5k/s)",
+        "[   0.0 s] words  Starting  workers 2/2  leader 0",
+        "[   1.0 s] words  Running  workers 2/2  leader 0",
+        "[   1.0 s] lines 1k (0/s) (held back 40%)  counts 10k (0/s)",
+        "[   2.0 s] committed epoch 7: 3 MiB in 250 ms",
+        "[   4.0 s] lines 4k (1k/s) (held back 40%)  counts 40k (10k/s)",
+        "[   5.0 s] words: Finished after 5 s, committed through epoch 7",
+        "[   5.0 s] lines read 4,000 rows, counts wrote 40,000 rows",
     ]
+
+
+def test_what_happens_to_a_job_is_said_and_counted() -> None:
+    events = Events()
+    led_by_1 = (replace(WORKERS[0], leader=False), replace(WORKERS[1], leader=True))
+    three = (*led_by_1, WorkerStatus(2, "up"))
+    story = [
+        status(1, 0, state=JobState.STARTING, attempt=0, workers=()),
+        status(2, 10, checkpoint=EPOCH),
+        status(3, 0, state=JobState.RESTARTING, checkpoint=EPOCH),
+        status(4, 0, state=JobState.RESTARTING, attempt=2, term=2, workers=led_by_1),
+        status(5, 10, attempt=2, workers=led_by_1, checkpoint=EPOCH),
+        status(6, 10, attempt=2, workers=three, state=JobState.RESCALING, wanted_workers=3),
+        status(7, 10, attempt=2, version=2, workers=three, wanted_workers=3),
+        status(8, 20, attempt=2, version=2, workers=led_by_1, state=JobState.STOPPED),
+    ]
+    said = [line for now in story for line in events.add(now)]
+    assert said == [
+        "leader: worker 1 leads now, worker 0 no longer (term 2)",
+        "recovered: back to epoch 7, runs again after 3 s (attempt 2)",
+        "rescaled: 2 -> 3 workers (version 2)",
+    ]
+    assert events.summary(story[-1]) == [
+        "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
+        "since the last recovery: lines read 20 rows, counts wrote 200 rows",
+    ]
+
+
+def test_a_run_that_goes_on_has_recovered_from_nothing() -> None:
+    events = Events()
+    story = [
+        status(1, 0, state=JobState.STARTING, attempt=4, term=3, workers=()),
+        status(2, 0, state=JobState.STARTING, attempt=5, term=4),
+        status(3, 10, attempt=5, term=4),
+    ]
+    assert [line for now in story for line in events.add(now)] == []
 
 
 def test_json_lines_are_statuses_and_notes() -> None:
@@ -107,7 +146,29 @@ def test_the_table_shows_rates_backpressure_lag_and_the_last_epoch() -> None:
     assert "███████·  50%  40%" in text
     assert "1.5 s" in text
     assert "epoch 7: 3 MiB in 250 ms, 3 s ago, output not yet visible" in text
+    assert "keys" not in text
     assert "a reason" in text
+
+
+def test_rare_columns_and_workers_are_shown_when_there_is_any() -> None:
+    console = Console(file=io.StringIO(), width=130, color_system=None)
+    steps = (StepStatus("window", 2, 5000, 40, late_rows=7, state_keys=1234),)
+    now = status(12, 0, steps=steps, checkpoint=EPOCH, published_through=6)
+    console.print(draw(None, now))
+    console.print(draw_workers(now))
+    rows = [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert rows[1][-2:] == ["keys", "late"]
+    assert rows[2][-2:] == ["1.23k", "7"]
+    assert " ".join(rows[3]) == "epoch 7: 3 MiB in 250 ms, 3 s ago"
+    assert rows[-2:] == [["0", "up,", "leads", "1", "2", "0"], ["1", "up", "3", "4", "1"]]
+
+
+def test_rates_begin_anew_when_counters_do() -> None:
+    history = History()
+    history.add(status(10, 9000, attempt=2, state=JobState.RESTARTING))
+    history.add(status(11, 100, attempt=2))
+    before, now = history.add(status(12, 1100, attempt=2))
+    assert step_rates(before, now)[0].rows_in_per_s == 1000
 
 
 def test_numbers_are_short() -> None:

@@ -84,6 +84,14 @@ SEEN = Seen(
         (replace(SEEN, desired=Desired(3, run="run")), JobState.RESCALING),
         (replace(SEEN, latest=replace(LATEST, version=Version(3))), JobState.RESCALING),
         (
+            replace(
+                SEEN,
+                latest=replace(LATEST, version=Version(3)),
+                reports={**SEEN.reports, Ordinal(1): report(1, attempt=0)},
+            ),
+            JobState.RESCALING,
+        ),
+        (
             replace(SEEN, desired=Desired(2, (Request("1", "stop"),), run="run")),
             JobState.STOPPING,
         ),

@@ -1,10 +1,13 @@
 """The live table of a terminal, with rich: rates, backpressure, watermark lag, last epoch."""
 
-from rich.console import Console, Group, RenderableType
+from collections.abc import Callable
+
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.events import Events
 from penstock.cli.rates import (
     History,
     StepRate,
@@ -14,11 +17,16 @@ from penstock.cli.rates import (
     short_seconds,
     step_rates,
 )
-from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus
+from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 8
 NOTES_SHOWN = 4
+_RARE: tuple[tuple[str, Callable[[StepStatus], int]], ...] = (  # columns, where there is any
+    ("keys", lambda step: step.state_keys),
+    ("late", lambda step: step.late_rows),
+    ("dead", lambda step: step.dead_rows),
+)
 _STATE_STYLE = {
     JobState.RUNNING: "bold green",
     JobState.FINISHED: "bold green",
@@ -34,10 +42,17 @@ class LiveScreen:
         self._console = console or Console()
         self._live: Live | None = None
         self._history = History()
+        self._events = Events()
+        self._summary: list[str] = []
 
     def show(self, status: JobStatus) -> None:
         """Redraw."""
-        picture = draw(*self._history.add(status))
+        before, now = self._history.add(status)
+        picture = draw(before, now)
+        for line in self._events.add(now):
+            self.note(line)
+        if now.state in ENDED:
+            self._summary = self._events.summary(now)
         if self._live is None:
             self._live = Live(picture, console=self._console, refresh_per_second=REFRESH_PER_S)
             self._live.start()
@@ -48,10 +63,12 @@ class LiveScreen:
         self._console.print(Text(text, style="dim"))
 
     def close(self) -> None:
-        """Leave the last table standing."""
+        """Leave the last table standing, and the summary below it."""
         if self._live is not None:
             self._live.stop()
             self._live = None
+        while self._summary:
+            self._console.print(Text(self._summary.pop(0)))
 
 
 def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
@@ -63,6 +80,19 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.failure:
         parts.append(Text(now.failure, style="red"))
     return Group(*parts)
+
+
+def draw_workers(now: JobStatus) -> RenderableType:
+    """Return the table of the workers: their processes, who leads, and how often they came back."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+    for name in ("worker", "state", "keeper", "engine", "restarts", "metrics"):
+        justify: JustifyMethod = "left" if name in {"state", "metrics"} else "right"
+        table.add_column(name, justify=justify, no_wrap=True)
+    for worker in now.workers:
+        state = f"{worker.state}, leads" if worker.leader else worker.state
+        pids = (str(pid or "-") for pid in (worker.keeper_pid, worker.engine_pid))
+        table.add_row(str(worker.ordinal), state, *pids, str(worker.restarts), worker.metrics)
+    return table
 
 
 def _title(now: JobStatus) -> Text:
@@ -82,14 +112,16 @@ def _title(now: JobStatus) -> Text:
 def _steps(rates: tuple[StepRate, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
     timed = any(r.lag_s is not None for r in rates)
+    counted = [(name, read) for name, read in _RARE if any(read(r.step) for r in rates)]
     table.add_column("step", no_wrap=True)
     for name in ("tasks", "in/s", "out/s", "rows in", "rows out", "queued"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("busy, held back", no_wrap=True)
-    if timed:
-        table.add_column("lag", justify="right", no_wrap=True)
+    for name in [*(["lag"] if timed else []), *(name for name, _ in counted)]:
+        table.add_column(name, justify="right", no_wrap=True)
     for rate in rates:
-        table.add_row(*_cells(rate), *([_lag(rate)] if timed else []))
+        rare = [_if_any(read(rate.step), read(rate.step)) for _, read in counted]
+        table.add_row(*_cells(rate), *([_lag(rate)] if timed else []), *rare)
     return table
 
 
@@ -133,5 +165,6 @@ def _footer(now: JobStatus) -> Text:
     if checkpoint is None:
         return Text("no checkpoint yet", style="dim")
     age = max(0.0, (now.time_us - checkpoint.time_us) / 1e6)
-    published = "" if now.published_through >= checkpoint.epoch else ", output not yet visible"
+    # That an epoch is published is noted by the next one: only what is older is late.
+    published = "" if now.published_through >= checkpoint.epoch - 1 else ", output not yet visible"
     return Text(f"{checkpoint_text(checkpoint)}, {short_seconds(age)} ago{published}", style="dim")

@@ -72,13 +72,20 @@ class History:
         last = self._recent[-1] if self._recent else None
         if last is not None and now.state in ENDED:
             now = _with_last_words(last, now)
-        if self._first is None or (self._first.attempt != now.attempt) or not self._first.steps:
+        if self._first is None or _anew(self._first, now) or (last and _anew(last, now)):
             self._first = now
             self._recent.clear()
         self._recent.append(now)
         while len(self._recent) > 2 and now.time_us - self._recent[1].time_us >= LOOK_BACK_US:
             self._recent.popleft()
         return (self._first if now.state in ENDED else self._recent[0]), now
+
+
+def _anew(before: JobStatus, now: JobStatus) -> bool:
+    """Say whether counters began anew between two statuses, or just began."""
+    old = {s.name: _rows(s) for s in before.steps}
+    fewer = any(_rows(s) < old.get(s.name, 0) for s in now.steps)
+    return before.attempt != now.attempt or not before.steps or fewer
 
 
 def _with_last_words(last: JobStatus, now: JobStatus) -> JobStatus:
@@ -105,7 +112,7 @@ def headline(now: JobStatus) -> str:
         parts += [f"workers {up}/{now.wanted_workers}", f"leader {leader}"]
     if now.checkpoint is not None:
         parts.append(f"epoch {now.checkpoint.epoch}")
-    if now.failure and now.state is not JobState.RUNNING:
+    if now.failure and now.state not in {JobState.RUNNING, JobState.FAILED}:
         parts.append(now.failure.splitlines()[0])
     return "  ".join(parts)
 

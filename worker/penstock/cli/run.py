@@ -19,7 +19,7 @@ from penstock.cli.options import (
     SetOption,
 )
 from penstock.cli.screen import Screen, make_screen
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import ENDED, JobState, JobStatus
 
 if TYPE_CHECKING:
     from penstock.supervisor import LocalCluster
@@ -102,7 +102,8 @@ def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
         while True:
             ended = cluster.wait(LOOK_INTERVAL_S)
             status = ended if ended is not None else cluster.status()
-            if status is not None:
+            # The last counters are there when every process has ended, not before.
+            if status.state not in ENDED or ended is not None:
                 screen.show(status)
             if ended is not None:
                 screen.close()

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import IO, Protocol
 
+from penstock.cli.events import Events
 from penstock.cli.rates import (
     History,
     StepRate,
@@ -13,7 +14,7 @@ from penstock.cli.rates import (
     step_rates,
 )
 from penstock.contract import codec
-from penstock.contract.status import ENDED, JobStatus
+from penstock.contract.status import ENDED, JobState, JobStatus
 
 LINE_INTERVAL_US = 2_000_000  # without a terminal nobody needs two lines a second
 BUSY_BLOCKED = 0.3  # share of waiting from which a step counts as held back
@@ -66,41 +67,61 @@ class JsonLines:
 
 
 class PlainLines:
-    """A line for every change of state and every committed epoch, rates every two seconds."""
+    """A line for everything that happens and every committed epoch, rates every two seconds.
+
+    Each begins with the seconds since the first one.
+    """
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._history = History()
+        self._events = Events()
         self._last: JobStatus | None = None
+        self._told = 0  # the newest epoch that has been said
+        self._untold = False
         self._shown_us = 0
+        self._now_us = 0
 
     def show(self, status: JobStatus) -> None:
         """Write what has changed."""
         before, status = self._history.add(status)
-        new = status.checkpoint
-        if new is not None and (self._last is None or _epoch(self._last) != new.epoch):
-            self.note(f"committed {checkpoint_text(new)}")
+        happened = self._events.add(status)
         changed = self._last is None or self._last.state is not status.state
-        if changed:
-            self.note(headline(status))
-        ended = status.state in ENDED
-        due = changed if ended else status.time_us - self._shown_us >= LINE_INTERVAL_US
-        if due and any(s.rows_in or s.rows_out for s in status.steps):
-            rates = step_rates(before, status)
-            self.note("  ".join(_step_text(r) for r in rates if r.step.rows_in or r.step.rows_out))
+        if status.state in ENDED:
+            self._end(status, changed)
+            return
+        self._say_status(before, status, [*([headline(status)] if changed else []), *happened])
+
+    def _say_status(self, before: JobStatus | None, status: JobStatus, news: list[str]) -> None:
+        self._now_us = status.time_us
+        new = status.checkpoint
+        # The leader's word on size and time comes after the commit: wait for it one look.
+        if new is not None and new.epoch != self._told and (new.duration_s or self._untold):
+            self.note(f"committed {checkpoint_text(new)}")
+            self._told = new.epoch
+        self._untold = new is not None and new.epoch != self._told
+        for line in news:
+            self.note(line)
+        due = status.time_us - self._shown_us >= LINE_INTERVAL_US
+        counted = [r for r in step_rates(before, status) if r.step.rows_in or r.step.rows_out]
+        if due and counted and status.state is not JobState.RESTARTING:
+            self.note("  ".join(_step_text(rate) for rate in counted))
             self._shown_us = status.time_us
+        self._last = status
+
+    def _end(self, status: JobStatus, changed: bool) -> None:
+        self._now_us = status.time_us
+        for line in self._events.summary(status) if changed else ():
+            self.note(line)
         self._last = status
 
     def note(self, text: str) -> None:
         """Write one line."""
-        print(text, file=self._out, flush=True)
+        elapsed = self._events.elapsed_s(self._now_us)
+        print(f"[{elapsed:6.1f} s] {text}", file=self._out, flush=True)
 
     def close(self) -> None:
         """Do nothing: every line is complete."""
-
-
-def _epoch(status: JobStatus) -> int:
-    return status.checkpoint.epoch if status.checkpoint is not None else 0
 
 
 def _step_text(rate: StepRate) -> str:

@@ -25,6 +25,10 @@ def status(
         return
     from rich.console import Console  # noqa: PLC0415  keep --help fast
 
-    from penstock.cli.live import draw  # noqa: PLC0415
+    from penstock.cli.live import draw, draw_workers  # noqa: PLC0415
 
-    Console().print(draw(before, now))
+    console = Console()
+    console.print(draw(before, now))
+    if now.workers:
+        console.print()
+        console.print(draw_workers(now))

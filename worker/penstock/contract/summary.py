@@ -91,6 +91,8 @@ def job_state(seen: Seen) -> JobState:
 
 
 def _all_run(seen: Seen) -> bool:
+    # A joiner has no attempt yet: until the rescale is settled it is not missed.
+    fine = {seen.latest.attempt, *((0,) if seen.latest.settled != seen.latest.version else ())}
     attempts = [
         report.progress.attempt
         for ordinal in range(seen.latest.workers)
@@ -98,7 +100,7 @@ def _all_run(seen: Seen) -> bool:
         and report.progress is not None
         and report.engine_pid is not None
     ]
-    return len(attempts) == seen.latest.workers and set(attempts) == {seen.latest.attempt}
+    return len(attempts) == seen.latest.workers and set(attempts) <= fine
 
 
 def _trouble(seen: Seen) -> str | None:

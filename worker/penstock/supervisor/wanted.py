@@ -132,7 +132,7 @@ class Wanted:
             text = f"overtaken by a request for {desired.workers} workers"
             return RequestAnswer(request_id, kind, False, text)
         if latest.workers == workers and latest.settled == latest.version:
-            return RequestAnswer(request_id, kind, True, f"runs on {workers} workers")
+            return RequestAnswer(request_id, kind, True, f"runs on {_workers(workers)}")
         return RequestAnswer(request_id, kind, None, latest.rescale or "")
 
     def answers(self) -> tuple[RequestAnswer, ...]:
@@ -171,3 +171,7 @@ class Wanted:
         else:
             data = encode(change(decode(Desired, found.data)))
             self._store.swap(self._desired, data, found.version)
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"

@@ -1,0 +1,101 @@
+"""What happened between two statuses, in words: recoveries, leaders, rescales; and the summary.
+
+Pure: times come from the statuses. What happens before a job runs for the first time is its start,
+whatever numbers rise then.
+"""
+
+from penstock.cli.rates import short_count, short_seconds
+from penstock.contract.status import JobState, JobStatus
+
+
+class Events:
+    """Follows a run from status to status."""
+
+    def __init__(self) -> None:
+        self._first: JobStatus | None = None
+        self._settled: JobStatus | None = None  # the newest status of a job that ran
+        self._leader: int | None = None
+        self._workers = 0  # of the version that ran last
+        self._recoveries = self._rescales = self._elections = 0
+
+    def add(self, now: JobStatus) -> list[str]:
+        """Take a status; return a line for everything that has happened since the one before."""
+        self._first = self._first or now
+        said = self._leadership(now)
+        before = self._settled
+        if now.state is not JobState.RUNNING:
+            return said
+        self._settled = now
+        if before is None:
+            self._workers = now.wanted_workers
+            return said
+        if now.attempt > before.attempt:
+            self._recoveries += 1
+            said.append(_recovery(before, now))
+        if now.version > before.version and now.wanted_workers != self._workers:
+            self._rescales += 1
+            said.append(
+                f"rescaled: {self._workers} -> {now.wanted_workers} workers (version {now.version})"
+            )
+            self._workers = now.wanted_workers
+        return said
+
+    def _leadership(self, now: JobStatus) -> list[str]:
+        leader = next((w.ordinal for w in now.workers if w.leader), None)
+        if leader is None:
+            return []
+        known, self._leader = self._leader, leader
+        if known is None or known == leader or self._settled is None:
+            return []
+        self._elections += 1
+        return [f"leader: worker {leader} leads now, worker {known} no longer (term {now.term})"]
+
+    def elapsed_s(self, time_us: int) -> float:
+        """Return the seconds since the first status."""
+        return 0.0 if self._first is None else max(0.0, (time_us - self._first.time_us) / 1e6)
+
+    def summary(self, last: JobStatus) -> list[str]:
+        """Say in a few lines what became of the run."""
+        epoch = last.checkpoint.epoch if last.checkpoint is not None else 0
+        committed = f"committed through epoch {epoch}" if epoch else "nothing committed"
+        after = short_seconds(self.elapsed_s(last.time_us))
+        happened = [
+            _times(self._recoveries, "recovery", "recoveries"),
+            _times(self._rescales, "rescale", "rescales"),
+            _times(self._elections, "leader change", "leader changes"),
+        ]
+        parts = [f"{last.job}: {last.state} after {after}", committed, *filter(None, happened)]
+        rows = [*_rows(last), *_lost_rows(last)]
+        # Counters begin anew with an attempt.
+        since = "since the last recovery: " if self._recoveries else ""
+        return [", ".join(parts), *([since + ", ".join(rows)] if rows else [])]
+
+
+def _rows(last: JobStatus) -> list[str]:
+    """Spell the rows of the first step and of the sinks."""
+    sinks = {s.name for s in last.sinks}
+    return [
+        f"{s.name} {'wrote' if s.name in sinks else 'read'} {s.rows_in:,} rows"
+        for s in last.steps
+        if s.name in sinks or s.name == last.steps[0].name
+    ]
+
+
+def _recovery(before: JobStatus, now: JobStatus) -> str:
+    epoch = now.checkpoint.epoch if now.checkpoint is not None else 0
+    to = f"epoch {epoch}" if epoch else "the beginning"
+    took = short_seconds((now.time_us - before.time_us) / 1e6)
+    return f"recovered: back to {to}, runs again after {took} (attempt {now.attempt})"
+
+
+def _times(count: int, one: str, many: str) -> str:
+    return "" if not count else f"{count} {one if count == 1 else many}"
+
+
+def _lost_rows(last: JobStatus) -> list[str]:
+    late, dead = sum(s.late_rows for s in last.steps), sum(s.dead_rows for s in last.steps)
+    return [
+        f"{short_count(count)} {name} rows"
+        for count, name in ((late, "late"), (dead, "dead-letter"))
+        if count
+    ]

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cache, lru_cache
 
 from penstock.contract.codec import to_plain
 from penstock.contract.fields import Field, Kind, Plain
@@ -82,7 +83,12 @@ def digest_of(spec: Plain) -> str:
     What is left out and what is written as the default are equal, and so are 60s and 1m: neither
     a new default in the schema nor a formatted file restarts a job.
     """
-    return _hash(values_of(spec, ChangeClass.RESTART))
+    return _digest_of(json.dumps(spec, sort_keys=True))
+
+
+@lru_cache(1024)
+def _digest_of(text: str) -> str:
+    return _hash(values_of(json.loads(text), ChangeClass.RESTART))
 
 
 def refused(old: Plain, new: Plain) -> list[str]:
@@ -94,12 +100,18 @@ def refused(old: Plain, new: Plain) -> list[str]:
 def values_of(spec: Plain, wanted: ChangeClass) -> dict[str, Plain]:
     """Return the values of one class that are not defaults, by their paths, as they are meant."""
     found: dict[str, Plain] = {}
-    for path, row in leaves():
-        if class_of(path) is wanted:
-            value = _meant(row, at(spec, *path.split(".")))
-            if value is not None and value != _meant(row, row.default):
-                found[path] = value
+    for path, row, default in _rows(wanted):
+        value = _meant(row, at(spec, *path.split(".")))
+        if value is not None and value != default:
+            found[path] = value
     return found
+
+
+@cache
+def _rows(wanted: ChangeClass) -> tuple[tuple[str, Field, Plain], ...]:
+    return tuple(
+        (path, row, _meant(row, row.default)) for path, row in leaves() if class_of(path) is wanted
+    )
 
 
 def _meant(row: Field, plain: Plain) -> Plain:

@@ -7,12 +7,14 @@
         └──────── good ────────────────────────────> it
 """
 
+import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.fields import Plain
-from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob, UpgradeMode
+from penstock.contract.streamjob import API_VERSION, KIND, UpgradeMode
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
@@ -20,6 +22,7 @@ from penstock_operator.api.classes import digest_of, refused
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.resources.target import Owner, RestoreSource, Target
 
+SPECS_KEPT = 512  # read; every reconcile of a job looks at the same few
 HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
 
 
@@ -98,46 +101,43 @@ def stable(seen: Observed) -> Target | None:
     for plain in seen.configs.values():
         if digest_of(plain) == kept.digest:
             target = _target(seen, plain)
-            newest = _read(seen.job, seen.job.spec)
+            newest = _target(seen, seen.job.spec)
             if target is None or newest is None:
                 return target
-            spec = replace(target.spec, replicas=newest.replicas, suspend=newest.suspend)
+            now = newest.spec
+            spec = replace(target.spec, replicas=now.replicas, suspend=now.suspend)
             return replace(target, spec=spec)
     return None
 
 
 def _target(seen: Observed, plain: Plain) -> Target | None:
-    spec = _read(seen.job, plain)
-    if spec is None:
-        return None
-    return Target(owner_of(seen.job), spec, plain, digest_of(plain))
-
-
-def _read(job: JobView, plain: Plain) -> Spec | None:
     try:
-        return _parse(job, plain).spec
+        return target_of(owner_of(seen.job), json.dumps(plain, sort_keys=True))
     except ConfigError:
         return None
 
 
-def _parse(job: JobView, plain: Plain) -> StreamJob:
-    metadata: Plain = {"name": job.name, "namespace": job.namespace}
+@lru_cache(SPECS_KEPT)
+def target_of(owner: Owner, text: str) -> Target:
+    """Read a spec (JSON) as a target. Raises ConfigError with all its problems."""
+    plain = json.loads(text)
     found: Plain = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata,
+        "metadata": {"name": owner.name, "namespace": owner.namespace},
         "spec": plain,
     }
-    return read_stream_job(found, cluster=True)
+    spec = read_stream_job(found, cluster=True).spec
+    return Target(owner, spec, plain, digest_of(plain))
 
 
 def _newest(seen: Observed) -> Accepted:
     job = seen.job
     try:
-        spec = _parse(job, job.spec).spec
+        target = target_of(owner_of(job), json.dumps(job.spec, sort_keys=True))
     except ConfigError as error:
         raise NotTakenError(Reason.SPEC_INVALID, str(error)) from error
-    target = Target(owner_of(job), spec, job.spec, digest_of(job.spec))
+    spec = target.spec
     _check_changes(seen, target)
     _check_claim(seen, target)
     if seen.autoscaler and spec.autoscaling is not None:
@@ -147,7 +147,9 @@ def _newest(seen: Observed) -> Accepted:
             "spec.replicas: remove one of them",
         )
     source, path = _restore(seen, target)
-    return Accepted(replace(target, restore=source), Reason.VALID, "", restore_path=path)
+    if source is not None:
+        target = replace(target, restore=source)
+    return Accepted(target, Reason.VALID, "", restore_path=path)
 
 
 def _check_changes(seen: Observed, target: Target) -> None:

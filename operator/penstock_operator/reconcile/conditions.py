@@ -11,10 +11,10 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.course import Course, Heading
 from penstock_operator.reconcile.diagnosis import Trouble
-from penstock_operator.reconcile.times import seconds, stamp
 
 STALE_INTERVALS = 3
 STATES = {

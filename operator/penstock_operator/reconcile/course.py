@@ -17,8 +17,8 @@ from penstock.contract.latest import Latest
 from penstock.contract.streamjob import DeletionPolicy, UpgradeMode
 from penstock.contract.streamjob_status import Pending, Reason
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted
-from penstock_operator.reconcile.times import seconds
 from penstock_operator.resources.target import Target
 
 

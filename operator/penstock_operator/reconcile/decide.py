@@ -13,6 +13,7 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted, accept
 from penstock_operator.reconcile.conditions import Judged
 from penstock_operator.reconcile.course import Course, Heading, heading, refused
@@ -30,7 +31,6 @@ from penstock_operator.reconcile.surroundings import (
     show_epochs,
     surround,
 )
-from penstock_operator.reconcile.times import seconds
 from penstock_operator.reconcile.workers import refresh_set, steer
 
 RESYNC_S = 300.0

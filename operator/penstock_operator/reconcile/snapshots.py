@@ -22,8 +22,8 @@ from penstock.contract.streamsnapshot import (
 )
 from penstock.contract.streamsnapshot_fields import read_stream_snapshot
 from penstock_operator.api.observed import Observed, SnapshotView
+from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.decision import Draft, WriteSnapshotStatus
-from penstock_operator.reconcile.times import seconds, stamp
 
 ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)
 PREFIX = "snap-"

@@ -18,10 +18,10 @@ from penstock.contract.streamjob_status import (
 )
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_workers, state_of
 from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
-from penstock_operator.reconcile.times import seconds, stamp
 from penstock_operator.resources.target import Target
 
 WRITE_INTERVAL_S = 5.0  # of epochs alone: what changes by itself is not written at every chance

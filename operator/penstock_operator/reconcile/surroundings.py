@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import lru_cache
 
 from penstock.contract import pod
 from penstock.contract.streamjob import DeletionPolicy
@@ -37,8 +38,10 @@ def marked(manifest: Object, applied: str) -> Object:
 def surround(seen: Observed, target: Target, draft: Draft) -> None:
     """Make the objects that pods need before they start, and those that guard them."""
     owner = target.owner
-    for manifest in _applied(target):
-        _apply(seen, manifest, draft)
+    for manifest, applied in _applied(target):
+        child = seen.children.get(key_of(manifest))
+        if child is None or child.applied != applied or seen.refresh:
+            draft.do(Apply(manifest, applied))
     for manifest in (records.empty_status(owner), records.leader_lease(owner)):
         _create(seen, manifest, draft)
     volume = target.spec.checkpoint.volume
@@ -92,13 +95,14 @@ def foreign(seen: Observed) -> list[str]:
     )
 
 
-def _applied(target: Target) -> list[Object]:
+@lru_cache(512)
+def _applied(target: Target) -> tuple[tuple[Object, str], ...]:
+    """Build what is applied whenever it differs, with the hash of each, once for each target."""
     owner = target.owner
     found = [records.config(target)]
     if target.spec.service_account_name is None:
         found.append(access.account(owner))
-    return [
-        *found,
+    found += [
         access.role(owner),
         access.role_binding(target),
         access.network_policy(owner),
@@ -106,13 +110,8 @@ def _applied(target: Target) -> list[Object]:
         workload.metrics_service(owner),
         workload.disruption_budget(owner),
     ]
-
-
-def _apply(seen: Observed, manifest: Object, draft: Draft) -> None:
-    applied = content_hash(manifest)
-    child = seen.children.get(key_of(manifest))
-    if child is None or child.applied != applied or seen.refresh:
-        draft.do(Apply(marked(manifest, applied), applied))
+    hashes = [content_hash(manifest) for manifest in found]
+    return tuple((marked(m, h), h) for m, h in zip(found, hashes, strict=True))
 
 
 def _create(seen: Observed, manifest: Object, draft: Draft) -> None:

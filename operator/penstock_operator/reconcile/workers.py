@@ -12,6 +12,7 @@ To no workers at all it may always be scaled: everything goes on from what is co
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from penstock.contract.latest import Desired, Latest, Request, Restore
 from penstock.contract.streamjob import Unpublished
@@ -84,8 +85,13 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
 
 def marked_set(target: Target, replicas: int, turn: int) -> tuple[Object, str]:
     """Return the StatefulSet with the hash of what does not change with its size."""
-    applied = content_hash(stateful_set(target, 0, 0))
+    applied = _set_hash(target)
     return marked(stateful_set(target, replicas, turn), applied), applied
+
+
+@lru_cache(512)
+def _set_hash(target: Target) -> str:
+    return content_hash(stateful_set(target, 0, 0))
 
 
 def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
@@ -158,8 +164,7 @@ def set_is_current(seen: Observed, target: Target) -> bool:
     if at is None or at.digest != target.digest:
         return True  # another spec's template is changed by a start only
     key = next((k for k in seen.children if k.kind == "StatefulSet"), None)
-    applied = content_hash(stateful_set(target, 0, 0))
-    return key is None or seen.children[key].applied == applied
+    return key is None or seen.children[key].applied == _set_hash(target)
 
 
 def refresh_set(seen: Observed, target: Target, draft: Draft) -> None:

@@ -26,9 +26,12 @@ class RestoreSource:
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """The spec that is to run: ``plain`` is what its pods read, ``digest`` what restarts them."""
+    """The spec that is to run: ``plain`` is what its pods read, ``digest`` what restarts them.
+
+    Two are never compared; what is built from one is kept with it.
+    """
 
     owner: Owner
     spec: Spec

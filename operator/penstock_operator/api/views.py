@@ -1,0 +1,234 @@
+"""Objects as the API server returns them, to the views that decisions are made from. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from penstock.base.errors import PeerError
+from penstock.contract import pod
+from penstock.contract.codec import decode
+from penstock.contract.fields import Plain
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.status import JobStatus
+from penstock.contract.streamjob_status import StreamJobStatus
+from penstock.contract.streamjob_status_fields import read_status
+from penstock.contract.streamsnapshot_fields import read_snapshot_status
+from penstock_operator.api import names
+from penstock_operator.api.observed import (
+    Child,
+    ChildKey,
+    ClaimView,
+    ContainerView,
+    DesiredView,
+    JobView,
+    LatestView,
+    PodView,
+    SetView,
+    SnapshotView,
+    SparkView,
+)
+from penstock_operator.api.plain import at, list_at, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.times import seconds
+
+RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
+APPLIED_AT_ONCE = ("StreamJob", "StreamSnapshot", "Pod")
+
+
+def deleting_since(plain: Plain) -> float | None:
+    """Return when the deletion of an object was asked for; None while it is wanted."""
+    text = text_at(plain, "metadata", "deletionTimestamp")
+    grace = whole_at(plain, "metadata", "deletionGracePeriodSeconds")
+    return seconds(text) - grace if text else None
+
+
+def finalizers(plain: Plain) -> tuple[str, ...]:
+    """Return the finalizers of an object."""
+    return tuple(f for f in list_at(plain, "metadata", "finalizers") if isinstance(f, str))
+
+
+def job_view(plain: Plain) -> JobView:
+    """View a StreamJob."""
+    return JobView(
+        name=text_at(plain, "metadata", "name"),
+        namespace=text_at(plain, "metadata", "namespace"),
+        uid=text_at(plain, "metadata", "uid"),
+        generation=whole_at(plain, "metadata", "generation"),
+        spec=at(plain, "spec"),
+        status=_status(json.dumps(object_at(plain, "status"))),
+        version=text_at(plain, "metadata", "resourceVersion"),
+        deleting_since=deleting_since(plain),
+        finalizers=finalizers(plain),
+    )
+
+
+@lru_cache(RECORDS_KEPT)
+def _status(text: str) -> StreamJobStatus:
+    return read_status(json.loads(text))
+
+
+def set_view(plain: Plain) -> SetView:
+    """View a StatefulSet."""
+    marks = texts_at(plain, "metadata", "annotations")
+    return SetView(
+        uid=text_at(plain, "metadata", "uid"),
+        job_uid=job_uid(plain),
+        version=text_at(plain, "metadata", "resourceVersion"),
+        replicas=whole_at(plain, "spec", "replicas"),
+        turn=_whole(marks.get(names.ANNOTATION_TURN)),
+        digest=marks.get(names.ANNOTATION_DIGEST, ""),
+        config=marks.get(names.ANNOTATION_CONFIG, ""),
+        deleting=deleting_since(plain) is not None,
+    )
+
+
+def pod_view(plain: Plain) -> PodView:
+    """View a worker's pod."""
+    conditions = {text_at(c, "type"): c for c in list_at(plain, "status", "conditions")}
+    scheduled = conditions.get("PodScheduled")
+    lost = text_at(scheduled, "status") == "False"
+    containers = list_at(plain, "status", "containerStatuses")
+    name = text_at(plain, "metadata", "name")
+    return PodView(
+        name=name,
+        uid=text_at(plain, "metadata", "uid"),
+        job_uid=job_uid(plain),
+        ordinal=_whole(name.rpartition("-")[2]),
+        ready=text_at(conditions.get("Ready"), "status") == "True",
+        phase=text_at(plain, "status", "phase") or "Pending",
+        deleting=deleting_since(plain) is not None,
+        unschedulable=text_at(scheduled, "message") if lost else "",
+        containers=tuple(_container(c) for c in containers),
+        created=seconds(text_at(plain, "metadata", "creationTimestamp")),
+    )
+
+
+def _container(plain: Plain) -> ContainerView:
+    ended = object_at(plain, "state", "terminated") or object_at(plain, "lastState", "terminated")
+    return ContainerView(
+        name=text_at(plain, "name"),
+        waiting=text_at(plain, "state", "waiting", "reason"),
+        waiting_message=text_at(plain, "state", "waiting", "message"),
+        ended=text_at(ended, "reason"),
+        ended_message=text_at(ended, "message"),
+        exit_code=whole_at(ended, "exitCode"),
+        restarts=whole_at(plain, "restartCount"),
+    )
+
+
+def latest_view(plain: Plain) -> LatestView:
+    """View ``-latest``; one that cannot be read keeps its problem in words."""
+    value, problem = None, ""
+    try:
+        value = _latest(text_at(plain, "data", pod.RECORD))
+    except PeerError as error:
+        problem = str(error)
+    return LatestView(
+        uid=text_at(plain, "metadata", "uid"),
+        version=text_at(plain, "metadata", "resourceVersion"),
+        value=value,
+        problem=problem,
+        deleting=deleting_since(plain) is not None,
+    )
+
+
+def desired_view(plain: Plain) -> DesiredView:
+    """View ``-desired``; one that cannot be read wants what a fresh one does."""
+    marks = texts_at(plain, "metadata", "annotations")
+    try:
+        value = _desired(text_at(plain, "data", pod.RECORD))
+    except PeerError:
+        value = Desired(0)
+    return DesiredView(
+        uid=text_at(plain, "metadata", "uid"),
+        job_uid=job_uid(plain),
+        version=text_at(plain, "metadata", "resourceVersion"),
+        value=value,
+        turn=_whole(marks.get(names.ANNOTATION_TURN)),
+        latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
+        deleting=deleting_since(plain) is not None,
+    )
+
+
+@lru_cache(RECORDS_KEPT)
+def _latest(text: str) -> Latest:
+    return decode(Latest, text.encode())
+
+
+@lru_cache(RECORDS_KEPT)
+def _desired(text: str) -> Desired:
+    return decode(Desired, text.encode())
+
+
+def running_view(plain: Plain) -> JobStatus | None:
+    """Read what the leader says of the running job; None before it says anything."""
+    text = text_at(plain, "data", pod.RECORD)
+    try:
+        return decode(JobStatus, text.encode()) if text else None
+    except PeerError:
+        return None  # of another version of the workers: shown when it can be read again
+
+
+def claim_view(plain: Plain) -> ClaimView:
+    """View a PersistentVolumeClaim."""
+    modes = tuple(m for m in list_at(plain, "spec", "accessModes") if isinstance(m, str))
+    return ClaimView(text_at(plain, "status", "phase"), modes, deleting_since(plain) is not None)
+
+
+def snapshot_view(plain: Plain) -> SnapshotView:
+    """View a StreamSnapshot."""
+    return SnapshotView(
+        name=text_at(plain, "metadata", "name"),
+        uid=text_at(plain, "metadata", "uid"),
+        generation=whole_at(plain, "metadata", "generation"),
+        spec=at(plain, "spec"),
+        status=read_snapshot_status(object_at(plain, "status")),
+        created=seconds(text_at(plain, "metadata", "creationTimestamp")),
+        deleting_since=deleting_since(plain),
+        finalizers=finalizers(plain),
+    )
+
+
+def spark_view(plain: Plain) -> SparkView:
+    """View a SparkApplication of either flavour."""
+    kubeflow = text_at(plain, "status", "applicationState", "state")
+    apache = text_at(plain, "status", "currentState", "currentStateSummary")
+    message = text_at(plain, "status", "applicationState", "errorMessage")
+    message = message or text_at(plain, "status", "currentState", "message")
+    return SparkView(text_at(plain, "metadata", "name"), kubeflow or apache, message)
+
+
+def children_of(objects: Iterable[Plain]) -> dict[ChildKey, Child]:
+    """Index the objects of a job by kind and name."""
+    found = {}
+    for plain in objects:
+        kind = text_at(plain, "kind")
+        if kind not in APPLIED_AT_ONCE:
+            marks = texts_at(plain, "metadata", "annotations")
+            found[ChildKey(kind, text_at(plain, "metadata", "name"))] = Child(
+                uid=text_at(plain, "metadata", "uid"),
+                job_uid=job_uid(plain),
+                applied=marks.get(names.ANNOTATION_APPLIED, ""),
+                deleting=deleting_since(plain) is not None,
+            )
+        elif kind == "Pod":
+            found[ChildKey(kind, text_at(plain, "metadata", "name"))] = Child(
+                text_at(plain, "metadata", "uid"), job_uid(plain), "", True
+            )
+    return found
+
+
+def job_uid(plain: Plain) -> str:
+    """Return the uid of the StreamJob that an object is of."""
+    return texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB_UID, "")
+
+
+def by_kind(objects: Iterable[Plain]) -> Mapping[str, list[Plain]]:
+    """Sort objects by their kinds, in order of their names."""
+    found: dict[str, list[Plain]] = {}
+    for plain in sorted(objects, key=lambda o: text_at(o, "metadata", "name")):
+        found.setdefault(text_at(plain, "kind"), []).append(plain)
+    return found
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

@@ -1,0 +1,99 @@
+"""Puts the objects that were read together to one observation. Pure; the reading is elsewhere."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.api import names, views
+from penstock_operator.api.observed import DesiredView, JobView, Observed
+from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
+from penstock_operator.resources.records import config_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What an observation has beside objects; see :class:`Observed`."""
+
+    now: float
+    refresh: bool = False
+    spark_installed: bool = False
+    set_trouble: str = ""
+    autoscaler: str = ""
+
+
+def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
+    """Sort out the objects of ``job``: its children, its claim, and StreamSnapshots of its folder.
+
+    Pods and the StatefulSet of an earlier job of the same name are children, and nothing else.
+    """
+    listed = list(objects)
+    kinds = views.by_kind(listed)
+    maps = {text_at(o, "metadata", "name"): o for o in kinds.get("ConfigMap", [])}
+    sets = [views.set_view(o) for o in kinds.get("StatefulSet", [])]
+    claim = _claim(job)
+    desired = maps.get(pod.desired_name(job.name))
+    latest = maps.get(pod.latest_name(job.name))
+    status = maps.get(pod.status_name(job.name))
+    return Observed(
+        job=job,
+        now=moment.now,
+        stateful_set=next((s for s in sets if s.job_uid == job.uid), None),
+        pods=tuple(p for p in map(views.pod_view, _workers(kinds)) if p.job_uid == job.uid),
+        latest=None if latest is None else views.latest_view(latest),
+        desired=_own(job, desired),
+        running=None if status is None else views.running_view(status),
+        claim=next(
+            (
+                views.claim_view(o)
+                for o in kinds.get("PersistentVolumeClaim", [])
+                if text_at(o, "metadata", "name") == claim
+            ),
+            None,
+        ),
+        snapshots=tuple(views.snapshot_view(o) for o in kinds.get("StreamSnapshot", [])),
+        spark=next(
+            (views.spark_view(o) for o in reversed(kinds.get("SparkApplication", []))), None
+        ),
+        spark_installed=moment.spark_installed,
+        children=views.children_of(listed),
+        configs={n: s for n, o in maps.items() if (s := config_spec(o)) is not None},
+        refresh=moment.refresh,
+        set_trouble=moment.set_trouble,
+        autoscaler=moment.autoscaler,
+        purged=_purged(job, kinds.get("Job", [])),
+    )
+
+
+def _workers(kinds: Mapping[str, list[Plain]]) -> list[Plain]:
+    return [
+        o
+        for o in kinds.get("Pod", [])
+        if texts_at(o, "metadata", "labels").get(pod.LABEL_COMPONENT) == pod.WORKER
+    ]
+
+
+def _own(job: JobView, plain: Plain) -> DesiredView | None:
+    if plain is None:
+        return None
+    found = views.desired_view(plain)
+    return found if found.job_uid == job.uid else None
+
+
+def _claim(job: JobView) -> str:
+    given = text_at(job.spec, "checkpoint", "volume", "claimName")
+    return given or names.claim_name(job.name)
+
+
+def _purged(job: JobView, jobs: list[Plain]) -> bool | None:
+    for plain in jobs:
+        if text_at(plain, "metadata", "name") == names.purge_name(job.name, job.uid):
+            if whole_at(plain, "status", "succeeded") > 0:
+                return True
+            failed = [c for c in list_at(plain, "status", "conditions") if _is_failed(c)]
+            return False if failed else None
+    return None
+
+
+def _is_failed(condition: Plain) -> bool:
+    return at(condition, "type") == "Failed" and at(condition, "status") == "True"

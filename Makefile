@@ -15,7 +15,8 @@ LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim integration check bench e2e-tools format lock clean
+.PHONY: help setup demo test unit sim integration check bench image e2e-tools cluster-up cluster-down e2e \
+	format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
@@ -59,6 +60,9 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 bench: $(STAMP)  ## run the benchmarks: table, JSON and plots in bench/results (10 minutes)
 	@echo "== make bench: network word count with checkpoints; counts are checked"
 	@$(BIN)/python -m bench.run
+
+image:  ## build the images of worker and operator: TAG=... BASE_IMAGE=... BUILDER=docker|podman|buildah
+	@sh tools/image.sh
 
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)
 	@e2e/tools/build $(TOOLS)

@@ -1,0 +1,86 @@
+"""The pod network of a cluster without a registry: one agent a node, which writes routes.
+
+Each node's pods have a range of addresses of their own; the agent tells its node by which other
+node a range is reached, and once writes the configuration that lets the kubelet make pods. It
+does not enforce NetworkPolicy. Runs with the standard library alone.
+"""
+
+import json
+import os
+import ssl
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ALL_PODS = "10.244.0.0/16"
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+CONFIGURATION = Path("/cni/10-penstock.conflist")
+LOOK_EVERY_S = 2.0
+
+
+def nodes() -> list[Any]:
+    """Give the Node objects, from the API server's own address: no Service works yet."""
+    request = urllib.request.Request(
+        f"https://{os.environ['ENDPOINT']}/api/v1/nodes",
+        headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"},
+    )
+    context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+        found: list[Any] = json.load(answer)["items"]
+        return found
+
+
+def network_of(cidr: str) -> str:
+    """Give the CNI configuration of a node whose pods have the addresses ``cidr``."""
+    addresses = {
+        "type": "host-local",
+        "dataDir": "/run/cni-ipam-state",
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "ranges": [[{"subnet": cidr}]],
+    }
+    plugins = [
+        {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": addresses},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "0.4.0", "name": "penstock", "plugins": plugins})
+
+
+def masquerade(cidr: str) -> None:
+    """Let pods reach what is outside under their node's address. Idempotent."""
+    rule = ["POSTROUTING", "-s", cidr, "!", "-d", ALL_PODS, "-o", "eth0", "-j", "MASQUERADE"]
+    table = ["iptables", "-w", "-t", "nat"]
+    if subprocess.run([*table, "-C", *rule], check=False, capture_output=True).returncode:
+        subprocess.run([*table, "-A", *rule], check=True)
+
+
+def arrange(node: Any, me: str) -> None:
+    """Make the route to one node, or, of our own node, the configuration."""
+    cidr = node["spec"].get("podCIDR")
+    addresses = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
+    if not cidr or not addresses:
+        return
+    if node["metadata"]["name"] != me:
+        subprocess.run(["ip", "route", "replace", cidr, "via", addresses[0]], check=True)
+    elif not CONFIGURATION.exists() or CONFIGURATION.read_text() != network_of(cidr):
+        masquerade(cidr)
+        part = CONFIGURATION.with_suffix(".part")
+        part.write_text(network_of(cidr))
+        part.rename(CONFIGURATION)
+        print("network of", cidr, flush=True)
+
+
+def main() -> None:
+    """Look at the nodes for ever; what fails is said and tried again."""
+    never = threading.Event()
+    while not never.wait(LOOK_EVERY_S):
+        try:
+            for node in nodes():
+                arrange(node, os.environ["NODE"])
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(repr(error), flush=True)
+
+
+if __name__ == "__main__":
+    main()

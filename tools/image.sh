@@ -1,0 +1,32 @@
+#!/bin/sh
+# Builds the images penstock-worker:TAG and penstock-operator:TAG with docker, podman or buildah,
+# whichever is there. `make image` calls it. Settings, all optional: TAG (default: the version),
+# BASE_IMAGE (default: the Dockerfiles' own), KERNEL_CPU, BUILDER, BUILD_OPTIONS (more options of
+# the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator).
+set -eu
+cd "$(dirname "$0")/.."
+
+BUILDER=${BUILDER:-$(for each in docker podman buildah; do
+    command -v "$each" >/dev/null && echo "$each" && break
+done || true)}
+case $BUILDER in
+docker | podman) build="$BUILDER build" ;;
+buildah) build="buildah bud --layers" ;;
+*)
+    echo "make image: no docker, podman or buildah was found. Debian, Ubuntu: apt install buildah" >&2
+    exit 1
+    ;;
+esac
+TAG=${TAG:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' worker/penstock/__init__.py)}
+# Kernels are compiled for any server of this kind since 2015; other machines get generic code.
+[ "$(uname -m)" = x86_64 ] && KERNEL_CPU=${KERNEL_CPU:-x86-64-v3}
+
+for part in ${IMAGES:-worker operator}; do
+    echo "== make image: penstock-$part:$TAG with $BUILDER"
+    # shellcheck disable=SC2086  # options are words
+    $build --quiet ${BASE_IMAGE:+--build-arg BASE_IMAGE="$BASE_IMAGE"} ${BUILD_OPTIONS:-} \
+        $([ "$part" = worker ] && echo --build-arg KERNEL_CPU="${KERNEL_CPU:-generic}") \
+        -t "penstock-$part:$TAG" -f "Dockerfile.$part" . >/dev/null
+done
+[ "$BUILDER" = buildah ] && list="buildah images" || list="$BUILDER image ls"
+$list | grep -E "penstock-(worker|operator) +$TAG"

@@ -19,7 +19,7 @@ spec:
 """
 SOURCE = "{name: src, source: {parquet: {path: x}, columns: [COLUMNS], MORE}}"
 COLUMNS = (
-    "{name: word, type: string}, {name: n, type: int64}, {name: ts, type: 'timestamp[us]'}, "
+    "{name: word, type: string}, {name: 'n', type: int64}, {name: ts, type: 'timestamp[us]'}, "
     "{name: tags, type: 'list<item: int64>'}"
 )
 COUNT = "aggregate: {compute: [{name: count, function: count}]}"
@@ -52,7 +52,7 @@ WRONG_STEPS = [
         f"{{name: a, keyBy: [tags], {COUNT}}}",
         "'tags' has type list<item: int64>, for which there is no key hash",
     ),
-    (f"{{name: a, keyBy: [n, n], {COUNT}}}", "a key column is named twice: n, n"),
+    (f"{{name: a, keyBy: ['n', 'n'], {COUNT}}}", "a key column is named twice: n, n"),
     (
         "{name: a, inputs: [scr], split: {column: word}}",
         "unknown step 'scr': did you mean 'src'?",
@@ -65,17 +65,17 @@ WRONG_STEPS = [
         "{name: a, inputs: [src.dead-letter], split: {column: word}}",
         "has no output 'dead-letter'",
     ),
-    ("{name: a, split: {column: n}}", "column 'n' has type int64; it must be a text"),
+    ("{name: a, split: {column: 'n'}}", "column 'n' has type int64; it must be a text"),
     (
-        "{name: a, keyBy: [n], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
+        "{name: a, keyBy: ['n'], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
         "column of 's' 'word' has type string; it must be a number",
     ),
     (
-        "{name: a, keyBy: [n], aggregate: {compute: [{name: n, function: count}]}}",
+        "{name: a, keyBy: ['n'], aggregate: {compute: [{name: 'n', function: count}]}}",
         "two columns are named 'n'",
     ),
     (
-        f"{{name: a, keyBy: [n], {WINDOW}}}",
+        f"{{name: a, keyBy: ['n'], {WINDOW}}}",
         "a window goes by event time, and its rows have none",
     ),
     ("{name: a, map: {function: 'nowhere_at_all:f'}}", "there is no module 'nowhere_at_all'"),
@@ -104,7 +104,7 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
     [
         ("eventTime: {column: tss}", "event-time column 'tss' is not there: unknown column 'tss'"),
         (
-            "eventTime: {column: n}",
+            "eventTime: {column: 'n'}",
             "event-time column 'n' has type int64; it must be timestamp[us]",
         ),
     ],

@@ -201,7 +201,8 @@ def _join(path: str, name: str) -> str:
 
 def _text(row: Field, plain: Plain) -> str:
     if not isinstance(plain, str):
-        raise ValueError(f"expected a text, got {shown(plain)}")
+        hint = ": put it in quotes" if isinstance(plain, bool | int | float) else ""
+        raise ValueError(f"expected a text, got {shown(plain)}{hint}")
     if len(plain) > row.length_max:
         raise ValueError(f"has {len(plain)} characters; at most {row.length_max} are allowed")
     if len(plain) < row.length_min:

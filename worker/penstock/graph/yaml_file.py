@@ -23,6 +23,8 @@ _SCALARS: Final = {
     "tag:yaml.org,2002:int": "int",
     "tag:yaml.org,2002:float": "float",
 }
+# YAML 1.1, which kubectl speaks, has more booleans than the parser here knows.
+_SHORT_BOOLEANS: Final = {"y": True, "Y": True, "n": False, "N": False}
 
 
 def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
@@ -84,6 +86,8 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ConfigError(f"{place}: a key must be a text")
             key = key_node.value
+            if isinstance(self._scalar(key_node), bool):
+                raise ConfigError(f"{place}: the key {key} is a boolean: put it in quotes")
             if key in values:
                 raise ConfigError(f"{place}: {key!r} is there twice in one object")
             child = f"{path}.{key}" if path else key
@@ -102,5 +106,7 @@ class _Builder:
                 return int(self.scalars.construct_yaml_int(node))
             case "float":
                 return float(self.scalars.construct_yaml_float(node))
+            case _ if not node.style and node.value in _SHORT_BOOLEANS:
+                return _SHORT_BOOLEANS[node.value]
             case _:
                 return str(node.value)

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
@@ -69,7 +68,7 @@ def test_applied_twice_nothing_changes(jobs: Kubectl) -> None:
 
 @pytest.mark.parametrize("name", ["everything", "a graph"])
 def test_a_client_side_apply_makes_no_difference_twice(jobs: Kubectl, name: str) -> None:
-    text = yaml.safe_dump(GOOD[name])
+    text = json.dumps(GOOD[name])
     assert "created" in jobs("apply", "-f-", stdin=text)
     assert "unchanged" in jobs("apply", "-f-", stdin=text)
 

@@ -16,8 +16,10 @@ import pyarrow as pa
 from penstock.base.settings import StateSettings
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Range, first_shares
-from penstock.model.keyhash import hash_columns, key_router
+from penstock.contract.keygroups import Range
+from penstock.model.kernels import routing
+from penstock.model.keyhash import hash_columns
+from penstock.model.split import split_by
 from penstock.model.text import split_words
 from penstock.state.task import TaskState
 from penstock.steps.keyed import KeyColumns, RunningAggregate
@@ -47,10 +49,12 @@ def main(rows: int, distinct: int) -> None:
         for _ in range(20)
     ]
     schema, column = batches[0].schema, batches[0].column(0)
-    router = key_router(schema, ["word"], first_shares(GROUPS, 3), GROUPS)
+    table, owners = np.arange(GROUPS, dtype=np.int32) % 3, np.empty(rows, np.int32)
+    hashes = hash_columns([column])
     lines = pa.array([" ".join(["word"] * 10)] * rows)
     best("hash", rows, lambda: hash_columns([column]))
-    best("split to 3 destinations", rows, lambda: router.split(batches[0]))
+    best("look up 3 destinations", rows, lambda: routing.look_up(hashes, table, owners))
+    best("split to them", rows, lambda: split_by(batches[0], owners, 3))
     best("lines into words (words)", rows * 10, lambda: split_words(lines), RUNS // 10)
 
     state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)

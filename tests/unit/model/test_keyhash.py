@@ -5,15 +5,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.contract.keygroups import Range, first_shares
-from penstock.model.keyhash import (
-    check_key_columns,
-    hash_columns,
-    key_groups,
-    key_router,
-    owner_table,
-    split_by,
-)
+from penstock.model.kernels import routing
+from penstock.model.keyhash import check_key_columns, hash_columns, key_groups
 
 WORDS = pa.record_batch({"word": ["a", "b", None, "a", "", "c"], "n": [1, 2, 3, 4, 5, 6]})
 
@@ -25,42 +18,12 @@ def test_a_group_is_the_positive_remainder_of_the_signed_hash() -> None:
         assert key_groups(hashes, groups).tolist() == [h % groups for h in signed]
 
 
-def test_owners_are_looked_up_by_group() -> None:
-    shares = [(Range(0, 2), Range(5, 6)), (Range(2, 5),)]
-    assert owner_table(shares, 6).tolist() == [0, 0, 1, 1, 1, 0]
-
-
-def test_a_group_without_an_owner_is_a_bug() -> None:
-    with pytest.raises(AssertionError, match="no owner"):
-        owner_table([(Range(0, 2),)], 3)
-
-
-def test_split_keeps_the_order_of_rows_and_leaves_out_empty_parts() -> None:
-    parts = split_by(WORDS, np.array([2, 0, 2, 2, 0, 2], np.int32), 4)
-    assert [(d, rows.column("n").to_pylist()) for d, rows in parts] == [
-        (0, [2, 5]),
-        (2, [1, 3, 4, 6]),
-    ]
-
-
-def test_rows_that_stay_together_are_not_copied() -> None:
-    assert split_by(WORDS, np.full(6, 1, np.int32), 2)[0][1] is WORDS
-    assert split_by(WORDS.slice(0, 0), np.zeros(0, np.int32), 2) == []
-
-
-def test_equal_keys_meet_at_one_destination() -> None:
-    router = key_router(WORDS.schema, ["word"], first_shares(16, 3), 16)
-    places: dict[str | None, int] = {}
-    for destination, rows in router.split(WORDS):
-        for word in rows.column("word").to_pylist():
-            assert places.setdefault(word, destination) == destination
-    assert set(places) == {"a", "b", None, "", "c"}
-
-
-def test_one_destination_takes_all_without_hashing() -> None:
-    router = key_router(WORDS.schema, ["word"], first_shares(16, 1), 16)
-    assert router.split(WORDS) == [(0, WORDS)]
-    assert router.split(WORDS.slice(0, 0)) == []
+@pytest.mark.parametrize("groups", [16, 100])
+def test_owners_are_looked_up_by_group(groups: int) -> None:
+    hashes = hash_columns([pa.array([f"w{i}" for i in range(300)])])
+    table, owners = np.arange(groups, dtype=np.int32) * 3, np.empty(300, np.int32)
+    routing.look_up(hashes, table, owners)
+    assert owners.tolist() == [3 * g for g in key_groups(hashes, groups).tolist()]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ once per table; a batch is then split by that number.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class EdgeRouter:
         self._pairs: list[Pair] = list(dict.fromkeys(pairs))
         numbers = {pair: i for i, pair in enumerate(self._pairs)}
         self._table = np.array([numbers[p] for p in pairs], dtype=np.int32)
+        self._places: list[int] | None = None
+        self._kernels = _kernels()
         self._route = self._choose()
 
     def pieces(self, batch: pa.RecordBatch) -> list[Piece]:
@@ -61,11 +64,12 @@ class EdgeRouter:
         return [Piece(old, new, _data(batch))]
 
     def _by_key(self, batch: pa.RecordBatch) -> list[Piece]:
-        from penstock.model.keyhash import hash_columns, key_groups  # noqa: PLC0415 - loads numba
-
-        hashes = hash_columns([batch.column(name) for name in self._keys])
-        groups = key_groups(hashes, len(self._table))
-        return self._split(batch, self._table[groups], self._pairs)
+        if self._places is None:
+            self._places = [batch.schema.get_field_index(name) for name in self._keys]
+        hashes = self._kernels.hash_columns([batch.column(place) for place in self._places])
+        numbers = np.empty(len(hashes), np.int32)
+        self._kernels.look_up(hashes, self._table, numbers)
+        return self._split(batch, numbers, self._pairs)
 
     def _broadcast(self, batch: pa.RecordBatch) -> list[Piece]:
         data = _data(batch)
@@ -93,15 +97,30 @@ class EdgeRouter:
     def _split(
         self, batch: pa.RecordBatch, numbers: "np.ndarray[Any, Any]", pairs: list[Pair]
     ) -> list[Piece]:
-        from penstock.model.keyhash import split_by  # noqa: PLC0415 - loads numba
-
-        parts = split_by(batch, numbers, len(pairs))
+        parts = self._kernels.split_by(batch, numbers, len(pairs))
         if len(parts) == 1:  # the batch itself, perhaps a slice of another
             return [Piece(*pairs[parts[0][0]], _data(parts[0][1]))]
         return [
             Piece(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows)))
             for number, rows in parts
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """The compiled part of routing, imported when the first router is made."""
+
+    hash_columns: Callable[[Sequence[pa.Array]], Any]
+    look_up: Callable[[Any, Any, Any], None]
+    split_by: Callable[[pa.RecordBatch, Any, int], list[tuple[int, pa.RecordBatch]]]
+
+
+def _kernels() -> _Kernels:
+    from penstock.model.kernels.routing import look_up  # noqa: PLC0415 - loads numba
+    from penstock.model.keyhash import hash_columns  # noqa: PLC0415
+    from penstock.model.split import split_by  # noqa: PLC0415
+
+    return _Kernels(hash_columns, look_up, split_by)
 
 
 def _data(batch: pa.RecordBatch) -> Data[pa.RecordBatch]:

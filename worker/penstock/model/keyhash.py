@@ -1,4 +1,4 @@
-"""Which key group a row belongs to, and which task that group.
+"""Which key group a row belongs to.
 
 The hash is exactly Spark SQL's ``xxhash64`` with seed 42: strings and binary by their bytes,
 bool, int8, int16, int32 and date32 as 4 bytes, int64, timestamp(us) and decimal up to 18 digits
@@ -8,7 +8,6 @@ hashes however the array is laid out: plain, dictionary, chunked or sliced.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -18,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import HASH_SEED, KEY_GROUPS_MAX
+from penstock.base.limits import HASH_SEED
 from penstock.base.suggest import unknown
-from penstock.contract.keygroups import Share
 from penstock.model.columns import Int32s, UInt64s, bits, fixed, flat, text, validity
 from penstock.model.kernels import routing, xxhash
 
@@ -139,7 +137,8 @@ def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], seed: int = HASH
 
     Raises ConfigError for a type that Spark has no rule for. About 70 M rows/s for 32-byte strings.
     """
-    hashes = np.full(len(columns[0]), seed, np.uint64)
+    hashes = np.empty(len(columns[0]), np.uint64)
+    hashes.fill(seed)
     for column in columns:
         chain_hash(flat(column), hashes)
     return hashes
@@ -161,72 +160,3 @@ def key_groups(hashes: UInt64s, max_key_groups: int) -> Int32s:
     groups = np.empty(len(hashes), np.int32)
     routing.key_groups(hashes, max_key_groups, groups)
     return groups
-
-
-def owner_table(shares: Sequence[Share], max_key_groups: int) -> Int32s:
-    """Return the index of the share that owns each group (int32, length max_key_groups).
-
-    Every group must be owned exactly once.
-    """
-    assert 1 <= max_key_groups <= KEY_GROUPS_MAX
-    table = np.full(max_key_groups, -1, np.int32)
-    for owner, share in enumerate(shares):
-        for groups in share:
-            assert (table[groups.start : groups.stop] == -1).all(), f"{groups} is owned twice"
-            table[groups.start : groups.stop] = owner
-    assert (table >= 0).all(), "a key group has no owner"
-    return table
-
-
-def split_by(
-    batch: pa.RecordBatch, destinations: Int32s, count: int
-) -> list[tuple[int, pa.RecordBatch]]:
-    """Split rows by destination (0 <= d < count), each part in input order.
-
-    Destinations without rows are left out.
-    The batch itself is returned, not a copy, when all rows go to one place.
-    """
-    starts = np.zeros(count + 1, np.int64)
-    order = np.empty(len(destinations), np.int32)
-    routing.split_order(destinations, starts, order)
-    places = starts.tolist()
-    filled = [d for d in range(count) if places[d] < places[d + 1]]
-    if len(filled) == 1:
-        return [(filled[0], batch)]
-    return [(d, batch.take(pa.array(order[places[d] : places[d + 1]]))) for d in filled]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRouter:
-    """Splits batches of one edge by the owner of each row's key, under one assignment.
-
-    ``columns`` are the places of the key columns; ``table`` is :func:`owner_table`'s.
-    """
-
-    columns: tuple[int, ...]
-    table: Int32s
-    destinations: int
-
-    def groups(self, batch: pa.RecordBatch) -> Int32s:
-        """Return the key group of every row."""
-        return key_groups(hash_columns([batch.column(i) for i in self.columns]), len(self.table))
-
-    def split(self, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
-        """Return (destination, rows) for every destination that has rows, in rising order."""
-        if self.destinations == 1:
-            return [(0, batch)] if batch.num_rows else []
-        owners = np.empty(batch.num_rows, np.int32)
-        routing.look_up(self.groups(batch), self.table, owners)
-        return split_by(batch, owners, self.destinations)
-
-
-def key_router(
-    schema: pa.Schema, names: Sequence[str], shares: Sequence[Share], max_key_groups: int
-) -> KeyRouter:
-    """Build the router of an edge keyed by ``names``; ``shares[d]`` are destination d's groups.
-
-    Raises ConfigError when a key column is missing or of a type without a rule.
-    """
-    check_key_columns(schema, names)
-    places = tuple(schema.get_field_index(name) for name in names)
-    return KeyRouter(places, owner_table(shares, max_key_groups), len(shares))

@@ -16,6 +16,7 @@ def compile_all() -> int:
         arena,
         clock,
         encode,
+        gather,
         jit,
         routing,
         table,
@@ -24,7 +25,7 @@ def compile_all() -> int:
         xxhash,
     )
 
-    modules = (aggregate, arena, clock, encode, routing, table, windows, words, xxhash)
+    modules = (aggregate, arena, clock, encode, gather, routing, table, windows, words, xxhash)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

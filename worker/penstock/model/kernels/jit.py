@@ -8,6 +8,7 @@ calls and numba looks only at the kernel's own file.
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache, update_wrapper
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,6 +110,7 @@ def cache_folder() -> Path:
 
     ``PENSTOCK_KERNEL_CACHE``, or ``penstock/kernels`` in the user's cache folder, or a private
     temporary folder where neither can be written; below it one folder per version of the sources.
+    A folder that may only be read, as in an image, is copied to a private temporary one.
     """
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -119,7 +122,11 @@ def cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a read-only home: compile once per process rather than fail
         return Path(tempfile.mkdtemp(prefix="penstock-kernels-"))
-    return folder
+    if os.access(folder, os.W_OK):
+        return folder
+    # The kernels of an image, which numba refuses to read where it may not write: a copy.
+    copied = Path(tempfile.mkdtemp(prefix="penstock-kernels-"))
+    return Path(shutil.copytree(folder, copied, dirs_exist_ok=True))
 
 
 def _unaligned(bits: int) -> Any:
@@ -157,6 +164,52 @@ def _unaligned_store() -> Any:
     return store
 
 
+def _store_at(bits: int) -> Any:
+    """Make ``store(address, number)``: the low bits of a number to a place in memory."""
+
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word = ir.IntType(bits)
+            place = builder.inttoptr(args[0], word.as_pointer())
+            number = args[1] if bits == 64 else builder.trunc(args[1], word)
+            builder.store(number, place, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return store
+
+
+_copy_bytes: Any = cgutils.raw_memcpy
+
+
+def _copy_at(width: int) -> Any:
+    """Make ``copy(address, array, byte_index, size)``: bytes of an array to a place in memory.
+
+    With a ``width`` exactly so many bytes are copied, in one or two moves, whatever ``size``.
+    """
+
+    @intrinsic
+    def copy(typing_context: Any, address: Any, array: Any, index: Any, size: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            view = context.make_array(signature.args[1])(context, builder, args[1])
+            source = builder.gep(view.data, [args[2]])
+            if not width:
+                target = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+                _copy_bytes(builder, target, source, args[3], 1)
+                return context.get_dummy_value()
+            words = ir.VectorType(ir.IntType(64), width // 8)
+            target = builder.inttoptr(args[0], words.as_pointer())
+            moved = builder.load(builder.bitcast(source, words.as_pointer()), align=1)
+            builder.store(moved, target, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, array, types.int64, types.int64), generate
+
+    return copy
+
+
 def _trailing_zeros() -> Any:
     """Make ``trailing_zeros(uint64)``: the place of the lowest set bit."""
 
@@ -170,7 +223,33 @@ def _trailing_zeros() -> Any:
     return count
 
 
+def _prefetcher() -> Any:
+    """Make ``prefetch(array, index)``: ask for the cache line of an item that is read soon.
+
+    Any index is harmless: nothing is read.
+    """
+
+    @intrinsic
+    def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            view = context.make_array(signature.args[0])(context, builder, args[0])
+            place = builder.bitcast(builder.gep(view.data, [args[1]]), ir.IntType(8).as_pointer())
+            word = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [place.type, word, word, word])
+            call = builder.module.declare_intrinsic("llvm.prefetch", (place.type,), kind)
+            builder.call(call, [place, word(0), word(3), word(1)])  # to read, keep, data
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), generate
+
+    return prefetch
+
+
 load32 = _unaligned(32)
 load64 = _unaligned(64)
 store64 = _unaligned_store()
+store8_at, store32_at, store64_at = _store_at(8), _store_at(32), _store_at(64)
+copy_at = _copy_at(0)
+copy32_at = _copy_at(32)
 trailing_zeros = _trailing_zeros()
+prefetch = _prefetcher()

@@ -19,11 +19,16 @@ def key_groups(hashes: Any, max_key_groups: int, groups: Any) -> None:
         groups[i] = np.int32(np.int64(hashes[i]) % max_key_groups)
 
 
-@kernel(VOID, I32, I32, OUT_I32)
-def look_up(groups: Any, table: Any, destinations: Any) -> None:
-    """Write ``table[group]`` for every row."""
-    for i in range(groups.size):
-        destinations[i] = table[groups[i]]
+@kernel(VOID, U64, I32, OUT_I32)
+def look_up(hashes: Any, table: Any, destinations: Any) -> None:
+    """Write ``table[key group]`` of every row; the table has one item for each group."""
+    if table.size & (table.size - 1) == 0:
+        mask = np.uint64(table.size - 1)
+        for i in range(destinations.size):
+            destinations[i] = table[np.int64(hashes[i] & mask)]
+        return
+    for i in range(destinations.size):
+        destinations[i] = table[np.int64(hashes[i]) % table.size]
 
 
 @kernel(VOID, I32, OUT_I64, OUT_I32)

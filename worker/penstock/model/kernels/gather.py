@@ -1,0 +1,89 @@
+"""Rows in another order, straight into the buffers of the batches that will travel.
+
+``order[starts[p]:starts[p + 1]]`` are the rows of part p (see ``routing.split_order``). A part's
+buffers are given by their addresses, because a kernel takes any number of parts in one call; they
+have the size that the caller was told, and ``COPY_SLACK`` bytes behind a buffer of texts.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from penstock.model.kernels.jit import (
+    I32,
+    I64,
+    INT,
+    OUT_I64,
+    TEXT,
+    U8,
+    VOID,
+    copy32_at,
+    copy_at,
+    kernel,
+    load64,
+    store8_at,
+    store32_at,
+    store64_at,
+)
+
+SHORT = 32  # texts up to here are copied whole in one move, with what stands behind them
+COPY_SLACK = SHORT
+
+
+@kernel(VOID, I32, I32, I64, I64, OUT_I64)
+def gather_offsets(offsets: Any, order: Any, starts: Any, places: Any, sizes: Any) -> None:
+    """Write the offsets of the texts of part p to ``places[p]``, and how many bytes they take."""
+    for part in range(sizes.size):
+        to, top = places[part], np.int64(0)
+        store32_at(to, top)
+        for i in range(starts[part], starts[part + 1]):
+            top += offsets[order[i] + 1] - offsets[order[i]]
+            to += 4
+            store32_at(to, top)
+        sizes[part] = top
+
+
+@kernel(VOID, TEXT, I32, I64, I64)
+def gather_texts(column: Any, order: Any, starts: Any, places: Any) -> None:
+    """Write the bytes of the texts of part p to ``places[p]``, one behind the other."""
+    offsets, data, _, _ = column
+    for part in range(starts.size - 1):
+        to = places[part]
+        for i in range(starts[part], starts[part + 1]):
+            at = np.int64(offsets[order[i]])
+            size = np.int64(offsets[order[i] + 1]) - at
+            if size <= SHORT and at + SHORT <= data.size:
+                copy32_at(to, data, at, size)
+            else:
+                copy_at(to, data, at, size)
+            to += size
+
+
+@kernel(VOID, U8, INT, I32, I64, I64)
+def gather_fixed(data: Any, width: int, order: Any, starts: Any, places: Any) -> None:
+    """Write the values, ``width`` bytes each, of part p to ``places[p]``."""
+    for part in range(starts.size - 1):
+        to = places[part]
+        for i in range(starts[part], starts[part + 1]):
+            at = np.int64(order[i]) * width
+            if width == 8:
+                store64_at(to, np.int64(load64(data, at)))
+            else:
+                copy_at(to, data, at, width)
+            to += width
+
+
+@kernel(VOID, U8, INT, I32, I64, I64)
+def gather_bits(bitmap: Any, bit: int, order: Any, starts: Any, places: Any) -> None:
+    """Write the bits, row 0 being ``bit``, of part p to ``places[p]``; the last byte is padded."""
+    for part in range(starts.size - 1):
+        to, byte, filled = places[part], np.int64(0), np.int64(0)
+        for i in range(starts[part], starts[part + 1]):
+            at = bit + order[i]
+            byte |= np.int64((bitmap[at >> 3] >> (at & 7)) & 1) << filled
+            filled += 1
+            if filled == 8:
+                store8_at(to, byte)
+                to, byte, filled = to + 1, np.int64(0), np.int64(0)
+        if filled != 0:
+            store8_at(to, byte)

@@ -1,0 +1,138 @@
+"""Splitting a batch by the destination of its rows: every value is copied once, to its part.
+
+    destinations (one per row) --counting sort--> order of the rows --gather--> parts
+
+Texts, numbers, times and booleans, with or without nulls, are gathered by compiled loops for all
+parts at once; a column of any other type by Arrow's own ``take``. A part has memory of its own:
+while it waits for a slow receiver it pins no other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.columns import Int32s, Int64s, text
+from penstock.model.kernels import gather, routing
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order."""
+
+    destinations: list[int]
+    counts: list[int]
+    order: Int32s
+    starts: Int64s
+
+
+def parts_of(destinations: Int32s, count: int) -> Parts:
+    """Group n rows by destination (0 <= d < count); one without rows has no part."""
+    starts = np.zeros(count + 1, np.int64)
+    order = np.empty(len(destinations), np.int32)
+    routing.split_order(destinations, starts, order)
+    ends = starts.tolist()
+    filled = [d for d in range(count) if ends[d] < ends[d + 1]]
+    if len(filled) < count:
+        starts = starts[[*filled, count]]
+    return Parts(filled, [ends[d + 1] - ends[d] for d in filled], order, starts)
+
+
+def split_by(
+    batch: pa.RecordBatch, destinations: Int32s, count: int
+) -> list[tuple[int, pa.RecordBatch]]:
+    """Split rows by destination (0 <= d < count), each part in input order.
+
+    Destinations without rows are left out.
+    The batch itself is returned, not a copy, when all rows go to one place.
+    """
+    parts = parts_of(destinations, count)
+    if len(parts.counts) <= 1:
+        return [(d, batch) for d in parts.destinations]
+    schema = batch.schema
+    columns = [_way(array.type)(array, parts) for array in batch.columns]
+    return [
+        (d, pa.RecordBatch.from_arrays(arrays, schema=schema))
+        for d, *arrays in zip(parts.destinations, *columns, strict=True)
+    ]
+
+
+Way = Callable[[pa.Array, Parts], Sequence[pa.Array]]
+
+
+@cache
+def _way(kind: pa.DataType) -> Way:
+    """Choose how a column of this type is gathered: it gives one array for each part."""
+    t = pa.types
+    if t.is_string(kind) or t.is_binary(kind):
+        return _texts
+    if t.is_boolean(kind):
+        return _booleans
+    if t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind):
+        return _fixed
+    return _taken
+
+
+def _texts(array: pa.Array, parts: Parts) -> list[pa.Array]:
+    column = text(array)
+    ends = [pa.allocate_buffer(4 * (rows + 1)) for rows in parts.counts]
+    sizes = np.empty(len(ends), np.int64)
+    gather.gather_offsets(column[0], parts.order, parts.starts, _places(ends), sizes)
+    spans = sizes.tolist()
+    blocks = [pa.allocate_buffer(size + gather.COPY_SLACK) for size in spans]
+    gather.gather_texts(column, parts.order, parts.starts, _places(blocks))
+    kind, bitmaps = array.type, _bitmaps(array, parts)
+    return [
+        pa.Array.from_buffers(kind, rows, [bitmap, end, block.slice(0, size)])
+        for rows, bitmap, end, block, size in zip(
+            parts.counts, bitmaps, ends, blocks, spans, strict=True
+        )
+    ]
+
+
+def _places(blocks: Sequence[pa.Buffer]) -> Int64s:
+    return np.array([block.address for block in blocks], np.int64)
+
+
+def _fixed(array: pa.Array, parts: Parts) -> list[pa.Array]:
+    width = array.type.bit_width // 8
+    start = array.offset * width
+    values = np.frombuffer(array.buffers()[1], np.uint8)[start : start + len(array) * width]
+    blocks = [pa.allocate_buffer(rows * width) for rows in parts.counts]
+    gather.gather_fixed(values, width, parts.order, parts.starts, _places(blocks))
+    return _arrays(array, parts, blocks)
+
+
+def _booleans(array: pa.Array, parts: Parts) -> list[pa.Array]:
+    return _arrays(array, parts, _bits(array.buffers()[1], array.offset, parts))
+
+
+def _taken(array: pa.Array, parts: Parts) -> list[pa.Array]:
+    starts = parts.starts.tolist()
+    return [
+        array.take(pa.array(parts.order[start : start + rows]))
+        for start, rows in zip(starts, parts.counts, strict=False)
+    ]
+
+
+def _arrays(array: pa.Array, parts: Parts, blocks: Sequence[pa.Buffer]) -> list[pa.Array]:
+    bitmaps = _bitmaps(array, parts)
+    return [
+        pa.Array.from_buffers(array.type, rows, [bitmap, block])
+        for rows, bitmap, block in zip(parts.counts, bitmaps, blocks, strict=True)
+    ]
+
+
+def _bitmaps(array: pa.Array, parts: Parts) -> Sequence[pa.Buffer | None]:
+    if array.null_count == 0:
+        return [None] * len(parts.counts)
+    return _bits(array.buffers()[0], array.offset, parts)
+
+
+def _bits(bitmap: pa.Buffer, bit: int, parts: Parts) -> list[pa.Buffer]:
+    blocks = [pa.allocate_buffer((rows + 7) // 8) for rows in parts.counts]
+    source = np.frombuffer(bitmap, np.uint8)
+    gather.gather_bits(source, bit, parts.order, parts.starts, _places(blocks))
+    return blocks

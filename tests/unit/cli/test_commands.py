@@ -10,7 +10,7 @@ from penstock.cli.app import make_app
 from penstock.cli.local import cluster_settings, restore_of
 from penstock.cli.preflight import check_before_start
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
-from penstock.graph import read_job_file
+from penstock.graph import keep_job_file, read_job_file
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = [
@@ -65,6 +65,34 @@ def test_a_missing_input_folder_is_found_before_anything_starts(tmp_path: Path) 
         check_before_start(read_job_file(file, settings), file, settings)
     assert "wordcount.yaml:19: step 'lines': " in str(caught.value)
     assert f"{tmp_path}/nowhere is not there" in str(caught.value)
+
+
+def test_folders_that_cannot_be_are_found_before_anything_starts(tmp_path: Path) -> None:
+    file = EXAMPLES / "wordcount.yaml"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.parquet").touch()
+    (tmp_path / "file").touch()
+    for given, at, message in (
+        (("empty", "out"), "step 'lines'", "empty has no *.parquet file"),
+        (("in", "file/out"), "step 'output'", f"can be no folder: {tmp_path}/file is a file"),
+    ):
+        names = zip(("input", "output"), given, strict=True)
+        settings = [f"job.parameters.{name}={tmp_path}/{place}" for name, place in names]
+        with pytest.raises(ConfigError) as caught:
+            check_before_start(read_job_file(file, settings), file, settings)
+        assert at in str(caught.value)
+        assert message in str(caught.value)
+
+
+def test_a_picture_or_state_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = ["graph", str(EXAMPLES / "wordcount.yaml"), "-o", f"{tmp_path}/file/x"]
+    with pytest.raises(ConfigError, match=r"--output .*/file/x: Not a directory"):
+        CliRunner().invoke(make_app(), command, catch_exceptions=False)
+    job = read_job_file(EXAMPLES / "wordcount.yaml")
+    with pytest.raises(ConfigError, match=r"--dir: .*/file/x: Not a directory"):
+        keep_job_file(job, tmp_path / "file" / "x" / "job.json")
 
 
 def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.base.errors import ConfigError
 from penstock.cli.options import JobFileArgument, SetOption
 
 
@@ -38,5 +39,8 @@ def graph(
     if output is None:
         print(picture)
     else:
-        output.write_text(picture + "\n", encoding="utf-8")
+        try:
+            output.write_text(picture + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--output {output}: {error.strerror}") from error
         print(f"wrote {output}")

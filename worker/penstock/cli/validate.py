@@ -13,10 +13,12 @@ def validate(
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
 ) -> None:
     """Check a job file, its code and the columns of its inputs."""
+    from penstock.cli.preflight import check_paths  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job  # noqa: PLC0415
 
     job = load_job(file, ConnectorInspector(), set_)
+    check_paths(job)
     if not quiet:
         steps, stages = len(job.graph.steps), len(job.plan.stages)
         print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")

@@ -45,13 +45,19 @@ def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
 
 
 def keep_job_file(file: JobFile, path: Path) -> None:
-    """Write the object as JSON to ``path`` and its places beside it, for engines to compile."""
+    """Write the object as JSON to ``path`` and its places beside it, for engines to compile.
+
+    The folder is made for its user's eyes only. Raises ConfigError when that is impossible.
+    """
     places = {
         "file": file.origin.file,
         "folder": str(file.folders[0]) if file.folders else "",
         "places": dict(file.origin.places),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--dir: {path.parent}: {error.strerror}") from error
     _places_path(path).write_text(json.dumps(places, indent=1), encoding="utf-8")
     path.write_text(json.dumps(file.plain, indent=1), encoding="utf-8")
 

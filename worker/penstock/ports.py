@@ -166,6 +166,15 @@ class PacedReader(Protocol):
 
 
 @runtime_checkable
+class RestingReader(Protocol):
+    """A split reader that knows how long it will have nothing to give."""
+
+    def wait_s(self) -> float:
+        """Return how long a task that found nothing may sleep before it looks again."""
+        ...
+
+
+@runtime_checkable
 class LatencyMeter(Protocol):
     """A sink writer that counts how old latency markers are when they reach it."""
 
@@ -302,6 +311,7 @@ __all__ = [
     "Pending",
     "PushedSource",
     "Read",
+    "RestingReader",
     "Sink",
     "SinkPublisher",
     "SinkWriter",

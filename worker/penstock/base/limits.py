@@ -64,6 +64,16 @@ SILENT_KEEPER_S = 2.0  # of one whose engine the leader has given up: it is ende
 SUPERVISOR_LINGER_S = 1.0  # after the end, for answers that somebody waits for
 SUPERVISOR_TIMEOUT_S = 10.0  # a keeper without a supervisor ends: it could commit nothing
 
+# --- Pods ---------------------------------------------------------------------------------------
+POD_META_POLL_INTERVAL_S = 2.0  # a watch says most of it sooner; one request each, per worker
+POD_ANNOUNCE_INTERVAL_S = 1.0  # of a keeper to its leader
+POD_STATUS_INTERVAL_S = 5.0  # counters in the status ConfigMap; what happens is written at once
+SILENT_WORKERS_KEPT_S = 300.0  # of a worker that says nothing, in the summary of its job
+KEEPER_DIAL_INTERVAL_S = 0.2  # of an engine's host whose keeper is not there (yet)
+LOOP_STUCK_S = 30.0  # a keeper's loop that has not turned for so long is dead
+HOST_ABSENT_S = 60.0  # an engine's container without a host for so long is started again
+GRACE_RESERVE_S = 10.0  # of a pod's grace period, for the end after the last checkpoint
+
 # --- Data plane -----------------------------------------------------------------------------
 ELEMENT_BYTES_MAX = 64 * 1024 * 1024  # one element, decoded; larger input is split at the source
 ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs beside its body
@@ -96,7 +106,9 @@ SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # of one read, unless a single row is l
 INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender waits
 INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
-PACE_WAIT_S = 0.001  # for rows that are not due yet; a task's inbox waits no longer
+SOURCE_POLL_S = 0.002  # a split that had nothing and cannot say until when
+SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
+PACE_WAIT_S = 0.001  # at least, for rows of a paced split: the shorter, the more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 

@@ -142,6 +142,10 @@ class WordReader:
         """Return the monotonic time at which a row was to be sent; None without a rate."""
         return self._pace.due_ns(offset - self._first)
 
+    def wait_s(self) -> float:
+        """Return how long to wait for the next rows."""
+        return self._pace.wait_s()
+
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Nothing to acknowledge: the words can be made again."""
 

@@ -13,24 +13,25 @@ class Pace:
         self,
         rate: int | None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Begin now; ``rate`` in rows/s, None: as fast as possible."""
         self._rate = rate
         self._clock = clock
-        self._sleep = sleep
         self._begun = clock()
         self._sent = 0
 
     def allow(self, wanted: int) -> int:
-        """Return how many of ``wanted`` rows are due, 0 if none; waits a millisecond for them."""
+        """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do."""
         if self._rate is None:
             return wanted
-        due = self._owed(self._rate)
-        if due <= 0:
-            self._sleep(limits.PACE_WAIT_S)
-            due = self._owed(self._rate)
-        return max(0, min(wanted, due))
+        return max(0, min(wanted, self._owed(self._rate)))
+
+    def wait_s(self) -> float:
+        """Return how long to wait for rows that are due: at least a moment, or calls cost most."""
+        if self._rate is None:
+            return limits.PACE_WAIT_S
+        due = self._begun + (self._sent + 1) / self._rate
+        return max(limits.PACE_WAIT_S, due - self._clock())
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""

@@ -124,6 +124,10 @@ class ParquetReader:
             max_ts=self._stamper.max_ts if self._stamper else None,
         )
 
+    def wait_s(self) -> float:
+        """Return how long to wait for the next rows."""
+        return self._pace.wait_s()
+
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Nothing to acknowledge: a file stays."""
 

@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.limits import LATENCY_MARK_INTERVAL_S, LATENCY_MARKS_PER_READ_MAX
+from penstock.base.limits import (
+    LATENCY_MARK_INTERVAL_S,
+    LATENCY_MARKS_PER_READ_MAX,
+    SOURCE_POLL_S,
+    SOURCE_REST_MAX_S,
+)
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data
-from penstock.ports import PacedReader, Read
+from penstock.ports import PacedReader, Read, RestingReader
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
 
 if TYPE_CHECKING:
@@ -29,7 +34,10 @@ class SourceTask:
         self._batch_rows = batch_rows
         self._readers: dict[SplitId, SplitReader] = {}
         self._paced: dict[SplitId, PacedReader] = {}
+        self._resting: dict[SplitId, RestingReader] = {}
+        self._ended: set[SplitId] = set()
         self._turn: list[SplitId] = []
+        self._empty = 0  # reads since the last rows
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
         self._reading: tuple[SplitId, int] | None = None
@@ -44,6 +52,8 @@ class SourceTask:
             reader = self._readers[state.split] = self._source.open(state)
             if isinstance(reader, PacedReader):
                 self._paced[state.split] = reader
+            if isinstance(reader, RestingReader):
+                self._resting[state.split] = reader
         self._turn = list(self._readers)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
@@ -51,6 +61,8 @@ class SourceTask:
         for split in list(self._readers if splits is None else splits):
             reader = self._readers.pop(split, None)
             self._paced.pop(split, None)
+            self._resting.pop(split, None)
+            self._ended.discard(split)
             if reader is not None:
                 reader.close()
         self._turn = list(self._readers)
@@ -84,10 +96,30 @@ class SourceTask:
                 return self._ask(split, self._readers[split])
         return None
 
+    @property
+    def dry(self) -> bool:
+        """Whether every split that goes on was asked and had nothing."""
+        return self._empty >= len(self._readers) - len(self._ended)
+
+    def rest_s(self) -> float:
+        """Return how long to sleep, until rows are due if that is known; then ask all."""
+        self._empty = 0
+        open_splits = [s for s in self._readers if s not in self._ended]
+        waits = [
+            resting.wait_s() if (resting := self._resting.get(s)) else SOURCE_POLL_S
+            for s in open_splits
+        ]
+        return min([*waits, SOURCE_REST_MAX_S])
+
     def _ask(self, split: SplitId, reader: "SplitReader") -> SourceEvent:
         read = reader.read(self._batch_rows)
         if read is None:
-            return SplitEnded(split) if reader.state().finished else SplitEmpty(split)
+            if reader.state().finished:
+                self._ended.add(split)
+                return SplitEnded(split)
+            self._empty += 1
+            return SplitEmpty(split)
+        self._empty = 0
         self._reading = (split, read.offset)
         paced = self._paced.get(split)
         if paced is not None:

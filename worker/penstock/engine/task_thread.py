@@ -21,7 +21,7 @@ from penstock.protocol.frame import Life
 from penstock.protocol.holding import Phase
 from penstock.protocol.task import TaskCore
 
-POLL_S = 0.002  # of what cannot wake a task: a sink that has no room, a split that had nothing
+POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
 
 class TaskThread(threading.Thread):
@@ -83,17 +83,22 @@ class TaskThread(threading.Thread):
                 self._quiet_at = now
                 self._said_quiet = not worked
                 self._hands.step(ev.Quiet())
-                return
         else:
             self._said_quiet = False
         if not worked:
             self._sleep()
 
     def _sleep(self) -> None:
-        polls = self._parts.source is not None and not self.core.exhausted
         since = time.monotonic()
-        self._wakeup.wait(POLL_S if polls or not self._room() else REST_S)
+        self._wakeup.wait(self._rest_s())
         self.standing.slept_s += time.monotonic() - since
+
+    def _rest_s(self) -> float:
+        """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""
+        if not self._room():
+            return POLL_S
+        source = self._parts.source
+        return source.rest_s() if source is not None and not self.core.exhausted else REST_S
 
     def _room(self) -> bool:
         return all(sink.room() for sink in self._parts.sinks.values())
@@ -116,7 +121,7 @@ class TaskThread(threading.Thread):
         self._hands.step(event)
         if isinstance(event, ev.SplitEnded):
             self._hands.tell()
-        return not isinstance(event, ev.SplitEmpty)
+        return not (isinstance(event, ev.SplitEmpty) and source.dry)
 
     def _read_channel(self, reads: Callable[[ChannelId], bool]) -> bool:
         if self._hands.input is None:

@@ -6,10 +6,14 @@ the keeper's silence together say that it is safe; a process that still runs the
 """
 
 from penstock.contract.latest import Latest
+from penstock.contract.replacing import PodSeen, to_replace
 from penstock_operator.api.observed import Observed
-from penstock_operator.reconcile.decision import Draft
+from penstock_operator.reconcile.decision import Delete, Draft
 
 
 def replace_lost(seen: Observed, latest: Latest, draft: Draft) -> None:
     """Delete the pods of lost lives, by uid and without their grace period."""
-    del seen, latest, draft
+    pods = [PodSeen(p.name, p.uid, p.deleting) for p in seen.pods]
+    for found in to_replace(latest, seen.running, pods):
+        draft.do(Delete("Pod", found.name, found.uid, now=True))
+        draft.tell("WorkerReplaced", f"{found.name} ({found.uid}) was given up by the leader")

@@ -1,0 +1,35 @@
+"""Logs as JSON, one object a line."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """Time, level, logger, message, and whatever ``extra`` holds that is a plain value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Spell one record."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        extra = {k: v for k, v in record.__dict__.items() if k not in OWN}
+        line |= {k: v for k, v in extra.items() if isinstance(v, str | int | float | bool)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_as_json(level: str) -> None:
+    """Have everything logged as JSON to standard error; Kopf's own news only when they warn."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in ("kopf", "httpx", "httpcore", "aiohttp.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,164 @@
+"""Starts the operator: probes first, then the Lease, then watches and workers of the queue.
+
+Losing the Lease ends the process: a new one begins from what is there.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import kopf
+
+from penstock.base.errors import ConfigError
+from penstock_operator.api import kinds
+from penstock_operator.api.kinds import Kind
+from penstock_operator.app.health import Health, problem_of
+from penstock_operator.app.logs import log_as_json
+from penstock_operator.app.metrics import Metrics
+from penstock_operator.app.settings import Settings, read_settings
+from penstock_operator.cluster.access import access_of, login
+from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.lease import OperatorLease
+from penstock_operator.cluster.observe import Observer
+from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.store import Store
+from penstock_operator.handlers.reconciler import Reconciler
+from penstock_operator.handlers.watches import configure, register
+from penstock_operator.handlers.work_queue import WorkQueue
+
+LOG = logging.getLogger("penstock_operator")
+EXIT_CONFIG = 2
+EXIT_LEASE = 3
+
+
+@dataclass(slots=True)
+class Operator:
+    """All parts of one process. ``port`` is known once :meth:`run` listens."""
+
+    settings: Settings
+    kopf_settings: kopf.OperatorSettings
+    client: Client
+    metrics: Metrics
+    reconciler: Reconciler
+    stop: asyncio.Event
+    watching: asyncio.Event
+    port: int = 0
+
+    async def run(self) -> int:
+        """Serve until told to stop. Returns the exit status."""
+        health = Health(self._stuck, self._ready, self.metrics.page)
+        runner, self.port = await health.serve(self.settings.http_port)
+        LOG.info("listening", extra={"port": self.port})
+        lease = OperatorLease(self.client, self.settings.namespace, self.settings.identity)
+        try:
+            return await self._lead(lease)
+        finally:
+            if self.settings.leader_election:
+                await lease.release()
+            await runner.cleanup()
+            await self.client.close()
+
+    async def _lead(self, lease: OperatorLease) -> int:
+        stopped = asyncio.create_task(self._told_to_stop())
+        tasks: list[asyncio.Task[None]] = [stopped]
+        if self.settings.leader_election:
+            acquired = asyncio.create_task(lease.acquire())
+            await asyncio.wait({acquired, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not acquired.done():
+                acquired.cancel()
+                return 0
+            LOG.info("leading", extra={"identity": self.settings.identity})
+            tasks.append(asyncio.create_task(lease.hold()))
+        self.metrics.leading.set(1)
+        tasks += [asyncio.create_task(self._watch())]
+        tasks += [asyncio.create_task(self.reconciler.work()) for _ in range(self.settings.workers)]
+        done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.stop.set()  # Kopf ends by it, and takes its connections along
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for task in done - {stopped}:
+            LOG.error("ended", extra={"reason": str(task.exception() or "the Lease is lost")})
+        return 0 if stopped in done else EXIT_LEASE
+
+    async def _told_to_stop(self) -> None:
+        await self.stop.wait()
+
+    async def _watch(self) -> None:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry, id="login")
+        def log_in(**_: object) -> kopf.ConnectionInfo:
+            return login(self.kopf_settings)
+
+        store, queue = self.reconciler.store, self.reconciler.queue
+        register(registry, store, queue, await self._spark())
+        await kopf.operator(
+            registry=registry,
+            settings=self.kopf_settings,
+            standalone=True,
+            clusterwide=not self.settings.namespaces,
+            namespaces=self.settings.namespaces,
+            stop_flag=self.stop,
+            ready_flag=self.watching,
+        )
+
+    async def _spark(self) -> tuple[Kind, ...]:
+        """Return the flavours that are served; one that is installed later needs a new start."""
+        found = []
+        for kind in (kinds.SPARK_KUBEFLOW, kinds.SPARK_APACHE):
+            try:
+                if await self.client.serves(kind):
+                    found.append(kind)
+            except ApiError as error:
+                LOG.warning("cannot ask for SparkApplications", extra={"reason": str(error)})
+        return tuple(found)
+
+    def _stuck(self) -> str:
+        return problem_of(self.reconciler.oldest_age_s(), self.reconciler.queue.head_age_s())
+
+    def _ready(self) -> bool:
+        return self.watching.is_set() or self.settings.leader_election
+
+
+def build(settings: Settings) -> Operator:
+    """Put an operator together. Raises ConfigError when there is no API server to talk to."""
+    kopf_settings = kopf.OperatorSettings()
+    configure(kopf_settings)
+    metrics = Metrics()
+    client = Client(access_of(login(kopf_settings)), metrics.called)
+    store, queue = Store(), WorkQueue(time.monotonic)
+    reconciler = Reconciler(
+        store, queue, Observer(client, store), Performer(client, store), metrics.reconciled
+    )
+    metrics.watch("penstock_operator_queue_depth", "Jobs that are due", queue.depth)
+    metrics.watch(
+        "penstock_operator_oldest_job_seconds",
+        "For how long some job had no reconcile",
+        reconciler.oldest_age_s,
+    )
+    metrics.watch("penstock_operator_jobs", "StreamJobs", lambda: float(len(store.jobs())))
+    stop, watching = asyncio.Event(), asyncio.Event()
+    return Operator(settings, kopf_settings, client, metrics, reconciler, stop, watching)
+
+
+async def _main(settings: Settings) -> int:
+    operator = build(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, operator.stop.set)
+    return await operator.run()
+
+
+def main() -> int:
+    """Run the operator; returns its exit status."""
+    try:
+        settings = read_settings(os.environ)
+        log_as_json(settings.log_level)
+        return asyncio.run(_main(settings))
+    except ConfigError as error:
+        logging.getLogger("penstock_operator").error(str(error))
+        return EXIT_CONFIG

@@ -1,0 +1,58 @@
+"""What the operator is started with: environment variables, read once; unknown ones are errors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+
+PREFIX = "PENSTOCK_"
+KNOWN = (
+    "PENSTOCK_NAMESPACES",
+    "PENSTOCK_WORKERS",
+    "PENSTOCK_HTTP_PORT",
+    "PENSTOCK_LEADER_ELECTION",
+    "PENSTOCK_LOG_LEVEL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``namespaces``: those that are served, all when empty. ``identity``: of this process."""
+
+    namespaces: tuple[str, ...] = ()
+    namespace: str = "default"
+    identity: str = "operator"
+    workers: int = 8
+    http_port: int = 8080
+    leader_election: bool = True
+    log_level: str = "INFO"
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Read the settings. Raises ConfigError that names the variable."""
+    for name in environment:
+        if name.startswith(PREFIX) and name not in KNOWN and not _from_a_service(name):
+            raise ConfigError(f"{name}: {unknown('variable', name, KNOWN)}")
+    listed = environment.get("PENSTOCK_NAMESPACES", "")
+    return Settings(
+        namespaces=tuple(n.strip() for n in listed.split(",") if n.strip()),
+        namespace=environment.get("POD_NAMESPACE", "default"),
+        identity=environment.get("POD_NAME", "operator"),
+        workers=_whole(environment, "PENSTOCK_WORKERS", 8, at_least=1),
+        http_port=_whole(environment, "PENSTOCK_HTTP_PORT", 8080, at_least=0),
+        leader_election=environment.get("PENSTOCK_LEADER_ELECTION", "true") != "false",
+        log_level=environment.get("PENSTOCK_LOG_LEVEL", "INFO"),
+    )
+
+
+def _from_a_service(name: str) -> bool:
+    """Kubernetes gives every pod variables for the Services of its namespace."""
+    return any(part in name for part in ("_SERVICE_", "_PORT_")) or name.endswith("_PORT")
+
+
+def _whole(environment: Mapping[str, str], name: str, default: int, *, at_least: int) -> int:
+    text = environment.get(name, str(default))
+    if not text.isdecimal() or int(text) < at_least:
+        raise ConfigError(f"{name}={text!r}: expected a whole number of at least {at_least}")
+    return int(text)

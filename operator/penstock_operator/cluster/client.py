@@ -1,0 +1,184 @@
+"""Requests to the API server: one try each, every one counted, with a deadline."""
+
+import json
+from collections.abc import Callable
+
+import httpx
+
+from penstock.base.errors import StorageError
+from penstock.contract.fields import Plain
+from penstock_operator.api.kinds import Kind, kind_of
+from penstock_operator.api.names import FIELD_MANAGER
+from penstock_operator.api.plain import Object, list_at, object_at, text_at
+from penstock_operator.cluster.access import Access
+
+TIMEOUT_S = 15.0
+CONNECTIONS_MAX = 16
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+TEXT_CHARS_MAX = 500
+
+
+class ApiError(StorageError):
+    """The API server refused, or did not answer (``code`` 0); ``reason`` is its word for why."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        """Keep the answer."""
+        super().__init__(f"{code} {reason}: {message}"[:TEXT_CHARS_MAX])
+        self.code = code
+        self.reason = reason
+        self.message = message
+
+    @property
+    def conflict(self) -> bool:
+        """Say whether what the write relied on is not so: look again, and decide anew."""
+        return self.code == 409
+
+    @property
+    def transient(self) -> bool:
+        """Say whether the same write may succeed later without anybody's help."""
+        return self.code in {0, 409, 410, 429} or self.code >= 500
+
+
+class Client:
+    """The operator's only client beside Kopf's watches. ``count`` hears (verb, plural, code)."""
+
+    def __init__(self, access: Access, count: Callable[[str, str, int], None]) -> None:
+        """Open no connection yet."""
+        self._access = access
+        self._count = count
+        limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
+        self._http = httpx.AsyncClient(
+            base_url=access.server, verify=access.tls, timeout=TIMEOUT_S, limits=limits
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Return the newest object, read through a quorum; None when there is none."""
+        return await self._maybe("get", kind, kind.path(namespace, name))
+
+    async def list_some(self, kind: Kind, namespace: str, **query: str) -> list[Plain]:
+        """List what fits the query. Raises ApiError 404 when the kind is not served."""
+        found = await self._ask("GET", "list", kind, kind.path(namespace), query=query)
+        items = found.get("items")
+        return items if isinstance(items, list) else []
+
+    async def serves(self, kind: Kind) -> bool:
+        """Say whether the API server knows a kind."""
+        path = f"/apis/{kind.group}/{kind.version}"
+        found = await self._maybe("discover", kind, path)
+        return any(text_at(r, "name") == kind.plural for r in list_at(found, "resources"))
+
+    async def create(self, manifest: Object) -> Object:
+        """Create. Raises ApiError 409 when it exists."""
+        kind, namespace, _ = _place(manifest)
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._ask("POST", "create", kind, kind.path(namespace), manifest, query=query)
+
+    async def apply(self, manifest: Object, version: str = "") -> Object:
+        """Server-side apply; only over ``version`` when that is given."""
+        kind, namespace, name = _place(manifest)
+        body = manifest
+        if version:
+            metadata = {**object_at(manifest, "metadata"), "resourceVersion": version}
+            body = {**manifest, "metadata": metadata}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        path = kind.path(namespace, name)
+        return await self._ask("PATCH", "apply", kind, path, body, query=query, content=APPLY)
+
+    async def replace(self, manifest: Object, version: str) -> Object:
+        """Write over exactly ``version``. Raises ApiError 409 when it is not the newest."""
+        kind, namespace, name = _place(manifest)
+        metadata = {**object_at(manifest, "metadata"), "resourceVersion": version}
+        body: Object = {**manifest, "metadata": metadata}
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._ask("PUT", "update", kind, kind.path(namespace, name), body, query=query)
+
+    async def replace_status(self, kind: Kind, body: Object) -> Object:
+        """Write the status over the ``resourceVersion`` of ``body``; spec is not looked at."""
+        metadata = object_at(body, "metadata")
+        path = kind.path(text_at(metadata, "namespace"), text_at(metadata, "name"), "status")
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._ask("PUT", "status", kind, path, body, query=query)
+
+    async def merge(
+        self, kind: Kind, place: tuple[str, str], change: Object, *, subresource: str = ""
+    ) -> Object:
+        """Merge a change into the object at (namespace, name)."""
+        path = kind.path(*place, subresource)
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._ask("PATCH", "patch", kind, path, change, query=query, content=MERGE)
+
+    async def delete(
+        self, kind: Kind, place: tuple[str, str], uid: str, *, version: str = "", now: bool = False
+    ) -> None:
+        """Delete the object of this very ``uid``; that it is gone is no error."""
+        conditions: Object = {"uid": uid}
+        if version:
+            conditions["resourceVersion"] = version
+        options: Object = {"preconditions": conditions, "propagationPolicy": "Background"}
+        if now:
+            options["gracePeriodSeconds"] = 0
+        try:
+            await self._ask("DELETE", "delete", kind, kind.path(*place), options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _maybe(self, verb: str, kind: Kind, path: str) -> Object | None:
+        try:
+            return await self._ask("GET", verb, kind, path)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _ask(
+        self,
+        method: str,
+        verb: str,
+        kind: Kind,
+        path: str,
+        body: Object | None = None,
+        *,
+        query: dict[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        headers = {"Accept": "application/json"}
+        token = self._access.bearer()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content
+            data = json.dumps(body).encode()
+        try:
+            answer = await self._http.request(
+                method, path, params=query, headers=headers, content=data
+            )
+        except httpx.HTTPError as error:
+            self._count(verb, kind.plural, 0)
+            raise ApiError(0, "Unanswered", f"{method} {path}: {error!r}") from error
+        self._count(verb, kind.plural, answer.status_code)
+        return _read(answer)
+
+
+def _read(answer: httpx.Response) -> Object:
+    try:
+        found = answer.json()
+    except ValueError:
+        found = {}
+    plain: Object = found if isinstance(found, dict) else {}
+    if answer.is_success:
+        return plain
+    message = text_at(plain, "message") or answer.text[:TEXT_CHARS_MAX]
+    raise ApiError(answer.status_code, text_at(plain, "reason"), message)
+
+
+def _place(manifest: Object) -> tuple[Kind, str, str]:
+    kind = kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
+    metadata = object_at(manifest, "metadata")
+    return kind, text_at(metadata, "namespace"), text_at(metadata, "name")

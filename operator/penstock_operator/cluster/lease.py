@@ -1,0 +1,99 @@
+"""The operator's own Lease: one acts, others wait. It keeps work from being done twice.
+
+It is no fence: a process may sleep through its end. What two operators at once could harm is
+guarded by versions and uids in every write; see ``reconcile.workers``.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from penstock_operator.api import kinds
+from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.cluster.client import ApiError, Client
+
+NAME = "penstock-operator"
+DURATION_S = 15
+RENEW_S = 10.0
+RETRY_S = 2.0
+
+
+@dataclass(slots=True)
+class OperatorLease:
+    """Judges another's renewals by its own clock: clocks of two machines are never compared."""
+
+    client: Client
+    namespace: str
+    identity: str
+    seen: tuple[str, str] = ("", "")
+    since: float = field(default=0.0)
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours."""
+        while not await self.attempt():
+            await asyncio.sleep(RETRY_S)
+
+    async def hold(self) -> None:
+        """Renew; returns when it could not be renewed in time, or is another's."""
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(RETRY_S)
+            if await self.attempt():
+                renewed = time.monotonic()
+            elif time.monotonic() - renewed > RENEW_S or self.seen[0] not in {"", self.identity}:
+                return
+
+    async def release(self) -> None:
+        """Give the Lease up, so that the next one need not wait."""
+        try:
+            found = await self.client.get(kinds.LEASE, self.namespace, NAME)
+            if found is not None and text_at(found, "spec", "holderIdentity") == self.identity:
+                spec: Object = {**object_at(found, "spec"), "holderIdentity": ""}
+                version = text_at(found, "metadata", "resourceVersion")
+                await self.client.replace({**_kind(found), "spec": spec}, version)
+        except ApiError:
+            return  # it ends by itself
+
+    async def attempt(self) -> bool:
+        """Take or renew the Lease with one read and one write. True when it is ours."""
+        try:
+            found = await self.client.get(kinds.LEASE, self.namespace, NAME)
+            if found is None:
+                await self.client.create(self._first())
+                return True
+            spec = object_at(found, "spec")
+            holder, renewed = text_at(spec, "holderIdentity"), text_at(spec, "renewTime")
+            now = time.monotonic()
+            if (holder, renewed) != self.seen:
+                self.seen, self.since = (holder, renewed), now
+            ours = holder in {"", self.identity}
+            if not ours and now - self.since < (
+                whole_at(spec, "leaseDurationSeconds") or DURATION_S
+            ):
+                return False
+            version = text_at(found, "metadata", "resourceVersion")
+            await self.client.replace({**_kind(found), "spec": self._spec(spec)}, version)
+        except ApiError:
+            return False
+        self.seen = (self.identity, "")
+        return True
+
+    def _first(self) -> Object:
+        metadata: Object = {"name": NAME, "namespace": self.namespace}
+        return {**_kind({}), "metadata": metadata, "spec": self._spec({})}
+
+    def _spec(self, old: Object) -> Object:
+        now = datetime.fromtimestamp(time.time_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        changed = text_at(old, "holderIdentity") != self.identity
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": DURATION_S,
+            "renewTime": now,
+            "acquireTime": now if changed else text_at(old, "acquireTime") or now,
+            "leaseTransitions": whole_at(old, "leaseTransitions") + int(changed),
+        }
+
+
+def _kind(found: Object) -> Object:
+    return {**found, "apiVersion": kinds.LEASE.api_version, "kind": kinds.LEASE.kind}

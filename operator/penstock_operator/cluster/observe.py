@@ -1,0 +1,124 @@
+"""Reads one job: from the store, and live, in the right order, what dangerous decisions rest on."""
+
+import time
+from dataclasses import dataclass, field
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.api import kinds, views
+from penstock_operator.api.kinds import Kind
+from penstock_operator.api.observed import Observed
+from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.store import JobKey, Place, Store
+from penstock_operator.reconcile.assemble import Moment, assemble
+
+SPARK_ASKED_EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class Observer:
+    """``trust`` remembers which jobs have their Secret: Secrets are not watched."""
+
+    client: Client
+    store: Store
+    trust: set[str] = field(default_factory=set)
+    troubles: dict[JobKey, str] = field(default_factory=dict)
+    spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
+
+    async def look(self, key: JobKey, *, refresh: bool) -> Observed | None:
+        """Observe from the store alone; None when there is no such StreamJob."""
+        job = self.store.job(key)
+        if job is None:
+            return None
+        return await self._assemble(key, job, self.store.objects(key), refresh=refresh)
+
+    async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
+        """Observe with live reads: StatefulSet, ``-desired``, ``-latest``, ``-status``.
+
+        In this order: whoever wants more workers writes the set before ``-desired``, and no leader
+        commits them before that; so a truth that is read last is as new as both.
+        """
+        job = self.store.job(key)
+        if job is None:
+            return None
+        objects = self.store.objects(key)
+        for kind, name in _live(key):
+            await self._read(key, kind, name, objects)
+        await self._read(key, kinds.SECRET, pod.trust_name(key.name), objects)
+        uid = text_at(job, "metadata", "uid")
+        secret = objects.get(("Secret", pod.trust_name(key.name)))
+        if secret is not None and views.job_uid(secret) == uid:
+            self.trust.add(uid)
+        else:
+            self.trust.discard(uid)
+        found = objects.get(("StatefulSet", pod.workers_name(key.name)))
+        self.troubles[key] = await self._trouble(key, found)
+        return await self._assemble(key, job, objects, refresh=refresh)
+
+    async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
+        found = await self.client.get(kind, key.namespace, name)
+        objects.pop((kind.kind, name), None)
+        if found is not None:
+            plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
+            if kind is kinds.SECRET:
+                plain.pop("data", None)  # who may read a key is not the question here
+            objects[kind.kind, name] = plain
+
+    async def _trouble(self, key: JobKey, found: Plain) -> str:
+        """Return why the set cannot make its pods: its newest Warning."""
+        missing = whole_at(found, "spec", "replicas") - whole_at(found, "status", "replicas")
+        if found is None or missing <= 0:
+            return ""
+        uid = text_at(found, "metadata", "uid")
+        events = await self.client.list_some(
+            kinds.EVENT, key.namespace, fieldSelector=f"involvedObject.uid={uid},type=Warning"
+        )
+        texts = [
+            (text_at(e, "lastTimestamp"), text_at(e, "message"))
+            for e in events
+            if text_at(e, "reason") == "FailedCreate"
+        ]
+        return max(texts, default=("", ""))[1]
+
+    async def _assemble(
+        self, key: JobKey, job: Object, objects: dict[Place, Object], *, refresh: bool
+    ) -> Observed:
+        uid = text_at(job, "metadata", "uid")
+        listed: list[Plain] = list(objects.values())
+        secret = ("Secret", pod.trust_name(key.name))
+        if uid in self.trust and secret not in objects:
+            listed.append({"kind": secret[0], "metadata": {"name": secret[1]}})
+        wanted = object_at(job, "spec", "replay")
+        moment = Moment(
+            now=_wall_s(),
+            refresh=refresh,
+            spark_installed=bool(wanted) and await self._has_spark(text_at(wanted, "flavour")),
+            set_trouble=self.troubles.get(key, ""),
+        )
+        return assemble(views.job_view(job), listed, moment)
+
+    async def _has_spark(self, flavour: str) -> bool:
+        asked, known = self.spark.get(flavour, (-SPARK_ASKED_EVERY_S, False))
+        now = time.monotonic()
+        if now - asked >= SPARK_ASKED_EVERY_S:
+            kind = kinds.SPARK_APACHE if flavour == "apache" else kinds.SPARK_KUBEFLOW
+            try:
+                known = await self.client.serves(kind)
+            except ApiError:
+                return known
+            self.spark[flavour] = (now, known)
+        return known
+
+
+def _live(key: JobKey) -> tuple[tuple[Kind, str], ...]:
+    return (
+        (kinds.STATEFUL_SET, pod.workers_name(key.name)),
+        (kinds.CONFIG_MAP, pod.desired_name(key.name)),
+        (kinds.CONFIG_MAP, pod.latest_name(key.name)),
+        (kinds.CONFIG_MAP, pod.status_name(key.name)),
+    )
+
+
+def _wall_s() -> float:
+    return time.time_ns() / 1e9  # of objects and deadlines that people read

@@ -1,0 +1,184 @@
+"""Performs a decision: one call after another, the first failure ends it. Nothing is retried here.
+
+What was left out is decided again from what is there then.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from penstock.contract import pod
+from penstock.contract.streamjob_status_fields import status_plain
+from penstock.contract.streamsnapshot_fields import snapshot_status_plain
+from penstock_operator.api import kinds, names
+from penstock_operator.api.kinds import KINDS, STREAM_JOB, STREAM_SNAPSHOT
+from penstock_operator.api.observed import Observed
+from penstock_operator.api.plain import Object, object_at, text_at
+from penstock_operator.api.times import stamp
+from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.store import JobKey, Store
+from penstock_operator.cluster.trust import trust_secret
+from penstock_operator.reconcile import decision as act
+from penstock_operator.reconcile.accept import owner_of
+from penstock_operator.resources import records
+
+EVENT_CHARS_MAX = 1000
+COMPONENT = "penstock-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Performer:
+    """Puts what writes return into the store, so that the next look is not older."""
+
+    client: Client
+    store: Store
+
+    async def perform(self, seen: Observed, decided: act.Decision) -> None:
+        """Do all of it. Raises ApiError at the first refusal or silence."""
+        if decided.status_first:
+            await self._status(seen, decided)
+        for action in decided.actions:
+            await self._do(seen, action)
+        if not decided.status_first:
+            await self._status(seen, decided)
+        for event in decided.events:
+            await self._tell(seen, event)
+
+    async def _status(self, seen: Observed, decided: act.Decision) -> None:
+        job = self.store.job(JobKey(seen.job.namespace, seen.job.name))
+        if decided.status is None or job is None or seen.job.uid != text_at(job, "metadata", "uid"):
+            return
+        metadata: Object = {
+            "name": seen.job.name,
+            "namespace": seen.job.namespace,
+            "uid": seen.job.uid,
+            "resourceVersion": seen.job.version,
+        }
+        body: Object = {**job, "metadata": metadata, "status": dict(status_plain(decided.status))}
+        self._keep(STREAM_JOB, await self.client.replace_status(STREAM_JOB, body))
+
+    async def _do(self, seen: Observed, action: act.Action) -> None:
+        owner = owner_of(seen.job)
+        match action:
+            case act.Apply(manifest, _, version):
+                self._keep_as(manifest, await self.client.apply(manifest, version))
+            case act.Create(manifest):
+                await self._create(manifest)
+            case act.Scale():
+                await self._scale(seen, action)
+            case act.WriteDesired(value, turn, latest_uid, version):
+                manifest = records.desired(owner, value, turn, latest_uid)
+                if version:
+                    self._keep_as(manifest, await self.client.replace(manifest, version))
+                else:
+                    self._keep_as(manifest, await self.client.create(manifest))
+            case act.Archive():
+                await self._archive(seen, action)
+            case act.Delete(kind, name, uid, now):
+                place = (seen.job.namespace, name)
+                await self.client.delete(KINDS[kind], place, uid, now=now)
+            case act.MakeTrust():
+                await self._create(trust_secret(owner, seen.now))
+            case act.SetFinalizer():
+                await self._finalizer(seen, action)
+            case act.WriteSnapshotStatus():
+                await self._snapshot(seen, action)
+
+    async def _create(self, manifest: Object) -> None:
+        try:
+            self._keep_as(manifest, await self.client.create(manifest))
+        except ApiError as error:
+            if not error.conflict:
+                raise
+
+    async def _scale(self, seen: Observed, action: act.Scale) -> None:
+        change: Object = {
+            "metadata": {
+                "resourceVersion": action.version,
+                "annotations": {names.ANNOTATION_TURN: str(action.turn)},
+            },
+            "spec": {"replicas": action.replicas},
+        }
+        place = (seen.job.namespace, pod.workers_name(seen.job.name))
+        found = await self.client.merge(kinds.STATEFUL_SET, place, change)
+        self._keep(kinds.STATEFUL_SET, found)
+
+    async def _archive(self, seen: Observed, action: act.Archive) -> None:
+        place = (seen.job.namespace, pod.latest_name(seen.job.name))
+        found = await self.client.get(kinds.CONFIG_MAP, *place)
+        if found is None or text_at(found, "metadata", "uid") != action.uid:
+            return
+        await self._create(records.archive(owner_of(seen.job), found, action.job_uid))
+        await self.client.delete(kinds.CONFIG_MAP, place, action.uid, version=action.version)
+
+    async def _finalizer(self, seen: Observed, action: act.SetFinalizer) -> None:
+        kind, name, held = STREAM_JOB, seen.job.name, seen.job.finalizers
+        if action.snapshot:
+            view = next(s for s in seen.snapshots if s.name == action.snapshot)
+            kind, name, held = STREAM_SNAPSHOT, view.name, view.finalizers
+        wanted = [f for f in held if f != names.FINALIZER]
+        if action.present:
+            wanted.append(names.FINALIZER)
+        metadata: Object = {"finalizers": list(wanted)}
+        if action.version:
+            metadata["resourceVersion"] = action.version
+        place = (seen.job.namespace, name)
+        try:
+            self._keep(kind, await self.client.merge(kind, place, {"metadata": metadata}))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _snapshot(self, seen: Observed, action: act.WriteSnapshotStatus) -> None:
+        place = (seen.job.namespace, action.name)
+        change: Object = {"status": dict(snapshot_status_plain(action.status))}
+        try:
+            found = await self.client.merge(STREAM_SNAPSHOT, place, change, subresource="status")
+            self._keep(STREAM_SNAPSHOT, found)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _tell(self, seen: Observed, event: act.Event) -> None:
+        """Post an Event; the same one again counts up. One that cannot be posted is no failure."""
+        now = stamp(time.time_ns() / 1e9)
+        text = event.message[:EVENT_CHARS_MAX]
+        mark = hashlib.sha256(f"{seen.job.uid}{event.reason}{text}".encode()).hexdigest()[:16]
+        name = f"{seen.job.name}.{mark}"
+        about: Object = {
+            "apiVersion": STREAM_JOB.api_version,
+            "kind": STREAM_JOB.kind,
+            "name": seen.job.name,
+            "namespace": seen.job.namespace,
+            "uid": seen.job.uid,
+        }
+        manifest: Object = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": seen.job.namespace},
+            "involvedObject": about,
+            "reason": event.reason,
+            "message": text,
+            "type": "Warning" if event.warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self.client.create(manifest)
+        except ApiError as error:
+            if error.conflict:
+                again: Object = {"lastTimestamp": now}
+                await self.client.merge(kinds.EVENT, (seen.job.namespace, name), again)
+            elif not error.transient and error.code != 403:
+                raise
+
+    def _keep(self, kind: kinds.Kind, found: Object) -> None:
+        self.store.put({**found, "apiVersion": kind.api_version, "kind": kind.kind})
+
+    def _keep_as(self, manifest: Object, found: Object) -> None:
+        if text_at(manifest, "kind") != "Secret":
+            kind = kinds.kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
+            self._keep(kind, {**found, "metadata": object_at(found, "metadata")})

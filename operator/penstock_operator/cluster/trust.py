@@ -1,0 +1,113 @@
+"""The certificates of one job: an authority of its own, one leaf for all its workers, one key.
+
+A StatefulSet mounts one Secret, so all workers share the leaf; who a worker is says its token,
+made with the worker key. Nobody keeps the authority's key: a new Secret has a new authority.
+"""
+
+import base64
+import datetime
+import secrets
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from penstock.contract import pod
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object
+from penstock_operator.resources.target import Owner, framed
+
+LIFE = datetime.timedelta(days=5 * 365)
+SKEW = datetime.timedelta(hours=1)  # between the clocks of nodes
+WORKER_KEY_BYTES = 32
+
+
+def trust_secret(owner: Owner, now_s: float) -> Object:
+    """Make the Secret of a job: ca.crt, tls.crt, tls.key, worker.key. Every call makes another."""
+    now = datetime.datetime.fromtimestamp(now_s, datetime.UTC)
+    authority_key, leaf_key = _key(), _key()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"penstock {owner.uid}")])
+    authority = _authority(name, authority_key, now)
+    host = pod.certificate_host(owner.name, owner.namespace)
+    leaf = _leaf(host, leaf_key, (name, authority_key), now)
+    files = {
+        pod.CA_KEY: authority.public_bytes(serialization.Encoding.PEM),
+        pod.CERTIFICATE_KEY: leaf.public_bytes(serialization.Encoding.PEM),
+        pod.PRIVATE_KEY: leaf_key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+        pod.WORKER_KEY: secrets.token_bytes(WORKER_KEY_BYTES),
+    }
+    marks = {names.ANNOTATION_NOT_AFTER: str(int((now + LIFE).timestamp()))}
+    frame = framed("v1", "Secret", owner, pod.trust_name(owner.name), annotations=marks)
+    data: Object = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    return {**frame, "type": "kubernetes.io/tls", "data": data}
+
+
+def _key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _authority(
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
+) -> x509.Certificate:
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return (
+        _builder(name, name, key, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _leaf(
+    host: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey],
+    now: datetime.datetime,
+) -> x509.Certificate:
+    """Both ends of a connection show it, so it is for servers and clients."""
+    issuer_name, issuer_key = issuer
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    # The common name has at most 64 characters; the host, which counts, may have more.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
+    return (
+        _builder(name, issuer_name, key, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        .add_extension(identifier, critical=False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + LIFE)
+    )

@@ -1,0 +1,100 @@
+"""One reconcile: look and decide; where something is to be done, look closely, decide, do it."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock_operator.cluster.client import ApiError
+from penstock_operator.cluster.observe import Observer
+from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.store import JobKey, Store
+from penstock_operator.handlers.work_queue import WorkQueue
+from penstock_operator.reconcile.decide import RESYNC_S, decide
+from penstock_operator.reconcile.decision import Decision
+
+LOG = logging.getLogger("penstock_operator.reconcile")
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """``told`` hears (outcome, seconds) of each reconcile."""
+
+    store: Store
+    queue: WorkQueue
+    observer: Observer
+    performer: Performer
+    told: Callable[[str, float], None]
+    reconciled: dict[JobKey, float] = field(default_factory=dict)
+    refreshed: dict[JobKey, float] = field(default_factory=dict)
+
+    async def work(self) -> None:
+        """Take keys for ever."""
+        while True:
+            key = await self.queue.take()
+            begun = time.monotonic()
+            try:
+                again_s = await self.reconcile(key)
+            except ApiError as error:
+                self._failed(key, error, begun)
+            except Exception as error:
+                # A bug in one job's decision must not stop the others; it is counted and shown.
+                LOG.exception("reconcile failed", extra={"job": str(key)})
+                self._failed(key, error, begun)
+            else:
+                self.told("done", time.monotonic() - begun)
+                self._done(key, again_s)
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Bring one job nearer to what is wanted. Returns after how long to look again."""
+        now = time.monotonic()
+        refresh = now - self.refreshed.get(key, -RESYNC_S) >= RESYNC_S
+        seen = await self.observer.look(key, refresh=refresh)
+        if seen is None:
+            return None
+        decided = decide(seen)
+        if decided.actions or decided.status is not None or refresh:
+            seen = await self.observer.look_closely(key, refresh=refresh)
+            if seen is None:
+                return None
+            decided = decide(seen)
+            await self.performer.perform(seen, decided)
+            _log(key, decided)
+        if refresh:
+            self.refreshed[key] = now
+        # What was done shows in the watches; until then the store has what the writes returned.
+        return 0.0 if decided.actions or decided.status_first else decided.again_s
+
+    def oldest_age_s(self) -> float:
+        """Return for how long some job has had no reconcile."""
+        now = time.monotonic()
+        known = set(self.store.jobs())
+        for key in known - self.reconciled.keys():
+            self.reconciled[key] = now
+        return max((now - self.reconciled[key] for key in known), default=0.0)
+
+    def _done(self, key: JobKey, again_s: float | None) -> None:
+        if self.store.job(key) is None:
+            self.queue.forget(key)
+            self.reconciled.pop(key, None)
+            self.refreshed.pop(key, None)
+            return
+        self.reconciled[key] = time.monotonic()
+        self.queue.done(key, RESYNC_S if again_s is None else again_s)
+
+    def _failed(self, key: JobKey, error: Exception, begun: float) -> None:
+        self.told("failed", time.monotonic() - begun)
+        conflict = isinstance(error, ApiError) and error.conflict
+        if conflict:
+            # Somebody was faster: look again, that is all.
+            self.queue.done(key, None)
+            self.queue.add(key, 0.3)
+            return
+        wait = self.queue.failed(key)
+        LOG.warning("reconcile failed", extra={"job": str(key), "reason": str(error), "wait": wait})
+
+
+def _log(key: JobKey, decided: Decision) -> None:
+    if decided.actions:
+        names = [type(action).__name__ for action in decided.actions]
+        LOG.info("reconciled", extra={"job": str(key), "actions": " ".join(names)})

@@ -1,0 +1,91 @@
+"""A work queue of keys: each is in it once, is worked on by one worker, and waits after failures.
+
+::
+
+    add ──> waiting until due ──> taken ──> done ──> (added meanwhile: waiting again)
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock_operator.cluster.store import JobKey
+
+PAUSE_S = 0.2  # between two reconciles of one job: what comes together is looked at together
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MAX_S = 60.0
+
+
+@dataclass(slots=True)
+class WorkQueue:
+    """``clock`` is monotonic, in seconds. Used by one event loop."""
+
+    clock: Callable[[], float]
+    due: dict[JobKey, float] = field(default_factory=dict)
+    taken: set[JobKey] = field(default_factory=set)
+    failures: dict[JobKey, int] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, key: JobKey, after_s: float = 0.0) -> None:
+        """Have a key taken after so long at the latest; sooner when it was to be sooner."""
+        at = self.clock() + after_s
+        known = self.due.get(key)
+        if known is None or at < known:
+            self.due[key] = at
+            self._wake.set()
+
+    async def take(self) -> JobKey:
+        """Wait for the key that has been due the longest, and take it."""
+        while True:
+            now = self.clock()
+            ready = [(at, k) for k, at in self.due.items() if at <= now and k not in self.taken]
+            if ready:
+                _, key = min(ready)
+                del self.due[key]
+                self.taken.add(key)
+                return key
+            self._wake.clear()
+            later = [at for key, at in self.due.items() if key not in self.taken]
+            pause = min(later) - now if later else None
+            try:
+                await asyncio.wait_for(self._wake.wait(), pause)
+            except TimeoutError:
+                continue
+
+    def done(self, key: JobKey, again_s: float | None) -> None:
+        """Give a key back; it is taken again after ``again_s``, or when it is added."""
+        self.failures.pop(key, None)
+        self._release(key)
+        if again_s is not None:
+            self.add(key, max(again_s, PAUSE_S))
+
+    def failed(self, key: JobKey) -> float:
+        """Give a key back that failed; it waits longer each time. Returns for how long."""
+        count = self.failures.get(key, 0)
+        self.failures[key] = count + 1
+        self._release(key)
+        wait = min(BACKOFF_FIRST_S * 2.0 ** min(count, 16), BACKOFF_MAX_S)
+        self.due[key] = self.clock() + wait  # events do not make a failing call succeed
+        self._wake.set()
+        return wait
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is known of a job that is gone."""
+        self.failures.pop(key, None)
+        self._release(key)
+
+    def _release(self, key: JobKey) -> None:
+        self.taken.discard(key)
+        if key in self.due:  # added meanwhile
+            self.due[key] = max(self.due[key], self.clock() + PAUSE_S)
+        self._wake.set()
+
+    def depth(self) -> int:
+        """Count the keys that are due and wait."""
+        now = self.clock()
+        return sum(at <= now and key not in self.taken for key, at in self.due.items())
+
+    def head_age_s(self) -> float:
+        """Return how long the oldest due key has waited."""
+        now = self.clock()
+        return max((now - at for k, at in self.due.items() if k not in self.taken), default=0.0)

@@ -8,6 +8,7 @@ per row, and microseconds per batch of the source. With ``--rows 10`` nearly all
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import threading
@@ -118,6 +119,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         rig = Rig(scenario, Path(name))
         rig.start()
+        while not counted():
+            time.sleep(WARM_UP_S)
         time.sleep(WARM_UP_S)
         rows, cpu, begun = counted(), cpu_by_thread(), time.monotonic()
         time.sleep(options.seconds)
@@ -125,8 +128,7 @@ def main() -> None:
         cpu = cpu_by_thread() - cpu
         show(options.rows, rows, took, cpu)
         sys.stdout.flush()
-        for worker in rig.workers:
-            worker.close()
+    os._exit(0)  # streams are open: the interpreter's own end would wait for them
 
 
 def show(batch_rows: int, rows: int, took: float, cpu: Counter[str]) -> None:

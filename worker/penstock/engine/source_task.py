@@ -11,6 +11,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.engine.coalesce import Coalescer
 from penstock.model.elements import Data
 from penstock.ports import PacedReader, Read, RestingReader
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
@@ -28,10 +29,10 @@ class SourceTask:
     """The readers of one source task, used by its thread only."""
 
     def __init__(self, name: str, source: "Source", batch_rows: int) -> None:
-        """Read at most ``batch_rows`` at once from the splits of the step ``name``."""
+        """Ask for ``batch_rows`` at a time from the splits of the step ``name``."""
         self.name = name
         self._source = source
-        self._batch_rows = batch_rows
+        self._reads = Coalescer(batch_rows)
         self._readers: dict[SplitId, SplitReader] = {}
         self._paced: dict[SplitId, PacedReader] = {}
         self._resting: dict[SplitId, RestingReader] = {}
@@ -112,7 +113,7 @@ class SourceTask:
         return min([*waits, SOURCE_REST_MAX_S])
 
     def _ask(self, split: SplitId, reader: "SplitReader") -> SourceEvent:
-        read = reader.read(self._batch_rows)
+        read = self._reads.next(reader)
         if read is None:
             if reader.state().finished:
                 self._ended.add(split)

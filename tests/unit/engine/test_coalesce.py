@@ -1,0 +1,73 @@
+"""Small reads are put together, in order, and never at the cost of rows that are there."""
+
+import pyarrow as pa
+
+from penstock.base.limits import SOURCE_READ_BYTES_MAX
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.engine.coalesce import Coalescer
+from penstock.ports import Read
+
+
+class Reader:
+    """Gives numbers from 0 on, in reads of scripted sizes; 0 is nothing now."""
+
+    def __init__(self, sizes: list[int], text: str = "") -> None:
+        self.sizes = sizes
+        self.offset = 0
+        self.text = text
+
+    def read(self, max_rows: int) -> Read | None:
+        rows = min(self.sizes.pop(0) if self.sizes else 0, max_rows)
+        if not rows:
+            return None
+        first, self.offset = self.offset, self.offset + rows
+        numbers = range(first, self.offset)
+        return Read(pa.record_batch({"n": numbers, "t": [self.text] * rows}), first)
+
+    def state(self) -> SplitState:
+        return SplitState(SplitId("split"), "", self.offset)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Nothing to acknowledge."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def turns(reader: Reader, batch_rows: int) -> list[list[int]]:
+    """Read until nothing is there; what each turn brought."""
+    reads, found = Coalescer(batch_rows), []
+    while (read := reads.next(reader)) is not None:
+        numbers = read.batch.column("n").to_pylist()
+        assert read.offset == numbers[0]
+        assert reader.offset == numbers[-1] + 1, "rows were read and kept back"
+        found.append(numbers)
+    return found
+
+
+def test_turns_grow_while_they_cost_little_and_lose_no_row() -> None:
+    found = turns(Reader([10] * 100), 10)
+    assert [n for turn in found for n in turn] == list(range(1000))
+    assert len(found) < 20
+    assert max(len(turn) for turn in found) > 100
+
+
+def test_a_split_that_gives_less_than_asked_is_not_asked_again() -> None:
+    found = turns(Reader([10, 10, 10, 4, 10, 10, 3]), 10)
+    assert [n for turn in found for n in turn] == list(range(57))
+    assert all(len(turn) % 10 or len(turn) <= 40 for turn in found)
+    assert any(turn[-1] == 33 for turn in found)  # the short read ended its turn
+
+
+def test_a_turn_without_rows_changes_nothing() -> None:
+    reads, reader = Coalescer(10), Reader([0, 10])
+    assert reads.next(reader) is None
+    again = reads.next(reader)
+    assert again is not None
+    assert again.offset == 0
+
+
+def test_large_rows_are_put_together_up_to_the_size_of_a_read() -> None:
+    reader = Reader([4] * 200, "x" * (SOURCE_READ_BYTES_MAX // 16))
+    assert max(len(turn) for turn in turns(reader, 4)) <= 20

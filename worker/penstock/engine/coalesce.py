@@ -1,0 +1,80 @@
+"""Small reads put together: what a turn of a source task costs beside its rows is paid once.
+
+A turn hashes, splits and sends a batch by some hundred calls of Python, whatever its size; beside
+other threads each also hands over the interpreter. So a split that has more rows at once is read
+again, until the rows are worth a turn: as many as the task's thread works ``SOURCE_TURN_S`` on.
+That is measured in time of the processor, so it adapts to the size of rows and the cost of the
+steps behind, and a task that waits for credit is not taken for a slow one.
+
+A split is read again only when it gave as many rows as it was asked for: then it has more, and a
+reader that may wait does not. Nothing is kept back: all rows of a call are returned by it, so a
+checkpoint between two turns is cut where the readers stand.
+"""
+
+from time import thread_time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.base.limits import (
+    SOURCE_READ_BYTES_MAX,
+    SOURCE_TURN_ROWS_MAX,
+    SOURCE_TURN_S,
+)
+from penstock.ports import Read
+from penstock.transport.batches import conform
+
+if TYPE_CHECKING:
+    from penstock.ports import SplitReader
+
+
+class Coalescer:
+    """Reads of one source task, made large enough. For one thread: it measures that thread."""
+
+    def __init__(self, batch_rows: int) -> None:
+        """Ask for ``batch_rows`` at a time; begin with one read a turn."""
+        self._batch_rows = batch_rows
+        self._wanted = batch_rows  # rows of a turn
+        self._row_bytes = 1
+        self._last = 0  # rows of the turn before
+        self._worked_s = 0.0  # of the thread, when it began
+
+    def next(self, reader: "SplitReader") -> Read | None:
+        """Return rows of consecutive reads as one, or None when the split has nothing now."""
+        self._adapt()
+        first = reader.read(self._batch_rows)
+        if first is None:
+            self._last = 0
+            return None
+        reads, rows, more = [first], first.batch.num_rows, first
+        while self._goes_on(more.batch.num_rows, rows):
+            following = reader.read(self._batch_rows)
+            if following is None:
+                break
+            reads.append(more := following)
+            rows += more.batch.num_rows
+        self._last = rows
+        return first if len(reads) == 1 else self._joined(reads)
+
+    def _goes_on(self, newest: int, rows: int) -> bool:
+        """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
+        room = rows < self._wanted and rows * self._row_bytes < SOURCE_READ_BYTES_MAX
+        return room and newest >= self._batch_rows
+
+    def _adapt(self) -> None:
+        """Double or halve what a turn should bring, by what the last one cost."""
+        now = thread_time()
+        worked, self._worked_s = now - self._worked_s, now
+        if not self._last:
+            return
+        if worked > SOURCE_TURN_S:
+            self._wanted = max(self._wanted // 2, self._batch_rows)
+        elif 2 * worked < SOURCE_TURN_S and self._last >= self._wanted:
+            self._wanted = min(2 * self._wanted, SOURCE_TURN_ROWS_MAX)
+
+    def _joined(self, reads: list[Read]) -> Read:
+        first = reads[0]
+        schema = first.batch.schema
+        batch = pa.concat_batches([conform(read.batch, schema) for read in reads])
+        self._row_bytes = 1 + batch.nbytes // batch.num_rows
+        return Read(batch, first.offset)

@@ -118,6 +118,22 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
     ]
 
 
+def test_trouble_of_a_job_that_goes_on_is_said_once_and_when_it_is_over() -> None:
+    events = Events()
+    full = "epoch 8 was aborted: No space left on device\nmore"
+    story = [
+        status(1, 10),
+        status(2, 20, failure=full),
+        status(3, 30, failure=full),
+        status(4, 40),
+        status(5, 50, failure="what ended it", state=JobState.FAILED),
+    ]
+    assert [line for now in story for line in events.add(now)] == [
+        "trouble: epoch 8 was aborted: No space left on device",
+        "trouble is over",
+    ]
+
+
 def test_a_run_that_goes_on_has_recovered_from_nothing() -> None:
     events = Events()
     story = [

@@ -16,6 +16,7 @@ from penstock.cli.savepoint import savepoint
 from penstock.cli.status import status
 from penstock.cli.stop import stop
 from penstock.cli.validate import validate
+from penstock.cli.worker import worker_app
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 something must be edited, 3 no such job is running, "
@@ -51,6 +52,7 @@ def make_app() -> typer.Typer:
     app.command("savepoint")(savepoint)
     app.command("stop")(stop)
     app.command("replay", context_settings=PASSED_ON)(replay)
+    app.add_typer(worker_app(), name="worker", hidden=True)
     app.callback()(_version)
     return app
 

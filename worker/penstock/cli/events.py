@@ -5,7 +5,7 @@ whatever numbers rise then.
 """
 
 from penstock.cli.rates import short_count, short_seconds
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import ENDED, JobState, JobStatus
 
 
 class Events:
@@ -15,13 +15,14 @@ class Events:
         self._first: JobStatus | None = None
         self._settled: JobStatus | None = None  # the newest status of a job that ran
         self._leader: int | None = None
+        self._trouble: str | None = None
         self._workers = 0  # of the version that ran last
         self._recoveries = self._rescales = self._elections = 0
 
     def add(self, now: JobStatus) -> list[str]:
         """Take a status; return a line for everything that has happened since the one before."""
         self._first = self._first or now
-        said = self._leadership(now)
+        said = [*self._troubles(now), *self._leadership(now)]
         before = self._settled
         if now.state is not JobState.RUNNING:
             return said
@@ -39,6 +40,17 @@ class Events:
             )
             self._workers = now.wanted_workers
         return said
+
+    def _troubles(self, now: JobStatus) -> list[str]:
+        """Say what a job that goes on suffers from, a full disk for example, and when it is over.
+
+        What ended a job is said by its error.
+        """
+        trouble = now.failure.splitlines()[0] if now.failure and now.state not in ENDED else None
+        known, self._trouble = self._trouble, trouble
+        if trouble is None:
+            return ["trouble is over"] if known is not None and now.state not in ENDED else []
+        return [f"trouble: {trouble}"] if trouble != known else []
 
     def _leadership(self, now: JobStatus) -> list[str]:
         leader = next((w.ordinal for w in now.workers if w.leader), None)

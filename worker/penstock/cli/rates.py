@@ -7,7 +7,6 @@ from penstock.contract.status import (
     ENDED,
     WORKER_UP,
     CheckpointStatus,
-    JobState,
     JobStatus,
     StepStatus,
 )
@@ -112,8 +111,6 @@ def headline(now: JobStatus) -> str:
         parts += [f"workers {up}/{now.wanted_workers}", f"leader {leader}"]
     if now.checkpoint is not None:
         parts.append(f"epoch {now.checkpoint.epoch}")
-    if now.failure and now.state not in {JobState.RUNNING, JobState.FAILED}:
-        parts.append(now.failure.splitlines()[0])
     return "  ".join(parts)
 
 

@@ -151,7 +151,8 @@ class Reader:
             return self._bad(path, f"expected an object, got {shown(plain)}")
         if len(plain) > row.length_max:
             return self._bad(path, f"has {len(plain)} items; at most {row.length_max} are allowed")
-        for name, value in plain.items():
+        values = {str(name): _whole(value) for name, value in plain.items()}
+        for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, str | int):
                 where = _join(path, name)
                 self.complain(
@@ -160,7 +161,7 @@ class Reader:
                 )
             else:
                 self.read(row.item(), str(value), _join(path, name))
-        return {name: str(value) for name, value in plain.items()}
+        return {name: str(value) for name, value in values.items()}
 
     # --- scalars ------------------------------------------------------------------------------
 
@@ -212,9 +213,15 @@ def _text(row: Field, plain: Plain) -> str:
     return plain
 
 
-def _integer(row: Field, plain: Plain) -> int:
+def _whole(plain: Plain) -> Plain:
+    """Return 2.0 as 2, as kubectl does before it sends an object."""
     if isinstance(plain, float) and plain.is_integer() and abs(plain) <= WHOLE_FLOAT_MAX:
-        return int(plain)  # 2.0 is a whole number to YAML and to the API server
+        return int(plain)
+    return plain
+
+
+def _integer(row: Field, plain: Plain) -> int:
+    plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, int):
         raise ValueError(f"expected a whole number, got {shown(plain)}")
     if not INTEGER_MIN <= plain <= INTEGER_MAX:
@@ -251,6 +258,7 @@ def _duration_text(plain: Plain) -> str:
 
 
 def _quantity(row: Field, plain: Plain) -> int:
+    plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, str | int):
         raise ValueError(f"expected a quantity like 64Mi, got {shown(plain)}")
     return quantity_bytes(plain)

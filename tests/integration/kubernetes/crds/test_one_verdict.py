@@ -1,0 +1,34 @@
+"""The reader and the API server agree about every object: one file runs in both places."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from tests.integration.kubernetes.crds.drawn import drawn_jobs, drawn_snapshots
+from tests.integration.kubernetes.crds.judge import Judge
+from tests.integration.kubernetes.crds.test_refusals import reader_refusal
+
+agreement = settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def check(judge: Judge, plain: Any) -> None:
+    server, reader = judge.refusal(plain), reader_refusal(plain)
+    assert (server is None) == (reader is None), f"server: {server}\nreader: {reader}"
+
+
+@agreement
+@given(plain=drawn_jobs())
+def test_of_jobs(judge: Judge, plain: Any) -> None:
+    check(judge, plain)
+
+
+@agreement
+@given(plain=drawn_snapshots())
+def test_of_snapshots(judge: Judge, plain: Any) -> None:
+    check(judge, plain)

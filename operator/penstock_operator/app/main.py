@@ -76,13 +76,16 @@ class Operator:
         tasks += [asyncio.create_task(self._watch())]
         tasks += [asyncio.create_task(self.reconciler.work()) for _ in range(self.settings.workers)]
         done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        told = self.stop.is_set()
         self.stop.set()  # Kopf ends by it, and takes its connections along
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        for task in done - {stopped}:
-            LOG.error("ended", extra={"reason": str(task.exception() or "the Lease is lost")})
-        return 0 if stopped in done else EXIT_LEASE
+        failures = [str(e) for task in done if (e := task.exception()) is not None]
+        if told and not failures:
+            return 0
+        LOG.error("ended", extra={"reason": "; ".join(failures) or "the Lease is lost"})
+        return EXIT_LEASE
 
     async def _told_to_stop(self) -> None:
         await self.stop.wait()
@@ -105,6 +108,7 @@ class Operator:
             stop_flag=self.stop,
             ready_flag=self.watching,
         )
+        self.stop.set()  # Kopf has heard the signal before us: it takes the loop's handlers
 
     async def _spark(self) -> tuple[Kind, ...]:
         """Return the flavours that are served; one that is installed later needs a new start."""

@@ -19,6 +19,10 @@ class JobKey:
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        """Spell the key as people write it."""
+        return f"{self.namespace}/{self.name}"
+
 
 Place = tuple[str, str]  # kind and name
 

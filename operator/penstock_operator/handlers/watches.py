@@ -52,5 +52,5 @@ def _watch(registry: kopf.OperatorRegistry, kind: Kind, store: Store, queue: Wor
             queue.add(key)
 
 
-def _place(kind: Kind) -> tuple[str, ...]:
+def _place(kind: Kind) -> tuple[str, str] | tuple[str, str, str]:
     return (kind.group, kind.version, kind.plural) if kind.group else (kind.version, kind.plural)

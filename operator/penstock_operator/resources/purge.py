@@ -27,19 +27,7 @@ def purge_job(target: Target, folder: str = "") -> Object:
         "mountPath": f"{pod.CHECKPOINT_FOLDER}/{own}",
         "subPath": own,
     }
-    container: Object = {
-        "name": "purge",
-        "image": target.spec.image,
-        "command": ["python", "-c", REMOVE, path],
-        "volumeMounts": [mount],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-    if target.spec.image_pull_policy is not None:
-        container["imagePullPolicy"] = str(target.spec.image_pull_policy)
+    container = _container(target, path, mount)
     claim: Object = {"claimName": target.claim}
     pod_spec: Object = {
         "restartPolicy": "Never",
@@ -64,3 +52,20 @@ def purge_job(target: Target, folder: str = "") -> Object:
         "template": template,
     }
     return {**frame, "spec": spec}
+
+
+def _container(target: Target, path: str, mount: Object) -> Object:
+    container: Object = {
+        "name": "purge",
+        "image": target.spec.image,
+        "command": ["python", "-c", REMOVE, path],
+        "volumeMounts": [mount],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if target.spec.image_pull_policy is not None:
+        container["imagePullPolicy"] = str(target.spec.image_pull_policy)
+    return container

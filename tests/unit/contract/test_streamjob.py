@@ -13,7 +13,7 @@ from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
 from penstock.contract.override import override
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.streamjob_fields import SPEC
-from penstock.contract.streamjob_read import STREAM_JOB, read_stream_job
+from penstock.contract.streamjob_read import STREAM_JOB, cluster_only, read_stream_job
 
 STEPS: list[Plain] = [
     {"name": "lines", "source": {"parquet": {"path": "${input}/x"}, "columns": []}},
@@ -24,6 +24,8 @@ STEPS: list[Plain] = [
     },
     {"name": "out", "sink": {"parquet": {"path": "$${kept}"}}},
 ]
+
+VALUE_FROM: Plain = {"secretKeyRef": {"name": "s", "key": "k"}}
 
 
 def job_file(spec: dict[str, Plain] | None = None, steps: list[Plain] | None = None) -> Plain:
@@ -138,6 +140,19 @@ def test_all_problems_come_at_once_with_places() -> None:
         ({"job": {"entrypoint": "a:b", "parameters": {"x": 1.5}}}, "got 1.5: put it in quotes"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "name 'A' is there twice"),
         ({"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}, "maxReplicas (2) must be at least"),
+        ({"maxReplicas": 2, "autoscaling": {"maxReplicas": 2}}, "autoscaling and maxReplicas are"),
+        ({"autoscaling": {"maxReplicas": 512}}, "autoscaling.maxReplicas (512) must not exceed"),
+        ({"env": [{"name": "PENSTOCK_X"}]}, "names that begin with PENSTOCK_ belong to"),
+        ({"env": [{"name": "A", "value": "", "valueFrom": VALUE_FROM}]}, "value and valueFrom are"),
+        ({"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1999m"}}}, "requests must not"),
+        ({"resources": {"limits": {"cpu": "1 core"}}}, "'1 core' does not fit: an amount like"),
+        ({"placement": {"nodes": ["a", "a"]}}, "'a' is there twice"),
+        ({"podTemplate": {"spec": []}}, "spec.podTemplate.spec: expected an object, got a list"),
+        ({"restartNonce": 2**63}, "does not fit 64 bits"),
+        ({"image": ""}, "spec.image: is empty"),
+        ({"autoscaling": {"maxReplicas": 2, "targetBusy": float("nan")}}, "a finite number"),
+        ({"job": {"entrypoint": "a:b", "args": ["x"] * 257}}, "has 257 items; at most 256"),
+        ({"job": {"script": 1}}, "expected a text, got 1: put it in quotes"),
     ],
 )
 def test_rules(spec: dict[str, Plain], expected: str) -> None:
@@ -201,6 +216,44 @@ def test_a_parameter_that_no_step_uses_is_misspelt() -> None:
         "--set job.parameters.inptu=x: spec.job.parameters.inptu: no step uses it; "
         "unknown parameter 'inptu': did you mean 'input'?"
     )
+
+
+def test_choices_and_names_of_items_are_never_parameters() -> None:
+    step: Plain = {"name": "a", "partition": "${input}", "split": {"column": "${input}"}}
+    assert "unknown value '${input}'" in message(job_file(steps=[step]))
+
+
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    spec = read_stream_job(
+        job_file({"replicas": 2.0, "state": {"memory": 67108864.0}, "restartNonce": -1e3})
+    ).spec
+    assert (spec.replicas, spec.state.settings.memory_bytes) == (2, 64 * 1024 * 1024)
+    assert spec.restart_nonce == -1000
+
+
+def test_a_cluster_asks_for_more() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_stream_job(job_file({"checkpoint": {"interval": "1s"}}), cluster=True)
+    assert "spec: field 'image' is missing: worker image" in str(caught.value)
+    assert "field 'volume' is missing: where checkpoints live in a cluster" in str(caught.value)
+
+
+def test_what_only_a_cluster_uses_is_listed() -> None:
+    plain = job_file(
+        {
+            "image": "x",
+            "suspend": True,
+            "checkpoint": {"interval": "1s", "volume": {"claimName": "c"}},
+            "state": {"volume": {}},
+        }
+    )
+    assert cluster_only(plain) == (
+        "spec.image",
+        "spec.suspend",
+        "spec.checkpoint.volume",
+        "spec.state.volume",
+    )
+    assert cluster_only([]) == ()
 
 
 def test_a_list_or_a_text_is_no_job() -> None:

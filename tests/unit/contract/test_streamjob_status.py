@@ -1,0 +1,146 @@
+"""A status is written as its object holds it and read back, by whatever version wrote it."""
+
+import dataclasses
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.contract.fields import Field, Plain
+from penstock.contract.status import SinkStatus
+from penstock.contract.streamjob_status import (
+    REASONS,
+    AssignmentStatus,
+    CheckpointSummary,
+    Condition,
+    ConditionType,
+    LastCompleted,
+    Reason,
+    RestoreStatus,
+    StreamJobState,
+    StreamJobStatus,
+    Truth,
+)
+from penstock.contract.streamjob_status_fields import STATUS, read_status, status_plain
+from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus, SnapshotType
+from penstock.contract.streamsnapshot_fields import (
+    STATUS as SNAPSHOT_STATUS,
+)
+from penstock.contract.streamsnapshot_fields import (
+    read_snapshot_status,
+    read_stream_snapshot,
+    snapshot_status_plain,
+)
+from penstock.contract.writer import clipped, duration_text
+
+NOW = "2026-11-21T12:00:00Z"
+READY = Condition(ConditionType.READY, Truth.TRUE, Reason.RUNNING, "all is well", NOW, 3)
+RUNNING = StreamJobStatus(
+    observed_generation=3,
+    state=StreamJobState.RUNNING,
+    conditions=(READY,),
+    replicas=2,
+    assignment=AssignmentStatus(4, 2),
+    checkpoint=CheckpointSummary(LastCompleted(17, NOW, 5, 0.25, "x")),
+    sinks=(SinkStatus("out", "exactly-once"),),
+    restore=RestoreStatus("1", NOW, lost_output=(4, 5)),
+)
+
+
+def test_a_status_is_read_back_as_it_was_written() -> None:
+    plain = status_plain(RUNNING)
+    assert read_status(dict(plain)) == RUNNING
+    assert plain["checkpoint"] == {
+        "lastCompleted": {"epoch": 17, "time": NOW, "bytes": 5, "duration": "0.25s", "path": "x"},
+        "failures": 0,
+    }
+    assert "leader" not in plain
+    assert plain["readyReplicas"] == 0  # an HPA needs numbers, zero too
+
+
+def test_a_new_object_has_the_status_of_a_new_job() -> None:
+    assert read_status(None) == read_status({}) == StreamJobStatus()
+
+
+def test_what_a_newer_operator_wrote_is_left_aside() -> None:
+    plain: Plain = {
+        **status_plain(RUNNING),
+        "novelty": {"a": 1},
+        "assignment": {"version": 4, "workers": 2, "zones": ["x"]},
+        "sinks": [{"name": "out", "guarantee": "exactly-once", "topic": "t"}],
+    }
+    assert read_status(plain) == RUNNING
+
+
+def test_nonsense_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"status\.replicas: expected a whole number"):
+        read_status({"replicas": "two"})
+
+
+def test_long_texts_are_clipped_so_that_the_api_server_takes_them() -> None:
+    long = dataclasses.replace(READY, message="x" * 5000)
+    plain = status_plain(dataclasses.replace(RUNNING, conditions=(long,)))
+    message = read_status(dict(plain)).conditions[0].message
+    assert len(message) == 2048
+    assert message.endswith("x [...]")
+    assert clipped("short", 5) == "short"
+
+
+def test_too_many_items_are_a_fault_of_the_writer() -> None:
+    crowded = dataclasses.replace(RUNNING, conditions=(READY,) * 17)
+    with pytest.raises(ValueError, match="conditions has 17 items; at most 16 fit"):
+        status_plain(crowded)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0s"), (0.25, "0.25s"), (90.0, "90s"), (1e-06, "0.000001s")]
+)
+def test_durations_are_spelt_for_their_pattern(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_every_reason_belongs_to_a_condition() -> None:
+    assert {r for reasons in REASONS.values() for r in reasons} == set(Reason)
+    assert set(REASONS) == set(ConditionType)
+    assert set(map(str, StreamJobState)) <= set(map(str, REASONS[ConditionType.READY]))
+
+
+def test_a_condition_is_found_by_its_type() -> None:
+    assert RUNNING.condition(ConditionType.READY) == READY
+    assert RUNNING.condition(ConditionType.STALLED) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "value"), [(STATUS, StreamJobStatus), (SNAPSHOT_STATUS, SnapshotStatus)]
+)
+def test_rows_are_the_attributes(table: Field, value: type) -> None:
+    assert {r.target for r in table.fields} == {f.name for f in dataclasses.fields(value)}
+
+
+# --- Snapshots ----------------------------------------------------------------------------------
+
+
+def snapshot(**spec: Plain) -> Plain:
+    return {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "StreamSnapshot",
+        "metadata": {"name": "before", "namespace": "1st"},
+        "spec": spec,
+    }
+
+
+def test_a_snapshot_is_read_with_its_defaults() -> None:
+    read = read_stream_snapshot(snapshot(jobRef="words"))
+    assert (read.name, read.namespace) == ("before", "1st")
+    assert (read.spec.job_ref, read.spec.type) == ("words", SnapshotType.SAVEPOINT)
+    assert (read.spec.deadline_s, read.spec.retries) == (600.0, 3)
+
+
+def test_a_snapshot_disposes_of_nothing_that_is_anothers() -> None:
+    with pytest.raises(ConfigError, match="imported files are another's"):
+        read_stream_snapshot(snapshot(path="p", disposeOnDelete=True))
+    assert read_stream_snapshot(snapshot(jobRef="w", disposeOnDelete=True)).spec.dispose_on_delete
+
+
+def test_the_status_of_a_snapshot_is_read_back() -> None:
+    status = SnapshotStatus(2, SnapshotState.COMPLETED, (READY,), "p", 9, 1 << 40, NOW, NOW)
+    assert read_snapshot_status(dict(snapshot_status_plain(status))) == status

@@ -1,0 +1,87 @@
+"""Durations, quantities and amounts: the spellings that Go, Kubernetes and this reader share."""
+
+import re
+from decimal import Decimal
+
+import pytest
+
+from penstock.base.units import (
+    DURATION_PATTERN,
+    duration_s,
+    duration_us,
+    quantity_bytes,
+    resource_amount,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("10s", 10_000_000),
+        ("1m30s", 90_000_000),
+        ("1.5h", 5_400_000_000),
+        ("1s500ms", 1_500_000),
+        ("86400000ms", 86_400_000_000),
+        ("0.0000004s", 0),
+    ],
+)
+def test_durations(text: str, microseconds: int) -> None:
+    assert duration_us(text) == microseconds
+    assert duration_s(text) == microseconds / 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "10 s", "10S", "1d", "-1s", "30s1m", "1s1s", "s", "1.s", ".5s", "9999999h", "10s\n"],
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        duration_us(text)
+
+
+def test_the_largest_duration_fits_64_bits_of_nanoseconds() -> None:
+    longest = "".join(
+        "9" * int(digits) + unit
+        for digits, unit in re.findall(r"\{1,(\d+)\}[^h-u]*?([hmu]?s|h|m)\)", DURATION_PATTERN)
+    )
+    assert longest == "999999h999999m999999999s" + "9" * 12 + "ms" + "9" * 12 + "us"
+    assert sum(duration_us(part) for part in re.findall(r"\d+[a-z]+", longest)) < 2**63 / 1000
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [(7, 7), ("7", 7), ("64Ki", 65536), ("1.5G", 1_500_000_000), ("0", 0), ("2T", 2 * 10**12)],
+)
+def test_quantities(value: str | int, size: int) -> None:
+    assert quantity_bytes(value) == size
+
+
+@pytest.mark.parametrize("value", ["", "64MB", "-1", -1, "1e3", "1.Gi", "0x10", "1" * 16])
+def test_what_is_no_quantity(value: str | int) -> None:
+    with pytest.raises(ValueError, match="is no quantity"):
+        quantity_bytes(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("500m", "0.5"),
+        ("2", "2"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("1e3", "1000"),
+        ("1E", "1000000000000000000"),
+        ("1.5Gi", "1610612736"),
+        ("3n", "0.000000003"),
+    ],
+)
+def test_amounts_are_exact(text: str, amount: str) -> None:
+    assert resource_amount(text) == Decimal(amount)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1KB", ".", "1e", "m"])
+def test_what_is_no_amount(text: str) -> None:
+    with pytest.raises(ValueError, match="is no amount"):
+        resource_amount(text)

@@ -58,7 +58,8 @@ def masquerade(cidr: str) -> None:
 def arrange(node: Any, me: str) -> None:
     """Make the route to one node, or, of our own node, the configuration."""
     cidr = node["spec"].get("podCIDR")
-    addresses = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
+    known = node["status"].get("addresses", [])
+    addresses = [each["address"] for each in known if each["type"] == "InternalIP"]
     if not cidr or not addresses:
         return
     if node["metadata"]["name"] != me:

@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.contract.control import EngineHello, EngineReport, EngineStatus
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.process import EngineProcess
+from penstock.keeper.process import EngineProcess, LocalChild
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60
@@ -44,6 +44,7 @@ class Ears:
             lambda _life, report: self.reports.put(report),
             lambda _progress: None,
             lambda *end: self.ends.put(end),
+            spawn=LocalChild,
         )
 
 

@@ -70,8 +70,8 @@ def test_a_plugin_that_fails_is_named(tmp_path: Path) -> None:
         kubeconfig_access(None, None, write(tmp_path / "config", "https://k", user))
 
 
-def test_outside_of_a_pod_the_keeper_says_so() -> None:
+def test_outside_of_a_pod_the_keeper_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a pod"):
-        pod_access({}, "default")
+        pod_access({}, tmp_path, "default")
     with pytest.raises(ConfigError, match="projected token"):
-        pod_access({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "default")
+        pod_access({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path, "default")

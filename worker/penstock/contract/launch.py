@@ -6,13 +6,28 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal
 
 
 @dataclass(frozen=True, slots=True)
+class EnginePlace:
+    """Where an engine's Flight server listens and is dialled; port 0: any free one.
+
+    ``advertised`` None: peers dial ``host``. ``trust`` is the folder of the job's certificates and
+    ``certificate_host`` the name in them; None: no TLS, for the loopback address only.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: str | None = None
+    trust: str | None = None
+    certificate_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLaunch:
     """One life of one worker's engine. Written by the keeper, read once by the engine.
 
     - ``socket``: the keeper's end, as ``fd:N``: a connected stream socket that is inherited.
     - ``job_file``: the resolved job, JSON; ``storage``: the directory of the job's checkpoints,
       shared by all workers; ``scratch``: a local folder of this life alone, to be emptied.
-    - ``bind``: the address the engine's Flight server listens on, the port chosen by the system.
+    - ``place``: where the engine's Flight server listens.
     - ``heartbeat_interval_s``: how often EngineStatus is repeated; it is the sign of life.
     """
 
@@ -26,4 +41,4 @@ class EngineLaunch:
     storage: str
     scratch: str
     heartbeat_interval_s: float
-    bind: str = "127.0.0.1"
+    place: EnginePlace = EnginePlace()

@@ -85,6 +85,8 @@ ENV_POD_IP = "PENSTOCK_POD_IP"  # fieldRef status.podIP; where peers dial
 ENV_NAMESPACE = "PENSTOCK_NAMESPACE"  # fieldRef metadata.namespace
 ENV_GRACE_S = "PENSTOCK_GRACE_S"  # the pod's terminationGracePeriodSeconds
 
+ENV_ROOT = "PENSTOCK_ROOT"  # where the mounts below are: never set in a pod, where it is /
+
 # --- Ports ------------------------------------------------------------------------------------
 CONTROL_PORT = 7077  # gRPC between keepers of this job
 FLIGHT_PORT = 7078  # Arrow Flight between engines of this job
@@ -107,6 +109,12 @@ RESTORE_FOLDER = "/var/lib/penstock/restore"  # keeper, read-only: another job's
 SCRATCH_FOLDER = "/var/lib/penstock/scratch"  # engine: an emptyDir, or a claim of its own
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # keeper only: token, ca.crt
 TERMINATION_FILE = "/dev/termination-log"
+
+
+def below(root: str, path: str) -> str:
+    """Return where an absolute path of a container is when its root is ``root``."""
+    return f"{root.rstrip('/')}{path}"
+
 
 # --- Keys of the Secret -----------------------------------------------------------------------
 CA_KEY = "ca.crt"

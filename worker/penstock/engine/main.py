@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
 from penstock.contract.control import EngineHello, EngineReport, Shutdown
-from penstock.contract.launch import EngineLaunch
+from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
+from penstock.contract.trust import Trust
 
 if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
@@ -74,6 +75,14 @@ class SystemClock:
         return time.time_ns() // 1000
 
 
+def _trust(place: EnginePlace) -> Trust | None:
+    if place.trust is None:
+        return None
+    from penstock.storage.trust import read_trust  # noqa: PLC0415
+
+    return read_trust(Path(place.trust), place.certificate_host)
+
+
 def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     from penstock.cluster.link import LinkClosed  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
@@ -82,8 +91,10 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     from penstock.engine.worker import Worker  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
+    from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
     from penstock.transport.exchange import Identity  # noqa: PLC0415
 
+    place = launch.place
     job = load_job(launch.job_file, ConnectorInspector())
     identity = Identity(launch.job_uid, launch.ordinal, launch.incarnation)
     parts = JobParts(job, identity, Path(launch.scratch))
@@ -102,6 +113,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         clock=SystemClock(),
         heartbeat_interval_s=launch.heartbeat_interval_s,
         warmed=warmed,
+        endpoint=Endpoint(place.host, place.port, place.advertised, _trust(place)),
     )
     parts.warm()
     # What was loaded lives as long as the process: the collector need not look at it, now or later.

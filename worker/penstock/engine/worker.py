@@ -32,6 +32,7 @@ from penstock.engine.storer import Storer
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.ports import BlobStore
 from penstock.protocol import task_events as ev
+from penstock.transport.endpoint import LOOPBACK, Endpoint
 from penstock.transport.events import OrphansExceeded, TransportEvent
 from penstock.transport.exchange import Exchange
 from penstock.transport.input import TaskInput
@@ -66,6 +67,7 @@ class Worker:
         clock: Clock,
         heartbeat_interval_s: float,
         warmed: threading.Event,
+        endpoint: Endpoint = LOOPBACK,
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
@@ -76,7 +78,7 @@ class Worker:
         self._term = Term(0)
         self._publisher = Publisher(job.publishers, self._publish_failed)
         self._preloader = Preloader(blobs, warmed)
-        self._exchange = Exchange(job.identity, job.shuffle, self._on_transport)
+        self._exchange = Exchange(job.identity, job.shuffle, self._on_transport, endpoint)
         self._place = Place(ordinal, job, self._exchange, self)
         self._attempt = Attempt(self._place, AttemptMarks())
         self._broken: AttemptId | None = None

@@ -12,6 +12,7 @@ from penstock.cluster.parent import die_with_parent
 from penstock.contract.codec import decode
 from penstock.keeper.inbox import Inbox, Leave
 from penstock.keeper.keeper import Keeper
+from penstock.keeper.surroundings import OneMachine
 from penstock.metrics.logs import Log
 
 
@@ -20,7 +21,7 @@ def main(arguments: list[str]) -> int:
     file, parent = arguments
     launch = decode(KeeperLaunch, Path(file).read_bytes())
     log = Log("keeper", {"job": launch.job, "worker": launch.ordinal})
-    keeper = Keeper(launch, log)
+    keeper = Keeper(launch, OneMachine(launch), log)
     _handle_signals(keeper.inbox)
     die_with_parent(int(parent), signal.SIGTERM)
     keeper.run()

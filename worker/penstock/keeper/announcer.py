@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
 from penstock.cluster.control import ANNOUNCE
-from penstock.cluster.rpc import Client, Unreachable
+from penstock.cluster.rpc import Client, Handler, Method, Unreachable
 from penstock.contract.progress import WorkerReport
 from penstock.keeper.inbox import Inbox, Leave
 
@@ -24,6 +25,11 @@ class Announcer:
         self._inbox = inbox
         self._report = report
         self._wanted = threading.Event()
+
+    @property
+    def handlers(self) -> Mapping[Method[Any, Any], Handler]:
+        """Serve nothing: the supervisor has a server of its own."""
+        return {}
 
     def start(self) -> None:
         """Begin; once."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from penstock.cluster.launch import KeeperLaunch
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
-from penstock.contract.launch import EngineLaunch
+from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.keeper.inbox import ForMember, Inbox
-from penstock.keeper.process import EngineProcess
+from penstock.keeper.process import EngineProcess, Spawn
 from penstock.protocol.events import EngineGone, EngineSaid
 
 
@@ -28,11 +28,24 @@ class EngineView:
 class Engines:
     """Starts and ends engines. All methods are for the loop; ``view`` may be read by any thread."""
 
-    def __init__(self, launch: KeeperLaunch, inbox: Inbox, changed: Callable[[], None]) -> None:
-        """``changed`` is called, by any thread, when there is news to announce."""
+    def __init__(
+        self,
+        launch: KeeperLaunch,
+        inbox: Inbox,
+        changed: Callable[[], None],
+        *,
+        spawn: Spawn,
+        place: EnginePlace,
+    ) -> None:
+        """``changed`` is called, by any thread, when there is news to announce.
+
+        ``spawn`` starts a process, ``place`` says where its Flight server is to listen.
+        """
         self._launch = launch
         self._inbox = inbox
         self._changed = changed
+        self._spawn = spawn
+        self._place = place
         self._process: EngineProcess | None = None
         self.view = EngineView()
 
@@ -45,7 +58,11 @@ class Engines:
         view = EngineView(incarnation, starts=self.view.starts + 1)
         self.view = view
         self._process = EngineProcess(
-            self._engine_launch(incarnation), self._said, self._progressed, self._gone
+            self._engine_launch(incarnation),
+            self._said,
+            self._progressed,
+            self._gone,
+            spawn=self._spawn,
         )
         view.pid = self._process.pid
         self._changed()
@@ -94,9 +111,13 @@ class Engines:
             storage=launch.storage,
             scratch=str(Path(launch.scratch) / incarnation),
             heartbeat_interval_s=launch.control.heartbeat_interval_s,
+            place=self._place,
         )
 
     def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
+        process = self._process
+        if process is not None and process.incarnation == incarnation:
+            self.view.pid = process.pid  # of another container it comes later than the start
         self._inbox.put(ForMember(EngineSaid(incarnation, report)))
 
     def _progressed(self, progress: EngineProgress) -> None:

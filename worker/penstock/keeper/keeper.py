@@ -11,63 +11,66 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import RETIRE_TIMEOUT_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.launch import KeeperLaunch, desired_name
-from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore
-from penstock.cluster.rpc import Client, Nothing, Server
+from penstock.cluster.rpc import Nothing, Server
 from penstock.contract.control import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
 from penstock.contract.progress import WorkerReport
-from penstock.keeper.announcer import Announcer
 from penstock.keeper.checkpoints import CheckpointWatch
 from penstock.keeper.couriers import Couriers
 from penstock.keeper.engines import Engines
 from penstock.keeper.inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
 from penstock.keeper.performer import Outside, Performer, Stores
+from penstock.keeper.surroundings import Facts, Surroundings, Voice
 from penstock.keeper.watcher import watch_desired
-from penstock.metrics.exporter import Exporter
 from penstock.metrics.logs import Log
-from penstock.metrics.registry import registry_of
 from penstock.protocol import actions, events
 from penstock.protocol.coordinator import Coordinator
-from penstock.protocol.member import Member
+from penstock.protocol.member import Engine, Member
 from penstock.storage.blobs import DirectoryBlobStore
 
 
 class Keeper:
     """One worker's keeper. :meth:`run` returns when the process may end."""
 
-    def __init__(self, launch: KeeperLaunch, log: Log) -> None:
+    def __init__(self, launch: KeeperLaunch, around: Surroundings, log: Log) -> None:
         """Listen, connect, and build the cores; nothing is decided before :meth:`run`."""
         self._log = log
         self._launch = launch
+        self._around = around
         self._life = Incarnation(str(uuid.uuid4()))
         self.inbox = Inbox()
-        self._server = Server({DELIVER: self._deliver}, launch.token)
-        # Calls to the supervisor that must not wait for each other have clients of their own.
-        clients = [Client(launch.supervisor, launch.token) for _ in range(3)]
-        metadata = RemoteMetaStore(clients[0])
-        self._announcer = Announcer(clients[2], self.inbox, self._report)
-        self._engines = Engines(launch, self.inbox, self._announcer.wake)
-        couriers = Couriers(self.inbox, lambda a: Client(a, launch.token), log.say)
+        self._facts = Facts(time.monotonic())
+        voice = Voice(self._life, self.inbox, self._report, lambda: self._facts)
+        self._announcer = around.announcer(voice)
+        handlers = {DELIVER: self._deliver, **self._announcer.handlers}
+        self._server = Server(handlers, launch.token, around.door)
+        address = self._server.address
+        self._engines = Engines(
+            launch, self.inbox, self._announcer.wake, spawn=around.spawn, place=around.place
+        )
         self._performer = Performer(
             launch,
-            Stores(
-                metadata, RemoteLeaseStore(clients[1]), DirectoryBlobStore(Path(launch.storage))
-            ),
-            Outside(self._engines, couriers, self._server.address),
+            Stores(around.metadata, around.lease, DirectoryBlobStore(Path(launch.storage))),
+            Outside(self._engines, Couriers(self.inbox, around.dial, log.say), address),
             self.inbox,
             log,
         )
-        me = Leader(launch.ordinal, self._life, self._server.address)
+        me = Leader(launch.ordinal, self._life, address)
         self._coordinator = Coordinator(launch.control, me, launch.job_uid)
-        self._member = Member(launch.control, launch.ordinal, self._server.address, launch.job_uid)
+        self._member = Member(
+            launch.control, launch.ordinal, address, launch.job_uid, pod=around.pod
+        )
         self._checkpoints = CheckpointWatch()
+        self._drain_by: float | None = None
         self._retire_by: float | None = None
         self._lease_actions = 0
-        self._exporter = Exporter(registry_of(launch.job, self._report))
+        self._pages = around.pages(voice)
         self._announcer.start()
         interval_s = launch.control.meta_poll_interval_s
-        watch_desired(metadata, desired_name(launch.job), interval_s, self.inbox)
+        name = desired_name(launch.job)
+        changed = around.desired_changed()
+        watch_desired(around.metadata, name, interval_s, self.inbox, changed)
 
     def run(self) -> None:
         """Serve until asked to leave and ready to. Raises what a thread of ours died of."""
@@ -86,10 +89,12 @@ class Keeper:
                 case Crash(error):
                     raise error
             self._tick_due()
+            self._note_facts()
+            self._pursue_end()
         self._engines.kill()
         self._announcer.last_words()
         self._server.close()
-        self._exporter.close()
+        self._pages.close()
         self._log.say("keeper ended")
 
     def _next(self) -> Item | Crash | Leave | None:
@@ -98,7 +103,8 @@ class Keeper:
         return self.inbox.take(self._wait_s())
 
     def _wait_s(self) -> float | None:
-        due = [self._coordinator.wakes_at(), self._member.wakes_at(), self._retire_by]
+        end = self._drain_by if self._retire_by is None else self._retire_by
+        due = [self._coordinator.wakes_at(), self._member.wakes_at(), end]
         known = [at for at in due if at is not None]
         return max(0.0, min(known) - time.monotonic()) if known else None
 
@@ -135,10 +141,31 @@ class Keeper:
                 self._performer.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
                 self._announcer.wake()
 
+    def _note_facts(self) -> None:
+        """Let other threads see where this keeper stands."""
+        office, member = self._coordinator.office, self._member
+        desired = self._coordinator.desired
+        leads = None if office is None or desired is None else (office.lead.latest, desired)
+        status = member.status
+        running = member.engine is Engine.UP and 0 < status.running == member.taken.attempt
+        wanted = member.closed is False and not member.retired
+        self._facts = Facts(time.monotonic(), member.leader, leads, running, wanted)
+
     def _leave(self, reason: str) -> None:
-        if self._retire_by is not None:
+        if self._drain_by is not None:
             return
         self._log.say("keeper leaves", reason=reason)
+        self._drain_by = time.monotonic() + self._around.drain_s
+        if self._around.drain_s > 0:
+            self._step(ForMember(events.Drain()))
+
+    def _pursue_end(self) -> None:
+        if self._drain_by is None or self._retire_by is not None:
+            return
+        if self._member.drained() or time.monotonic() >= self._drain_by:
+            self._retire()
+
+    def _retire(self) -> None:
         self._retire_by = time.monotonic() + RETIRE_TIMEOUT_S
         self._step(ForCoordinator(events.Retire()))
         self._step(ForMember(events.Retire()))
@@ -171,8 +198,9 @@ class Keeper:
             max(0, view.starts - 1),
             view.progress,
             self._checkpoints.newest,
-            self._exporter.address,
+            self._pages.address,
             self._checkpoints.trouble,
+            self._around.pod,
         )
 
 

@@ -1,4 +1,4 @@
-"""One life of an engine as a child process: started, listened to, ended, and mourned once.
+"""One life of an engine as a process: started, listened to, ended, and mourned once.
 
 The threads of a life end with it: they wait for the process, read and write its socket. The last
 event of a life is EngineGone, after everything that the engine said.
@@ -14,8 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import (
@@ -23,8 +22,8 @@ from penstock.base.limits import (
     ENGINE_EXIT_GRACE_S,
     ENGINE_LAST_WORDS_LINES,
 )
+from penstock.cluster.host import spawn
 from penstock.cluster.link import KeeperLink, LinkClosed
-from penstock.contract.codec import encode
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
@@ -32,6 +31,30 @@ from penstock.contract.progress import EngineProgress
 
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
+
+
+class Child(Protocol):
+    """A process that was started, here or in the other container of this pod."""
+
+    @property
+    def pid(self) -> int | None:
+        """Return its number, for people; None while it is not known."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once; harmless when it has ended."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status, a signal as its negative. Raises subprocess.TimeoutExpired."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Yield what it says on its standard error, until its end."""
+        ...
+
+
+Spawn = Callable[[EngineLaunch, socket.socket], Child]  # the socket is the engine's; never blocks
 
 
 class EngineProcess:
@@ -43,8 +66,10 @@ class EngineProcess:
         on_report: Callable[[Incarnation, EngineReport], None],
         on_progress: Callable[[EngineProgress], None],
         on_gone: Callable[[Incarnation, str, bool], None],
+        *,
+        spawn: Spawn,
     ) -> None:
-        """Start ``python -m penstock.engine`` with ``launch`` (its ``socket`` is filled in)."""
+        """Have ``spawn`` start ``launch`` with a link of its own."""
         self.incarnation = launch.incarnation
         self._scratch = launch.scratch
         self._on_report = on_report
@@ -55,7 +80,7 @@ class EngineProcess:
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
         with theirs:
-            self._process = _spawn(replace(launch, socket=f"fd:{theirs.fileno()}"), theirs)
+            self._process = spawn(launch, theirs)
         self._ears = threading.Thread(target=self._listen_to_errors, daemon=True)
         self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
         self._ears.start()
@@ -64,8 +89,8 @@ class EngineProcess:
         threading.Thread(target=self._wait, name="engine-waiter", daemon=True).start()
 
     @property
-    def pid(self) -> int:
-        """The process id, also of a process that has ended."""
+    def pid(self) -> int | None:
+        """The process id, also of a process that has ended; None while it is not known."""
         return self._process.pid
 
     def send(self, term: Term, command: Command) -> None:
@@ -103,13 +128,10 @@ class EngineProcess:
             self._process.kill()
 
     def _listen_to_errors(self) -> None:
-        stream = self._process.stderr
-        assert stream is not None, "started with a pipe"
-        with stream:
-            for line in _lines(stream):
-                self._last_words.append(line.rstrip())
-                sys.stderr.write(line)
-                sys.stderr.flush()
+        for line in self._process.lines():
+            self._last_words.append(line.rstrip())
+            sys.stderr.write(line)
+            sys.stderr.flush()
 
     def _read(self) -> None:
         while True:
@@ -147,19 +169,31 @@ class EngineProcess:
         return f"the engine ended ({how})" + (f": {self._last_words[-1]}" if uncaught else "")
 
 
-def _lines(stream: IO[bytes]) -> Iterator[str]:
-    for line in stream:
-        yield line.decode(errors="replace")
+class LocalChild:
+    """An engine that is this process's own child."""
 
+    def __init__(self, launch: EngineLaunch, link: socket.socket) -> None:
+        """Start it; it inherits ``link``."""
+        place = replace(launch, socket=f"fd:{link.fileno()}")
+        self._process = spawn(place, link.fileno())
 
-def _spawn(launch: EngineLaunch, theirs: socket.socket) -> subprocess.Popen[bytes]:
-    scratch = Path(launch.scratch)
-    scratch.mkdir(parents=True, exist_ok=True)
-    file = scratch / "launch.json"
-    file.write_bytes(encode(launch))
-    return subprocess.Popen(
-        [sys.executable, "-m", "penstock.engine", str(file)],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        pass_fds=[theirs.fileno()],
-    )
+    @property
+    def pid(self) -> int | None:
+        """The process id, also of a process that has ended."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit status."""
+        return self._process.wait(timeout)
+
+    def lines(self) -> Iterator[str]:
+        """Read its standard error to the end."""
+        stream = self._process.stderr
+        assert stream is not None, "started with a pipe"
+        with stream:
+            for line in stream:
+                yield line.decode(errors="replace")

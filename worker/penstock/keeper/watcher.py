@@ -9,16 +9,19 @@ from penstock.ports import MetaStore
 from penstock.protocol.events import DesiredRead
 
 
-def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: Inbox) -> None:
+def watch_desired(
+    store: MetaStore, name: str, interval_s: float, inbox: Inbox, changed: threading.Event
+) -> None:
     """Start a thread that reads the object at an interval and says so when it is another.
 
-    A store that does not answer is asked again: what is wanted has not changed meanwhile.
+    ``changed`` may be set by anybody to have it read now. A store that does not answer is asked
+    again: what is wanted has not changed meanwhile.
     """
 
     def watch() -> None:
         last: DesiredRead | None = None
-        pause = threading.Event()
         while True:
+            changed.clear()  # before the read: what changes after it wakes us again
             now: DesiredRead | None
             try:
                 now = DesiredRead(read_desired(store, name))
@@ -27,6 +30,6 @@ def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: Inbox) 
             if now is not None and now != last:
                 inbox.put(ForCoordinator(now))
                 last = now
-            pause.wait(interval_s)
+            changed.wait(interval_s)
 
     threading.Thread(target=watch, name="desired", daemon=True).start()

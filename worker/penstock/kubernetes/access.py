@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.contract.pod import TOKEN_FOLDER
 
 EXEC_TIMEOUT_S = 30.0
 Token = Callable[[], str | None]
@@ -41,13 +40,15 @@ def no_token() -> str | None:
 # --- In a pod ---------------------------------------------------------------------------------
 
 
-def pod_access(environment: Mapping[str, str], namespace: str) -> Access:
-    """Return the access of a pod's service account. Raises ConfigError outside of a pod."""
+def pod_access(environment: Mapping[str, str], folder: Path, namespace: str) -> Access:
+    """Return the access of a pod's service account, whose token is mounted at ``folder``.
+
+    Raises ConfigError outside of a pod.
+    """
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this is not a pod of a cluster")
-    folder = Path(TOKEN_FOLDER)
     try:
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         (folder / "token").read_text()

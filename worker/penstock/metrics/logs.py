@@ -34,14 +34,45 @@ class Log:
 
     def line(self, text: str) -> None:
         """Write one line whose text is key=value already, as the pure cores spell their notes."""
-        now = datetime.now(UTC)  # noqa: TID251 - a line carries the time that people's clocks show
-        time = now.isoformat(timespec="milliseconds")
+        self._write(f"{_now()} {self._head} {text}\n")
+
+    def _write(self, line: str) -> None:
         try:
             with self._lock:
-                self._stream.write(f"{time.replace('+00:00', 'Z')} {self._head} {text}\n")
+                self._stream.write(line)
                 self._stream.flush()
         except (OSError, ValueError):
             return
+
+
+class JsonLog(Log):
+    """The same lines as one JSON object each, for the collectors of a cluster."""
+
+    def __init__(self, component: str, ids: dict[str, Value], stream: TextIO | None = None) -> None:
+        """Write to standard error unless another stream is given."""
+        super().__init__(component, ids, stream)
+        self._ids: dict[str, Value] = {"component": component, **ids}
+
+    def say(self, event: str, **fields: Value) -> None:
+        """Write one object with a field per value; the ids of the process go before its fields."""
+        self._object({**fields, "event": event})
+
+    def line(self, text: str) -> None:
+        """Write one object whose ``message`` is the text of key=value."""
+        self._object({"message": text})
+
+    def _object(self, fields: dict[str, Value]) -> None:
+        short = {
+            key: value[:VALUE_CHARS_MAX] if isinstance(value, str) else value
+            for key, value in fields.items()
+        }
+        plain = {"time": _now(), **short, **self._ids}
+        self._write(json.dumps(plain, ensure_ascii=False) + "\n")
+
+
+def _now() -> str:
+    now = datetime.now(UTC)  # noqa: TID251 - a line carries the time that people's clocks show
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(value: Value) -> str:

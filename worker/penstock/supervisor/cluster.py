@@ -17,6 +17,7 @@ from penstock.cluster.rpc import Handler, Method, Nothing, Server
 from penstock.contract.ids import Ordinal
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
+from penstock.contract.summary import Seen, job_status
 from penstock.metrics.logs import Log
 from penstock.ports import SwapConflict, SwapUnknown
 from penstock.storage.lock import DirectoryLock
@@ -25,7 +26,6 @@ from penstock.supervisor.folders import Endpoint, JobFolder
 from penstock.supervisor.policy import is_over, to_end, workers_needed
 from penstock.supervisor.reports import Reports
 from penstock.supervisor.settings import ClusterSettings
-from penstock.contract.summary import Seen, job_status
 from penstock.supervisor.wanted import Wanted
 from penstock.supervisor.workers import Workers
 

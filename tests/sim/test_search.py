@@ -1,6 +1,7 @@
-"""Every order of events in a very small world: 50,000 distinct states in every test run."""
+"""Every order of events in very small worlds: 50,000 distinct states in every test run."""
 
 from penstock.testing.search import search
+from penstock.testing.small_doors import SmallDoors
 from penstock.testing.small_world import SmallWorld
 
 STATES = 50_000
@@ -10,3 +11,9 @@ def test_no_order_of_events_breaks_a_small_world() -> None:
     found = search(SmallWorld(), STATES)
     assert found.states >= STATES or found.exhausted
     assert found.ends > 10, "some histories were followed to their end"
+
+
+def test_no_order_of_resets_and_dials_lets_a_wrong_stream_in() -> None:
+    found = search(SmallDoors(), STATES)
+    assert found.exhausted
+    assert found.ends > 0, "some histories were followed to their end"

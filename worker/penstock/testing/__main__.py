@@ -33,15 +33,16 @@ def main() -> int:
     """Run what the arguments say; exit status 1 when a promise was broken."""
     arguments = _arguments()
     if arguments.mutant is not None:
-        install(MUTANTS[arguments.mutant].patch)
+        for patch in MUTANTS[arguments.mutant].patches:
+            install(patch)
         arguments.processes = 1  # other processes would import the core as it is on disk
     # Only now: a mutant must be in place before the core is imported.
     from penstock.testing import running  # noqa: PLC0415
     from penstock.testing.faults import parse_crash  # noqa: PLC0415
-    from penstock.testing.scenario import SCENARIOS  # noqa: PLC0415
+    from penstock.testing.scenario_table import SCENARIOS  # noqa: PLC0415
 
     if arguments.list:
-        print("scenarios:", ", ".join(SCENARIOS))
+        print("scenarios:", ", ".join((*SCENARIOS, *running.SEARCHES)))
         for name, mutant in MUTANTS.items():
             print(f"mutant {name}: {mutant.rule}")
         return 0

@@ -56,7 +56,9 @@ class EngineNode(Standing):
             cluster.network,
             Identity(cluster.job_uid, ordinal, self.incarnation, name),
             cluster.sizes,
+            cluster.witness,
         )
+        self.witness = cluster.witness
         self.status = msg.EngineStatus()
         self._files = 0
         self._turns: dict[TaskId, bool] = {}
@@ -148,6 +150,8 @@ class EngineNode(Standing):
             case msg.Commit(_, epoch, version):
                 self._tell_all(ev.Committed(epoch, version))
             case msg.Abort(_, epoch):
+                self.kernel.happened("epoch aborted")
+                self.witness.aborted(self.attempt, term, epoch)
                 self._tell_all(ev.Aborted(term, epoch))
             case msg.CancelRescale(_, version):
                 self._cancelled = max(self._cancelled, version)
@@ -243,6 +247,8 @@ class EngineNode(Standing):
             return
         if command.attempt > self.attempt:
             self._begin(command.attempt, command.members, None)
+        if self._assignment is not None:
+            self.exchange.forget(channels_of(self.job.plan, self._assignment))
         self._proposed = command.assignment
         self._next_members = command.members
         if command.root is None:
@@ -311,6 +317,9 @@ class EngineNode(Standing):
             self.call(reply.op, token)
         elif reply.error:
             assert isinstance(reply.op, Get)
+            if isinstance(token[1], msg.Prepare):
+                version = token[1].assignment.version
+                self.witness.missing(self.attempt, version, reply.op.ref.name)
             self.damaged(f"manifest {reply.op.ref.name} is {reply.error}")
         else:
             self._manifest(token, reply.value)

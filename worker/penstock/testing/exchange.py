@@ -21,6 +21,7 @@ from penstock.protocol.admission import Admission
 from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Carried, Network, StreamBroken
+from penstock.testing.witness import ChannelOrder, Witness
 
 SCHEMA = b"s" * 32
 SOON_US = 3_000
@@ -59,6 +60,7 @@ class Outbound:
     stream: int | None
     waiting: deque[Element] = field(default_factory=deque)
     told_version: Version = Version(0)
+    order: ChannelOrder = field(default_factory=ChannelOrder)
     accepted: bool = False
     retired: bool = False
 
@@ -85,7 +87,14 @@ class Identity:
 class Exchange:
     """All channels of one engine in one attempt."""
 
-    def __init__(self, kernel: Kernel, network: Network, me: Identity, sizes: ChannelSizes) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        network: Network,
+        me: Identity,
+        sizes: ChannelSizes,
+        witness: Witness,
+    ) -> None:
         self.outbound: dict[ChannelId, Outbound] = {}
         self.inbound: dict[ChannelId, Inbound] = {}
         self.door = Admission(me.job_uid, me.ordinal)
@@ -95,11 +104,13 @@ class Exchange:
         self._network = network
         self._me = me
         self._sizes = sizes
+        self._witness = witness
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
         self._announced: dict[TaskId, Version] = {}
         self._flush_due: int | None = None
         self._base = Version(0)
+        self._attempt = Attempt(0)
 
     # --- Life of an attempt
 
@@ -117,6 +128,7 @@ class Exchange:
         self._announced.clear()
         self.broken.clear()
         self.versions.clear()
+        self._attempt = attempt
         self.door.reset(attempt)
         self._retry_held()
 
@@ -151,6 +163,20 @@ class Exchange:
         kept = set(keep)
         for channel, outbound in self.outbound.items():
             outbound.retired = outbound.retired or channel not in kept
+
+    def forget(self, keep: Iterable[ChannelId]) -> None:
+        """Forget the channels that a settled version does not have: they may come again, anew."""
+        kept = set(keep)
+        gone = [c for c in {**self.outbound, **self.inbound} if c not in kept]
+        for channel in gone:
+            for end in (self.outbound.pop(channel, None), self.inbound.pop(channel, None)):
+                if end is not None and end.stream is not None:
+                    self._by_stream.pop(end.stream, None)
+                    self._network.close(end.stream)
+        here = self._me.ordinal
+        left = {w: None for c in gone for w in (c.sender.worker, c.receiver.worker) if w != here}
+        stay = {w for c in kept for w in (c.sender.worker, c.receiver.worker)}
+        self.door.forget([w for w in left if w not in stay], gone)
 
     def settled(self) -> bool:
         """Say whether every outbound channel has been accepted."""
@@ -215,6 +241,7 @@ class Exchange:
         if decision.verdict is Verdict.REFUSED:
             self._kernel.happened("stream refused at the door")
         else:
+            self._witness.let_in(hello.channel, self._attempt, hello.attempt)
             self.inbound[hello.channel] = Inbound(self._core(hello.channel), stream)
             self._by_stream[stream] = hello.channel
         reply = Reply(decision.verdict, hello.channel, decision.reason)
@@ -278,6 +305,7 @@ class Exchange:
     def put(self, channel: ChannelId, element: Element) -> None:
         """Queue an element behind all others of its channel; it waits while there is no room."""
         outbound = self.outbound[channel]
+        outbound.order.put(element)
         outbound.waiting.append(element)
         self._offer(outbound)
 
@@ -328,6 +356,7 @@ class Exchange:
             if outgoing is None:
                 return
             element = outgoing.element
+            outbound.order.sent(element)
             whole = _join(element) if isinstance(element, Fill) else element
             wire = Wire(outgoing.sequence, whole)
             if outbound.stream is not None:

@@ -9,14 +9,16 @@ C  after every commit: copy only what it lists elsewhere, restore the copy, comp
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
+from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest
-from penstock.contract.manifest import RootManifest
+from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
 from penstock.testing.calls import ROOT_FILE, STAGING
 from penstock.testing.kernel import Kernel, Violation
 from penstock.testing.oracle import OutputJudge, check_restorable
 from penstock.testing.services import Disk, Torn
 from penstock.testing.task_files import publication
-from penstock.testing.workload import Job
+from penstock.testing.witness import Witness
+from penstock.testing.workload import Job, group_of
 
 
 class Judge:
@@ -27,9 +29,7 @@ class Judge:
         self.job = job
         self.disk = disk
         self.output = OutputJudge(job)
-        self.commits = 0
-        self.terms = 0
-        self.attempts = 0
+        self.witness = Witness()
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
@@ -45,8 +45,12 @@ class Judge:
             self._compare(old, new)
         self.latest = new
         self._check_listed(new)
-        members = self.disk.files.get(new.members.name) if new.members is not None else None
-        if isinstance(members, MembersFile):
+        found = self.disk.files.get(new.members.name) if new.members is not None else None
+        members = found if isinstance(found, MembersFile) else None
+        self.witness.learn(new, members)
+        if members is not None:
+            if members.proposed is not None and members.proposed.version not in self.tables:
+                self.kernel.happened("joiners admitted")
             for table in (members.assignment, members.proposed):
                 if table is not None:
                     self.tables[table.version] = table
@@ -58,18 +62,28 @@ class Judge:
             raise Violation("G", f"term {new.term} has two leaders")
         if new.max_epoch < old.max_epoch:
             raise Violation("C", f"maxEpoch went back from {old.max_epoch} to {new.max_epoch}")
-        if new.term != old.term:
-            self.terms += 1
-        if new.attempt != old.attempt:
-            self.attempts += 1
+        self._count(old, new)
         if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
             raise Violation("G", f"version {new.version} was committed without an epoch")
         self.output.replay = new.replayed
         if new.root != old.root and new.root is not None and new.restored == old.restored:
             self._committed(old, new)
 
+    def _count(self, old: Latest, new: Latest) -> None:
+        seen = {
+            "leader changed": new.term != old.term > 0,
+            "rollback to a checkpoint": new.attempt != old.attempt and old.epoch > 0,
+            "rescale undone": new.attempt == old.attempt
+            and bool(old.pinned and not new.pinned)
+            and new.settled != new.version,
+            "rescale settled": new.attempt == old.attempt and new.settled > old.settled,
+            "rescale by a rollback": new.attempt != old.attempt and new.version != old.version > 0,
+        }
+        for what, is_so in seen.items():
+            if is_so:
+                self.kernel.happened(what)
+
     def _committed(self, old: Latest, new: Latest) -> None:
-        self.commits += 1
         assert new.root is not None
         root = self._root(new.root.name)
         if root.epoch != new.epoch or root.epoch <= old.max_epoch:
@@ -82,6 +96,7 @@ class Judge:
             raise Violation("E", f"epoch {root.epoch} began before {old.epoch} was published")
         if self.lost_object:
             raise Violation("C", f"epoch {root.epoch} was committed beside lost checkpoints")
+        self.witness.committed(new.attempt, new.term, new.epoch)
         self._check_first_listed(old, root)
         check_restorable(self.job, root, self.tables[old.version], self.disk)
         for task in root.tasks:
@@ -93,9 +108,22 @@ class Judge:
         known = self.listed(old)
         for task in root.tasks:
             for file in task.files:
-                name = file.blob.name
-                if name not in known and int(name.split("-", 2)[1]) != root.epoch:
-                    raise Violation("C", f"epoch {root.epoch} is the first to list {name}")
+                if file.blob.name not in known:
+                    self._check_new_file(old, root, task, file)
+
+    def _check_new_file(
+        self, old: Latest, root: RootManifest, task: TaskManifest, file: StateFile
+    ) -> None:
+        """A file is first listed by the one epoch that cut it, and holds its writer's groups."""
+        name, cut = file.blob.name, f"{root.term}-{root.epoch}-"
+        if not name.startswith(cut):
+            raise Violation("C", f"epoch {root.epoch} of term {root.term} first lists {name}")
+        owned = set(groups_of(self.tables[old.version].share_of(task.task)))
+        content = self._file(name)
+        rows = content if isinstance(content, tuple) else ()
+        strange = [k for k, _ in rows if group_of(k[0], self.job.shape.groups) not in owned]
+        if strange:
+            raise Violation("C", f"{name} of {task.task} holds keys {strange[:4]} of others")
 
     def _check_listed(self, latest: Latest) -> None:
         missing = [n for n in self.listed(latest) if isinstance(self._file(n), Torn)]

@@ -9,6 +9,7 @@ A paused node (SIGSTOP) keeps its events until it goes on. Time is whole microse
 no result depends on the rounding of a float.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -83,6 +84,7 @@ class Kernel:
         self.now_us = 0
         self.handled = 0
         self.sometimes: dict[str, int] = {}
+        self.listener: Callable[[str, int], None] | None = None
         self.lines: list[str] | None = None
         self._on_crash = on_crash
         self._heap: list[tuple[int, float, int, Entry]] = []
@@ -113,15 +115,24 @@ class Kernel:
         self.note("pause", name)
 
     def resume(self, name: str) -> None:
-        """Let a paused node go on: what waited comes now, in order."""
+        """Let a paused node go on: what waited comes now, in the order of each lane only."""
         process = self._processes[name]
         if not process.paused:
             return
         process.paused = False
         self.note("resume", name)
         waiting, process.backlog = process.backlog, []
-        for offset, entry in enumerate(waiting):
-            self._push(self.now_us + offset, entry)
+        for entry in self._between_lanes(waiting):
+            self._push(self.now_us, entry, tie=-1.0)
+
+    def _between_lanes(self, waiting: list["Entry"]) -> list["Entry"]:
+        """Shuffle what has come meanwhile: nobody knows which socket is read first."""
+        places = [entry.lane if entry.lane is not None else object() for entry in waiting]
+        queues: dict[object, deque[Entry]] = {}
+        for place, entry in zip(places, waiting, strict=True):
+            queues.setdefault(place, deque()).append(entry)
+        self.streams.schedule.shuffle(places)
+        return [queues[place].popleft() for place in places]
 
     def names(self) -> list[str]:
         """List every node that was ever added, in order."""
@@ -191,9 +202,10 @@ class Kernel:
         except Crash:
             self._on_crash(entry.name)
 
-    def _push(self, due: int, entry: Entry) -> None:
+    def _push(self, due: int, entry: Entry, tie: float | None = None) -> None:
         self._pushed += 1
-        heappush(self._heap, (due, self.streams.schedule.random(), self._pushed, entry))
+        tie = self.streams.schedule.random() if tie is None else tie
+        heappush(self._heap, (due, tie, self._pushed, entry))
 
     # --- what is remembered of a run -----------------------------------------------------
 
@@ -207,8 +219,10 @@ class Kernel:
             self.lines.append(f"{self.now_us / SECOND:10.6f} -- {text}")
 
     def happened(self, what: str) -> None:
-        """Count a rare state: a long run that never reaches one has failed."""
-        self.sometimes[what] = self.sometimes.get(what, 0) + 1
+        """Count a state that matters, and let the listener know; faults may be aimed at it."""
+        count = self.sometimes[what] = self.sometimes.get(what, 0) + 1
+        if self.listener is not None:
+            self.listener(what, count)
 
     def trace_hash(self) -> str:
         """Return the hash of all that happened, in order: equal seeds give equal hashes."""

@@ -7,14 +7,14 @@ MUTANTS = (
         "higher-attempt-accepted",
         "attempt",
         line("protocol.admission", "if hello.attempt > self._attempt:", "if False:"),
-        "churn",
+        "search-doors",
         0,
     ),
     Mutant(
         "lower-attempt-accepted",
         "attempt",
         line("protocol.admission", "if hello.attempt < self._attempt:", "if False:"),
-        "churn",
+        "search-doors",
         0,
     ),
     Mutant(
@@ -36,7 +36,7 @@ MUTANTS = (
             "if broken is not None and broken.attempt == lead.latest.attempt:",
             "if False:",
         ),
-        "chaos",
+        "breaks",
         0,
     ),
     Mutant(
@@ -65,8 +65,8 @@ MUTANTS = (
             "actions += self.say()  # pending watermarks go before the barrier",
             "pass",
         ),
-        "storm-window",
-        0,
+        "aimed-window",
+        4,
     ),
     Mutant(
         "watermark-overtaken-in-channel",
@@ -76,15 +76,15 @@ MUTANTS = (
             "self._queue_trailing()  # a barrier never overtakes a pending watermark",
             "pass",
         ),
-        "storm-window",
+        "open-buffers",
         0,
     ),
     Mutant(
         "watermarks-kept-over-rescale",
         "time",
         line("protocol.switch", "self.time.restart()", "pass"),
-        "storm-window",
-        0,
+        "around-window",
+        2,
     ),
     Mutant(
         "watermark-maximum",
@@ -108,6 +108,17 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "committed-epoch-aborted",
+        "announce",
+        line(
+            "protocol.epochs",
+            "if open_epoch > at.epoch and open_epoch != in_flight:",
+            "if open_epoch >= at.epoch > 0 and open_epoch != in_flight:",
+        ),
+        "messages-lost",
+        0,
+    ),
+    Mutant(
         "announcement-aborts-the-committed",
         "announce",
         line(
@@ -115,9 +126,8 @@ MUTANTS = (
             "actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale",
             "actions = self.give_up(event.term, event.epoch)",
         ),
-        "rescale-up",
+        "deposed",
         0,
-        "0:after",
     ),
     Mutant(
         "cut-keeps-live-values",
@@ -134,14 +144,14 @@ MUTANTS = (
         "delta-since-last-cut",
         "delta",
         line("protocol.ledger", "return self.committed", "return Epoch(cut.barrier.epoch - 1)"),
-        "chaos",
-        0,
+        "rescale-fails",
+        2,
     ),
     Mutant(
         "handles-dropped-on-abort",
         "carry",
         line("protocol.sinks", "self._prepared += handles", "self._prepared = handles"),
-        "chaos",
+        "lease-lost",
         0,
     ),
     Mutant(
@@ -164,8 +174,8 @@ MUTANTS = (
             "if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
             "if False:",
         ),
-        "chaos",
-        0,
+        "swap-unknown",
+        1,
     ),
     Mutant(
         "rollback-while-undecided",
@@ -174,9 +184,14 @@ MUTANTS = (
             "protocol.office",
             "if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:",
             "if lead.phase in ATTEMPT_PHASES:",
+        )
+        + line(
+            "protocol.recovery",
+            "if at.root is None or (lead.root is not None and lead.root.epoch == at.epoch):",
+            "if at.root is None or lead.root is not None:",
         ),
-        "chaos",
-        0,
+        "swap-unknown-engine-dies",
+        1,
     ),
     Mutant(
         "epoch-before-publication",
@@ -187,7 +202,7 @@ MUTANTS = (
             "is published",
             "if False:",
         ),
-        "chaos",
+        "rescale-up",
         0,
     ),
     Mutant(

@@ -126,10 +126,40 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """One happening that is aimed: it comes when something has been counted ``nth`` times."""
+
+    what: str
+    nth: int
+    comes: Happening
+    delay_us: int = 0
+
+
+# Between these and the next step of the protocol lies what the rules are for.
+CRITICAL = (
+    "committed a checkpoint",
+    "committed a final",
+    "committed a rescale",
+    "epoch aborted",
+    "joiners admitted",
+    "leader changed",
+    "rescale settled",
+    "rollback to a checkpoint",
+    "rows held for a new owner",
+    "snapshot begun",
+    "swap refused by a conflict",
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """How much goes wrong in a random run, and until when (the end of the safety phase)."""
+    """How much goes wrong in a random run, and until when (the end of the safety phase).
+
+    ``faults`` come at random times, ``moments`` are aimed at critical ones, ``breaks`` hit streams.
+    """
 
     faults: tuple[int, int] = (0, 5)
+    moments: tuple[int, int] = (0, 0)
     breaks: tuple[int, int] = (0, 0)
     safety_us: int = 12 * SECOND
     pause_us: tuple[int, int] = (SECOND // 10, 8 * SECOND)
@@ -146,6 +176,17 @@ def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ..
     times = sorted(draw.randrange(profile.safety_us) for _ in range(count))
     drawn = [Timed(at, _draw_one(draw, profile, workers, profile.safety_us - at)) for at in times]
     return (*drawn, *breaks)
+
+
+def draw_moments(draw: Random, profile: Profile, workers: int) -> tuple[Moment, ...]:
+    """Draw the aimed faults of one run; most come in the very instant, some shortly after."""
+    drawn = []
+    for _ in range(draw.randint(*profile.moments)):
+        what, nth = draw.choice(CRITICAL), draw.choice((1, 1, 1, 2, 2, 3, 4))
+        delay_us = draw.choice((0, 0, draw.randrange(20_000), draw.randrange(SECOND)))
+        comes = _draw_one(draw, profile, workers + 1, profile.safety_us)
+        drawn.append(Moment(what, nth, comes, delay_us))
+    return tuple(drawn)
 
 
 def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Happening:

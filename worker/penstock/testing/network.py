@@ -1,10 +1,10 @@
 """The virtual network: control messages that may be lost, streams that stall and break.
 
 A host is a worker; links are directed pairs of hosts, so a cut may be one-way. A control message
-over a cut link is lost. A stream over a cut link stalls, like TCP, and goes on when the link
-heals; after a while it breaks, and both ends hear of it. The death of a process breaks its
-streams. Within a stream nothing is lost, repeated or overtaken; between streams nothing is
-promised.
+over a cut link is lost; one that its sender has given up may still arrive, late and overtaken. A
+stream over a cut link stalls, like TCP, and goes on when the link heals; after a while it breaks,
+and both ends hear of it. The death of a process breaks its streams. Within a stream nothing is
+lost, repeated or overtaken; between streams nothing is promised.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from penstock.testing.kernel import SECOND, Kernel
 
 FAST_US = (100, 2_000)
 SLOW_US = (2_000, 200_000)
+LATE_US = (2_000, 3 * SECOND)
 BREAK_US = (SECOND // 2, 4 * SECOND)
 
 
@@ -71,9 +72,13 @@ class Network:
     # --- control messages ----------------------------------------------------------------
 
     def send(self, source: str, target: str, body: object, verdict: Verdict) -> None:
-        """Send a control message; it is lost when the verdict or a cut says so."""
-        if verdict in (Verdict.FAILED, Verdict.UNKNOWN) or self.cut(source, target):
+        """Send a control message; it is lost, or late, when the verdict or a cut says so."""
+        if verdict is Verdict.FAILED or self.cut(source, target):
             self.kernel.happened("control message lost")
+            return
+        if verdict is Verdict.UNKNOWN:
+            self.kernel.happened("control message late")
+            self.kernel.at(self._between(LATE_US), target, Packet(source, body))
             return
         self.kernel.at(self._delay(), target, Packet(source, body), lane=("c", source, target))
 

@@ -6,6 +6,7 @@ a core that meets an event again is not asked again: its answer cannot differ.
 """
 
 from collections.abc import Hashable
+from enum import Enum
 from typing import Any, TypeVar
 
 from penstock.protocol import task_events as ev
@@ -54,16 +55,18 @@ class Cores:
 def structure(value: Any) -> Hashable:
     """Return a value that two machines share when they stand at the same place, and only then.
 
-    A machine is its slots; a frozen value is itself; the order of a dict counts, because a core
-    may act on it.
+    A machine is its attributes; a frozen value is itself; the order of a dict counts, because a
+    core may act on it.
     """
     match value:
         case dict():
             return tuple((structure(k), structure(v)) for k, v in value.items())
         case list() | tuple():
             return tuple(structure(v) for v in value)
+        case set():
+            return frozenset(structure(v) for v in value)
         case _ if _is_machine(value):
-            return (type(value), *(structure(getattr(value, name)) for name in _slots(value)))
+            return (type(value), *(structure(getattr(value, name)) for name in _fields(value)))
         case Hashable():
             return value
     raise AssertionError(f"no state of a core may be a {type(value).__name__}")
@@ -76,22 +79,25 @@ def copied(value: Any, done: dict[int, Any]) -> Any:
             return {k: copied(v, done) for k, v in value.items()}
         case list():
             return [copied(v, done) for v in value]
+        case set():
+            return {copied(v, done) for v in value}
         case _ if _is_machine(value):
             if id(value) not in done:
                 done[id(value)] = made = object.__new__(type(value))
-                for name in _slots(value):
+                for name in _fields(value):
                     object.__setattr__(made, name, copied(getattr(value, name), done))
             return done[id(value)]
     return value
 
 
 def _is_machine(value: object) -> bool:
-    """Say whether a value changes in place: it has slots, and it is not a frozen dataclass."""
+    """Say whether a value of the core changes in place: neither a frozen dataclass nor an enum."""
     kind = type(value)
     frozen = getattr(kind, "__dataclass_params__", None)
-    ours = kind.__module__.startswith("penstock.protocol")
-    return ours and hasattr(kind, "__slots__") and not (frozen is not None and frozen.frozen)
+    fixed = isinstance(value, Enum) or (frozen is not None and frozen.frozen)
+    return kind.__module__.startswith("penstock.protocol") and not fixed
 
 
-def _slots(value: object) -> list[str]:
-    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+def _fields(value: object) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [*slots, *getattr(value, "__dict__", ())]

@@ -21,6 +21,7 @@ from penstock.testing.exchange import ChannelSizes, Exchange
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Network
 from penstock.testing.services import Service
+from penstock.testing.witness import Witness
 from penstock.testing.workload import Job
 
 
@@ -31,6 +32,7 @@ class Cluster(Protocol):
     network: Network
     job: Job
     job_uid: JobUid
+    witness: Witness
     sizes: ChannelSizes
     beat_us: int
     idle_after_s: float | None
@@ -182,6 +184,8 @@ class Shell(Protocol):
     exchange: Exchange
     job: Job
     attempt: Attempt
+    kernel: Kernel
+    witness: Witness
 
     def call(self, op: Op, token: object) -> None:
         """Ask the store; the reply comes back with the token, to this attempt only."""

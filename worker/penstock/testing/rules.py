@@ -7,11 +7,14 @@ from penstock.testing.patching import Patch
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One line of the core without its rule; ``crash`` is the fault that shows it, if one does."""
+    """The core without one rule: one line, or every line of those that cover for each other.
+
+    ``crash`` is the fault that shows it, if one does.
+    """
 
     name: str
     rule: str
-    patch: Patch
+    patches: tuple[Patch, ...]
     scenario: str
     seed: int
     crash: str = ""
@@ -49,6 +52,6 @@ RULES: dict[str, str] = {
 }
 
 
-def line(module: str, line: str, mutated: str) -> Patch:
-    """Name a line of a module of the package, and what replaces it."""
-    return Patch(f"penstock.{module}", line, mutated)
+def line(module: str, line: str, mutated: str) -> tuple[Patch, ...]:
+    """Name a line of a module of the package, and what replaces it; several are added up."""
+    return (Patch(f"penstock.{module}", line, mutated),)

@@ -2,18 +2,27 @@
 
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
 from penstock.testing.faults import CrashAt, Faults, Verdict, parse_crash
 from penstock.testing.kernel import Streams, Violation
 from penstock.testing.mutant_table import Mutant
-from penstock.testing.scenario import SCENARIOS
+from penstock.testing.scenario_table import SCENARIOS
+from penstock.testing.search import Small, search
+from penstock.testing.small_doors import SmallDoors
+from penstock.testing.small_world import SmallWorld
 from penstock.testing.world import World
 
+SEARCH_STATES = 50_000
+SEARCHES: dict[str, Callable[[], Small[Any]]] = {
+    "search-doors": SmallDoors,
+    "search-tasks": SmallWorld,
+}
 VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
 
 
@@ -60,6 +69,8 @@ class Result:
 
 def run_case(case: Case, *, keep_trace: bool = False) -> Result:
     """Run once. Whatever the core raises is a finding: an assertion of its own, an exception."""
+    if case.scenario in SEARCHES:
+        return _search(case)
     faults = None
     if case.crash is not None:
         faults = Faults(Streams(case.seed).faults, single=case.crash)
@@ -81,6 +92,17 @@ def run_case(case: Case, *, keep_trace: bool = False) -> Result:
     result.virtual_s = world.kernel.now_us / 1_000_000
     result.injected, result.sometimes = world.faults.injected, world.kernel.sometimes
     result.lines = world.kernel.lines
+    return result
+
+
+def _search(case: Case) -> Result:
+    result = Result(case)
+    try:
+        result.events = search(SEARCHES[case.scenario](), SEARCH_STATES).states
+    except Violation as violation:
+        result.rule, result.text = violation.rule, str(violation)
+    except Exception as error:  # as in a run
+        result.rule, result.text = "X", f"{type(error).__name__}: {error}"
     return result
 
 

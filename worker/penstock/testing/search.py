@@ -1,9 +1,31 @@
 """Explicit-state search: every order of events in a very small world, up to a bound of states."""
 
 from collections import deque
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from penstock.testing.small_world import SmallWorld
+S = TypeVar("S")
+
+
+class Small(Protocol[S]):
+    """A world small enough to be searched."""
+
+    def first(self) -> S:
+        """Return the state in which nothing has happened."""
+        ...
+
+    def following(self, state: S) -> Iterable[S]:
+        """Yield every state that one step leads to. Raises Violation."""
+        ...
+
+    def key(self, state: S) -> Hashable:
+        """Return what two equal states share, and no others."""
+        ...
+
+    def check_end(self, state: S) -> None:
+        """Judge a state that no step leaves. Raises Violation."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +38,7 @@ class Found:
     exhausted: bool
 
 
-def search(world: SmallWorld, states_max: int) -> Found:
+def search(world: Small[S], states_max: int) -> Found:
     """Visit up to ``states_max`` distinct states. Raises Violation.
 
     Breadth and depth by turns: all short histories, and some to their end.
@@ -29,11 +51,11 @@ def search(world: SmallWorld, states_max: int) -> Found:
         turns += 1
         breadth = bool(broad) and (turns % 2 == 0 or not deep)
         state = broad.popleft() if breadth else deep.pop()
-        followed = False
+        here, followed = world.key(state), False
         for following in world.following(state):
-            followed = True
             steps += 1
             key = world.key(following)
+            followed = followed or key != here
             if key not in seen:
                 seen.add(key)
                 (broad if breadth else deep).append(following)

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.protocol import task_events as ev
-from penstock.protocol.task import TaskCore, TaskSetup
+from penstock.protocol.task import Life, TaskCore, TaskSetup
 from penstock.testing.calls import STAGING, Get, Publish, Put, Reply, Sweep, Unstage
 from penstock.testing.ports import Shell
 from penstock.testing.state import Rows, TaskState
@@ -88,7 +88,14 @@ class TaskFiles:
 
     def tell(self, event: ev.Event) -> None:
         """Give the core an event and do what it wants."""
-        for action in self.core.step(event, self.shell.now()):
+        core, frozen = self.core, self.core.life is Life.FROZEN
+        held = core.holding.held_bytes
+        actions = core.step(event, self.shell.now())
+        if frozen and core.life is Life.RUNNING:
+            self.shell.witness.goes_on(self.shell.attempt, core.assignment.version)
+        if core.holding.held_bytes and not held:
+            self.shell.kernel.happened("rows held for a new owner")
+        for action in actions:
             self.do(action)
 
     def do(self, action: ev.Action) -> None:
@@ -117,6 +124,7 @@ class TaskFiles:
 
     def _snapshot(self, barrier: Any, since: Epoch) -> None:
         epoch = barrier.epoch
+        self.shell.kernel.happened("snapshot begun")
         rows, full = self.state.cut(epoch, since)
         storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states())
         self._storing = storing
@@ -249,6 +257,9 @@ class TaskFiles:
             case "preload":
                 assert isinstance(token.extra, tuple)
                 version, left = token.extra
+                if reply.error == "missing":
+                    assert isinstance(reply.op, Get)
+                    self.shell.witness.missing(self.shell.attempt, version, reply.op.ref.name)
                 left[0] -= 1
                 if left[0] == 0:
                     self.tell(ev.Preloaded(version))

@@ -29,7 +29,7 @@ from penstock.testing.judge import Judge
 from penstock.testing.keeper import DESIRED, LATEST, Booted, EngineEnded, KeeperNode, Said
 from penstock.testing.kernel import SECOND, Crash, Kernel, Violation
 from penstock.testing.messages import Compiled, Order, SocketClosed
-from penstock.testing.nemesis import Timed, draw_faults
+from penstock.testing.nemesis import Moment, Timed, draw_faults, draw_moments
 from penstock.testing.network import Network, Packet
 from penstock.testing.scenario import Scenario
 from penstock.testing.services import CALL_TIMEOUT_US, Service
@@ -79,6 +79,7 @@ class World:
         self.service.applied_when_unknown = self.faults.single is not None
         self.judge = Judge(self.kernel, self.job, self.service.disk)
         self.service.watcher = self.judge
+        self.witness = self.judge.witness
         self.workers: dict[Ordinal, Worker] = {}
         self.keeper_of: dict[str, str] = {}
         self.sizes = scenario.sizes(streams.workload)
@@ -88,9 +89,11 @@ class World:
         self.idle_after_s = scenario.idle_after_s
         self.disorder_us: int | None = 30 if scenario.job == "window" else None
         self.pace_us = scenario.pace(streams.workload)
+        self.moments: tuple[Moment, ...] = scenario.moments
         self.plan: tuple[Timed, ...] = scenario.happenings(streams.workload)
         if faults is None and scenario.profile is not None:
             self.plan += draw_faults(streams.faults, scenario.profile, scenario.workers)
+            self.moments += draw_moments(streams.faults, scenario.profile, scenario.workers)
         self._begin()
 
     def _begin(self) -> None:
@@ -107,6 +110,13 @@ class World:
         self.kernel.at(SECOND, "super", Look())
         for timed in self.plan:
             self.kernel.at(timed.at_us, "fate", timed.what)
+        self.kernel.listener = self._happened
+
+    def _happened(self, what: str, count: int) -> None:
+        """Let the faults come that are aimed at this moment."""
+        for moment in self.moments:
+            if moment.what == what and moment.nth == count and not self.faults.quiet:
+                self.kernel.at(moment.delay_us, "fate", moment.comes)
 
     # --- A run
 
@@ -135,7 +145,8 @@ class World:
 
     def _rest(self) -> None:
         """Let collection come to rest, and look for leaks."""
-        undisturbed = not self.faults.injected and self.scenario.profile is None
+        calm = self.scenario.profile is None and not self.moments
+        undisturbed = calm and not self.faults.injected
         until = self.kernel.now_us + GRACE_US
         while self.judge.left(self.latest(), undisturbed=undisturbed):
             if self.kernel.now_us >= until:

@@ -1,0 +1,251 @@
+"""The named situations: plain ones, aimed ones, and random ones in which all goes wrong at once."""
+
+from dataclasses import replace
+
+from penstock.testing.exchange import ChannelSizes
+from penstock.testing.faults import Rates
+from penstock.testing.kernel import SECOND
+from penstock.testing.nemesis import (
+    Ask,
+    DiskFull,
+    Happening,
+    KillEngine,
+    KillKeeper,
+    LoseObject,
+    LoseWorker,
+    Moment,
+    Pause,
+    Profile,
+    Rescale,
+    RunAgain,
+    Timed,
+)
+from penstock.testing.scenario import CONTROL, Scenario
+from penstock.testing.workload import Shape
+
+USUAL = {
+    "read": Rates(failed=0.004, crash=0.0005),
+    "swap": Rates(failed=0.01, unknown=0.03, crash=0.01),
+    "lease": Rates(failed=0.01, unknown=0.01),
+    "put": Rates(failed=0.01, unknown=0.01, crash=0.004),
+    "delete": Rates(failed=0.01, unknown=0.02, crash=0.002),
+    "publish": Rates(failed=0.02, unknown=0.02, crash=0.004),
+    "unstage": Rates(failed=0.01, unknown=0.01, crash=0.002),
+    "message": Rates(failed=0.02, unknown=0.01, crash=0.0005),
+    "order": Rates(crash=0.001),
+    "report": Rates(crash=0.001),
+}
+
+
+def _at(seconds: float, *what: Happening) -> tuple[Timed, ...]:
+    return tuple(Timed(int(seconds * SECOND), w) for w in what)
+
+
+TINY = Shape(splits=2, records=8, keys=3, groups=4, batch=3)
+LONG = Shape(splits=3, records=80, keys=4, groups=4, batch=3)
+CHAOS = Scenario(
+    "chaos",
+    profile=Profile(),
+    rates=USUAL,
+    safety_us=12 * SECOND,
+    skewed_clocks=True,
+    codec_share=0.02,
+    random_rescales=2,
+)
+
+STORM = replace(
+    CHAOS,
+    name="storm",
+    profile=Profile(faults=(0, 2)),
+    rates={kind: replace(r, crash=r.crash / 2) for kind, r in USUAL.items()},
+    random_rescales=6,
+    safety_us=8 * SECOND,
+)
+
+CHURN = replace(
+    CHAOS,
+    name="churn",
+    profile=Profile(faults=(0, 2), breaks=(2, 8), safety_us=8 * SECOND),
+    rates={**USUAL, "swap": Rates(failed=0.05, unknown=0.25, crash=0.03)},
+    random_rescales=4,
+    safety_us=8 * SECOND,
+    slow_chance=0.3,
+)
+
+BUSY = Scenario(
+    "around",
+    size=Shape(splits=4, records=120, keys=8, groups=8, batch=3),
+    pace_us=50_000,
+    events=_at(0.8, Rescale(3))
+    + _at(2.0, Rescale(2))
+    + _at(3.2, Rescale(3))
+    + _at(4.4, Rescale(1))
+    + _at(5.6, Rescale(2)),
+)
+
+AIMED = replace(
+    CHAOS,
+    name="aimed",
+    size=replace(BUSY.size or TINY, records=80),
+    pace_us=60_000,
+    profile=Profile(faults=(0, 2), moments=(2, 6), pause_us=(SECOND // 10, 5 * SECOND)),
+    random_rescales=8,
+    safety_us=6 * SECOND,
+)
+
+IMPATIENT = replace(CONTROL, checkpoint_timeout_s=0.4, rescale_timeout_s=0.4)
+FORGETFUL = replace(CONTROL, checkpoint_interval_s=0.3, retain=1, collect_interval_s=0.3)
+KEEPER, ENGINE = {"keeper": True, "engine": False}, {"keeper": False, "engine": True}
+
+DIRECTED = (
+    BUSY,
+    replace(BUSY, name="around-window", job="window"),
+    # Rows wait in open buffers, and watermarks behind them, when barriers come.
+    replace(
+        BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)
+    ),
+    # The leader is deposed, not dead, in the instant of a commit: the attempt goes on.
+    replace(
+        BUSY,
+        name="deposed",
+        control=replace(CONTROL, heartbeat_timeout_s=8.0),
+        moments=tuple(
+            Moment("committed a rescale", nth, Pause(None, 5 * SECOND, **KEEPER)) for nth in (1, 2)
+        ),
+    ),
+    # The leader is deposed with an epoch in flight, and acknowledgements arrive very late.
+    replace(
+        BUSY,
+        name="late-acks",
+        workers=3,
+        events=(),
+        control=replace(CONTROL, heartbeat_timeout_s=8.0, checkpoint_interval_s=0.3),
+        rates={"message": Rates(unknown=0.5)},
+        moments=tuple(
+            Moment("snapshot begun", nth, Pause(None, 4 * SECOND, **KEEPER)) for nth in (5, 14)
+        ),
+        safety_us=12 * SECOND,
+    ),
+    # Nobody knows whether the swap was applied, and patience ends before that is known.
+    replace(
+        BUSY,
+        name="swap-unknown",
+        control=IMPATIENT,
+        rates={"swap": Rates(unknown=0.4), "read": Rates(failed=0.2)},
+    ),
+    # An engine dies while the commit of its epoch is undecided.
+    replace(
+        BUSY,
+        name="swap-unknown-engine-dies",
+        rates={"swap": Rates(unknown=0.5)},
+        moments=tuple(
+            Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in range(1, 5)
+        ),
+    ),
+    # A joiner is slow to prepare, while checkpoints go on and old ones are collected.
+    replace(
+        BUSY,
+        name="slow-joiner",
+        control=FORGETFUL,
+        moments=(Moment("joiners admitted", 1, Pause(2, SECOND * 8 // 10, **ENGINE)),),
+    ),
+    # The epoch of a rescale fails after its barrier: what is held goes back.
+    replace(
+        BUSY,
+        name="rescale-fails",
+        moments=tuple(
+            Moment("rows held for a new owner", nth, DiskFull(SECOND // 2)) for nth in (1, 4)
+        ),
+    ),
+    replace(
+        BUSY, name="breaks", profile=Profile(faults=(0, 0), breaks=(3, 6), safety_us=5 * SECOND)
+    ),
+    replace(BUSY, name="commit-crash", rates={"swap": Rates(crash=0.15, unknown=0.1)}),
+    replace(BUSY, name="messages-lost", rates={"message": Rates(failed=0.15, unknown=0.15)}),
+    replace(
+        BUSY,
+        name="lease-lost",
+        rates={"lease": Rates(failed=0.6), "swap": Rates(unknown=0.3), "read": Rates(failed=0.2)},
+    ),
+    AIMED,
+    replace(AIMED, name="aimed-window", job="window"),
+    replace(AIMED, name="aimed-diamond", job="diamond"),
+)
+
+SCENARIOS: dict[str, Scenario] = {
+    s.name: s
+    for s in (
+        Scenario("checkpoint", size=TINY, pace_us=100_000, safety_us=3 * SECOND),
+        Scenario(
+            "rescale-up",
+            size=TINY,
+            pace_us=250_000,
+            safety_us=4 * SECOND,
+            events=_at(1.2, Rescale(3)),
+        ),
+        Scenario(
+            "rescale-down",
+            size=TINY,
+            workers=3,
+            pace_us=250_000,
+            safety_us=4 * SECOND,
+            events=_at(1.2, Rescale(2)),
+        ),
+        Scenario(
+            "credit-of-one",
+            job="diamond",
+            channels=ChannelSizes(1, 0.0, 200, 100),
+            safety_us=2 * SECOND,
+        ),
+        Scenario(
+            "idle",
+            job="window",
+            size=Shape(splits=3, records=30, keys=3, groups=4, batch=3),
+            pace_us=150_000,
+            idle_after_s=0.05,
+        ),
+        Scenario(
+            "restore-older",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop"))
+            + _at(3.2, KillKeeper(None))
+            + _at(4.0, RunAgain(oldest=True, allow_replay=True)),
+        ),
+        Scenario(
+            "restore-refused",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop")) + _at(4.0, RunAgain(oldest=True)),
+            refusal="older",
+        ),
+        Scenario(
+            "object-lost",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, LoseObject()),
+            refusal="MetadataMissing",
+        ),
+        Scenario(
+            "worker-gone",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.0, LoseWorker(1)) + _at(2.5, Rescale(1)),
+        ),
+        Scenario(
+            "stop-and-go",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, Ask("stop")) + _at(4, RunAgain()),
+        ),
+        CHAOS,
+        replace(CHAOS, name="chaos-window", job="window"),
+        replace(CHAOS, name="chaos-diamond", job="diamond"),
+        *DIRECTED,
+        STORM,
+        CHURN,
+        replace(CHURN, name="churn-window", job="window"),
+        replace(STORM, name="storm-window", job="window"),
+        replace(STORM, name="storm-diamond", job="diamond"),
+    )
+}

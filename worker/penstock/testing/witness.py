@@ -1,0 +1,101 @@
+"""What must never be seen inside a process, whatever the outcome: told at the moment it happens.
+
+A broken rule may stay without harm in most runs, because another rule covers for it. The promises
+here are judged where they are broken, so that a run need not also meet the rare moment in which
+the harm shows.
+
+G  a stream is let in only by a worker of its own attempt
+G  nobody hears that an epoch is aborted which its leader's term had committed, or commits later
+G  once a rescale is committed no task goes on under the version before it
+O  a barrier leaves behind every watermark that was put on its channel before it
+C  what a worker brings near for a proposed version is there until the proposal is withdrawn
+"""
+
+from collections import deque
+
+from penstock.contract.control import MembersFile
+from penstock.contract.ids import Attempt, BlobName, ChannelId, Epoch, Term, Version
+from penstock.contract.latest import Latest
+from penstock.model.elements import Barrier, Watermark
+from penstock.testing.kernel import Violation
+
+
+class ChannelOrder:
+    """One channel's watermarks and barriers, as they were put and as they leave."""
+
+    def __init__(self) -> None:
+        """Begin with an empty channel."""
+        self._put_us: int | None = None
+        self._sent_us: int | None = None
+        self._due: deque[int | None] = deque()
+
+    def put(self, element: object) -> None:
+        """Note what a task puts on the channel."""
+        match element:
+            case Watermark(time_us):
+                self._put_us = time_us
+            case Barrier():
+                self._due.append(self._put_us)
+
+    def sent(self, element: object) -> None:
+        """Judge what leaves: unsent watermarks may be replaced by later ones, none overtaken."""
+        match element:
+            case Watermark(time_us):
+                self._sent_us = time_us
+            case Barrier(_, epoch):
+                due = self._due.popleft()
+                if due != self._sent_us:
+                    raise Violation("O", f"barrier {epoch} overtakes the watermark {due}")
+
+
+class Witness:
+    """Knows what is committed and proposed; raises Violation."""
+
+    def __init__(self) -> None:
+        """Begin with an empty store."""
+        self._latest: Latest | None = None
+        self._proposed = Version(0)
+        self._committed: dict[tuple[Attempt, Epoch], Term] = {}
+        self._aborted: dict[tuple[Attempt, Epoch], Term] = {}
+
+    # --- Facts
+
+    def learn(self, latest: Latest, members: MembersFile | None) -> None:
+        """Take in the job's object and the members file that it names."""
+        self._latest = latest
+        table = members.proposed if members is not None else None
+        self._proposed = table.version if table is not None else Version(0)
+
+    def committed(self, attempt: Attempt, term: Term, epoch: Epoch) -> None:
+        """An epoch is committed: nobody may have heard from this term that it is aborted."""
+        self._committed[attempt, epoch] = term
+        if self._aborted.get((attempt, epoch)) == term:
+            raise Violation("G", f"epoch {epoch} is committed by term {term}, which aborted it")
+
+    # --- Promises
+
+    def aborted(self, attempt: Attempt, term: Term, epoch: Epoch) -> None:
+        """An engine is told that an epoch is aborted."""
+        self._aborted[attempt, epoch] = term
+        by = self._committed.get((attempt, epoch))
+        if by is not None and by <= term:
+            raise Violation("G", f"term {term} aborts epoch {epoch}, which term {by} committed")
+
+    def let_in(self, channel: ChannelId, mine: Attempt, theirs: Attempt) -> None:
+        """A worker accepts a stream."""
+        if mine != theirs:
+            raise Violation("G", f"{channel} of attempt {theirs} is let in by attempt {mine}")
+
+    def goes_on(self, attempt: Attempt, version: Version) -> None:
+        """A task that was frozen for a rescale runs again."""
+        at = self._latest
+        if at is not None and at.attempt == attempt and at.version > version:
+            raise Violation("G", f"a task goes on in version {version}, {at.version} is committed")
+
+    def missing(self, attempt: Attempt, version: Version, name: BlobName) -> None:
+        """A worker that prepares for a proposed version finds a file gone."""
+        at = self._latest
+        if at is None or at.attempt != attempt or self._proposed != version:
+            return
+        if at.version < version:
+            raise Violation("C", f"{name} is gone while version {version} is being prepared")

@@ -67,6 +67,17 @@ image:  ## build the images of worker and operator: TAG=... BASE_IMAGE=... BUILD
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)
 	@e2e/tools/build $(TOOLS)
 
+cluster-up:  ## make a cluster of kind for the tests (Docker, or Debian's packages: INSTALL=1)
+	@e2e/cluster/up
+
+cluster-down:  ## end that cluster and take away what it left
+	@e2e/cluster/down
+
+e2e: $(STAMP)  ## run the tests in a real cluster, which is made when there is none
+	@e2e/cluster/up
+	@echo "== make e2e: the tests in the cluster (evidence of failures: .e2e/evidence)"
+	@$(BIN)/python -m pytest e2e
+
 format: $(STAMP)  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 

@@ -1,0 +1,89 @@
+"""The cluster, the operator in it, and a namespace for each test; evidence of what failed."""
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.rig.cluster import Cluster, read_cluster
+from e2e.rig.evidence import collect
+from e2e.rig.wordcount import ROOT, WordCount
+from tests.integration.kubernetes.binaries import cache
+from tests.integration.kubernetes.kubectl import Kubectl
+
+SYSTEM = "penstock-system"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+numbers = itertools.count(1)
+failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember which tests failed, for those who leave evidence."""
+    report = yield
+    if report.failed:
+        item.stash[failed] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Give the cluster of `make cluster-up`, or of the file that PENSTOCK_E2E_FILE names."""
+    name = os.environ.get("PENSTOCK_E2E_CLUSTER", "penstock")
+    usual = cache() / "clusters" / name / "cluster.json"
+    file = Path(os.environ.get("PENSTOCK_E2E_FILE") or usual)
+    if not file.exists():
+        pytest.exit(f"no cluster: {file} is missing. `make cluster-up` makes one", returncode=3)
+    return read_cluster(file)
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster) -> Cluster:
+    """Give the cluster with the chart installed, its definitions those of this checkout."""
+    repository, _, tag = cluster.operator_image.rpartition(":")
+    definitions = str(ROOT / "charts" / "penstock" / "crds")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", definitions)
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.kubectl.attempt("create", "namespace", SYSTEM)
+    cluster.kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
+    cluster.run_helm(
+        "upgrade", "--install", "penstock", str(ROOT / "charts" / "penstock"),
+        f"--namespace={SYSTEM}", f"--set=image.repository={repository},image.tag={tag}",
+        "--set=image.pullPolicy=Never", "--wait", "--timeout=180s",
+    )  # fmt: skip
+    # The same tag may name a newer image than the running pod has.
+    system = cluster.kubectl.in_namespace(SYSTEM)
+    system("rollout", "restart", "deployment/penstock")
+    system("rollout", "status", "deployment/penstock", "--timeout=180s")
+    return cluster
+
+
+@pytest.fixture
+def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """Give kubectl in a new namespace that enforces PSS `restricted`."""
+    name = f"e2e-{os.getpid()}-{next(numbers)}"
+    operator.kubectl("create", "namespace", name)
+    operator.kubectl("label", "namespace", name, RESTRICTED)
+    here = operator.kubectl.in_namespace(name)
+    yield here
+    if request.node.stash.get(failed, False):
+        folder = cache() / "evidence" / request.node.name
+        collect(here, folder)
+        collect(here.in_namespace(SYSTEM), folder / "operator")
+        print(f"evidence: {folder}")
+    here.attempt("delete", "streamjobs,streamsnapshots", "--all", "--timeout=30s")
+    here.attempt("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def wordcount(operator: Cluster, kubectl: Kubectl) -> Iterator[WordCount]:
+    """Give the word count, not yet applied, over 40,000 lines."""
+    folder = operator.shared_here / kubectl.namespace
+    job = WordCount(operator, kubectl, folder, lines=40_000)
+    job.prepare()
+    yield job
+    job.remove()

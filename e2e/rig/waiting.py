@@ -1,0 +1,32 @@
+"""Waiting for a cluster: with a deadline, and with the last thing seen in the complaint."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.integration.kubernetes.kubectl import Refused
+
+T = TypeVar("T")
+LOOK_EVERY_S = 0.5
+
+
+class TooLate(AssertionError):
+    """What was waited for did not come."""
+
+
+def wait_for(what: str, look: Callable[[], T | None], timeout_s: float) -> T:
+    """Look until something other than None, False or nothing comes back. Raises TooLate.
+
+    An API server that is away for a moment is part of some tests: it is asked again.
+    """
+    deadline = time.monotonic() + timeout_s
+    complaint = ""
+    while time.monotonic() < deadline:
+        try:
+            if found := look():
+                return found
+            complaint = ""
+        except Refused as refused:
+            complaint = f"; last: {refused}"
+        time.sleep(LOOK_EVERY_S)
+    raise TooLate(f"no {what} within {timeout_s:g} s{complaint}")

@@ -91,7 +91,7 @@ class JobParts:
 
     def warm(self) -> None:
         """Load every kernel that the job's built-in steps need."""
-        warm(self._job, self._scratch)
+        warm(self._job, self._scratch, self.identity.ordinal)
 
     def close(self) -> None:
         """End the threads of sinks."""

@@ -27,9 +27,14 @@ _KERNELS = "penstock.model.kernels."
 _WORKERS = 2  # with one receiver nothing is hashed
 
 
-def warm(job: CompiledJob, folder: Path) -> None:
-    """Load the kernels of every stage that has no user code; files go to ``folder``."""
-    for stage in job.stages:
+def warm(job: CompiledJob, folder: Path, first: int) -> None:
+    """Load the kernels of every stage that has no user code; files go to ``folder``.
+
+    Begin with stage number ``first``, modulo their number: workers that start together with an
+    empty cache begin with different stages, and find the others' kernels compiled.
+    """
+    begin = first % len(job.stages)
+    for stage in (*job.stages[begin:], *job.stages[:begin]):
         if all(node.function is None for node in stage.nodes):
             _stage(job, stage, folder / f"warm-{stage.plan.index}")
 
@@ -37,15 +42,15 @@ def warm(job: CompiledJob, folder: Path) -> None:
 def warm_rest(done: threading.Event) -> None:
     """Load the other kernels of the modules in use: a rescale or a restore needs them.
 
-    Run beside the first rows; each takes some 40 ms from the cache. Sets ``done`` at the end.
+    Run beside the first rows; each takes some 5 ms from the cache. What another process compiles
+    just now is left for the end, and then in the cache. Sets ``done`` at the end.
     """
     from penstock.model.kernels.jit import Kernel  # noqa: PLC0415 - loads numba
 
     modules = [m for name, m in sorted(sys.modules.items()) if name.startswith(_KERNELS)]
-    for module in modules:
-        for found in vars(module).values():
-            if isinstance(found, Kernel):
-                found.compile()
+    kernels = [k for m in modules for k in vars(m).values() if isinstance(k, Kernel)]
+    for kernel in [k for k in kernels if not k.try_compile()]:
+        kernel.compile()
     done.set()
 
 

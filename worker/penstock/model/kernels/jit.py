@@ -6,11 +6,13 @@ by a digest of every kernel source, because a compiled kernel holds the code of 
 calls and numba looks only at the kernel's own file.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, update_wrapper
 from pathlib import Path
 from threading import Lock
@@ -75,13 +77,39 @@ class Kernel:
     def compile(self) -> Any:
         """Build the kernel now, or load it from the cache. Idempotent; takes 5 ms to 1 s."""
         if self._compiled is None:
-            self._compiled = _build(self._function, self._signature)
+            with _alone(self._function, wait=True):
+                self._compiled = self._compiled or _build(self._function, self._signature)
         return self._compiled
+
+    def try_compile(self) -> bool:
+        """Like :meth:`compile`, but give up, and return False, while another process builds it."""
+        if self._compiled is None:
+            with _alone(self._function, wait=False) as alone:
+                if alone:
+                    self._compiled = _build(self._function, self._signature)
+        return self._compiled is not None
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a function as a kernel with exactly these numba types."""
     return lambda function: Kernel(function, result(*arguments))
+
+
+@contextmanager
+def _alone(function: Callable[..., Any], *, wait: bool) -> Iterator[bool]:
+    """Keep other processes from building the same kernel: who comes second finds it in the cache.
+
+    Engines start together, and with an empty cache each would compile everything. The lock goes
+    with its process. Yields False, without ``wait``, when another one has it.
+    """
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}.lock"
+    with (cache_folder() / name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 _BUILDING = Lock()  # numba's folder is a setting of the process: two builds would mix theirs

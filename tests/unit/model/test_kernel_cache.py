@@ -1,0 +1,33 @@
+"""Kernels that several processes need at once are compiled by one of them."""
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.model.kernels.jit import INT, Kernel, cache_folder
+
+
+def _twice(number: int) -> int:
+    return 2 * number
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return an empty cache folder that is the project's for this test."""
+    monkeypatch.setenv("PENSTOCK_KERNEL_CACHE", str(tmp_path))
+    cache_folder.cache_clear()
+    yield cache_folder()
+    cache_folder.cache_clear()
+
+
+def test_one_that_is_built_elsewhere_is_left_alone(folder: Path) -> None:
+    kernel = Kernel(_twice, INT(INT))
+    with (folder / "test_kernel_cache._twice.lock").open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert not kernel.try_compile()
+        assert not list(folder.rglob("*.nbi"))
+    assert kernel.try_compile()
+    assert list(folder.rglob("*.nbi"))
+    assert kernel(21) == 42

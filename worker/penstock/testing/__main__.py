@@ -13,7 +13,9 @@ def _arguments() -> argparse.Namespace:
         prog="python -m penstock.testing",
         description="Run the real core in a simulated cluster, deterministically from a seed.",
     )
-    parser.add_argument("--scenario", default="chaos", help="a name from --list")
+    parser.add_argument(
+        "--scenario", default="chaos", help="a name from --list; with --seeds several, or all"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", metavar="A..B", help="many seeds, both ends included")
     parser.add_argument(
@@ -67,12 +69,16 @@ def main() -> int:
 
 def _many(arguments: argparse.Namespace) -> int:
     from penstock.testing import running  # noqa: PLC0415
+    from penstock.testing.scenario_table import SCENARIOS  # noqa: PLC0415
 
+    everything = arguments.scenario == "all"
+    names = list(SCENARIOS) if everything else arguments.scenario.split(",")
     if arguments.every_crash:
-        cases = running.every_crash(arguments.scenario, arguments.seed)
+        cases = [case for name in names for case in running.every_crash(name, arguments.seed)]
     else:
         first, _, last = arguments.seeds.partition("..")
-        cases = running.seeds(arguments.scenario, range(int(first), int(last) + 1))
+        numbers = range(int(first), int(last) + 1)
+        cases = [case for name in names for case in running.seeds(name, numbers)]
     started = time.monotonic()
     results = []
     for result in running.run_all(cases, arguments.processes):
@@ -82,8 +88,8 @@ def _many(arguments: argparse.Namespace) -> int:
     bad = sum(1 for r in results if r.rule)
     hours = sum(r.virtual_s for r in results) / 3600
     print(
-        f"{len(results)} runs, {bad} violations, {hours:.2f} virtual hours, "
-        f"{time.monotonic() - started:.1f} s"
+        f"{len(results)} runs of {len(names)} scenarios, {bad} violations, "
+        f"{hours:.2f} virtual hours, {time.monotonic() - started:.0f} s"
     )
     print("injected:", running.add_up(r.injected for r in results))
     print("sometimes:", running.add_up(r.sometimes for r in results))

@@ -144,11 +144,18 @@ class World:
         self._rest()
 
     def _rest(self) -> None:
-        """Let collection come to rest, and look for leaks."""
+        """Let collection come to rest, and look for leaks.
+
+        Nobody is restarted under a closed job: when its last keeper dies then, what is left waits
+        for the next run.
+        """
         calm = self.scenario.profile is None and not self.moments
         undisturbed = calm and not self.faults.injected
         until = self.kernel.now_us + GRACE_US
         while self.judge.left(self.latest(), undisturbed=undisturbed):
+            if not any(self.worker_runs(ordinal) for ordinal in self.ordinals()):
+                self.kernel.happened("no keeper left to collect")
+                return
             if self.kernel.now_us >= until:
                 left = self.judge.left(self.latest(), undisturbed=undisturbed)
                 raise Violation("N", f"{len(left)} files are left at rest, {left[0]} is one")

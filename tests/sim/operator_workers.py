@@ -165,7 +165,8 @@ class Workers:
         at = replace(at, answers=tuple(a for a in at.answers if a.request in asked))
         if at.closed():
             return self._closed(at, desired)
-        if at.leader is None or at.leader.ordinal not in live:
+        leaves = at.leader is not None and at.leader.ordinal >= max(desired.workers, at.workers)
+        if at.leader is None or at.leader.ordinal not in live or leaves:
             leader = Leader(Ordinal(live[0]), Incarnation("x"), "x:1")
             return replace(at, leader=leader, term=Term(at.term + 1))
         if desired.restore is not None and desired.restore.nonce != at.restored:

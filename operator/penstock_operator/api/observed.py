@@ -119,6 +119,7 @@ class SnapshotView:
     created: float
     deleting_since: float | None = None
     finalizers: tuple[str, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

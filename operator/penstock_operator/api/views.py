@@ -27,11 +27,11 @@ from penstock_operator.api.observed import (
     SnapshotView,
     SparkView,
 )
-from penstock_operator.api.plain import at, list_at, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.times import seconds
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
-APPLIED_AT_ONCE = ("StreamJob", "StreamSnapshot", "Pod")
+OUR_KINDS = ("StreamJob", "StreamSnapshot")
 
 
 def deleting_since(plain: Plain) -> float | None:
@@ -185,6 +185,7 @@ def snapshot_view(plain: Plain) -> SnapshotView:
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         deleting_since=deleting_since(plain),
         finalizers=finalizers(plain),
+        version=text_at(plain, "metadata", "resourceVersion"),
     )
 
 
@@ -198,36 +199,44 @@ def spark_view(plain: Plain) -> SparkView:
 
 
 def children_of(objects: Iterable[Plain]) -> dict[ChildKey, Child]:
-    """Index the objects of a job by kind and name."""
+    """Index the objects of a job by kind and name; StreamJob and StreamSnapshots are none."""
     found = {}
     for plain in objects:
         kind = text_at(plain, "kind")
-        if kind not in APPLIED_AT_ONCE:
-            marks = texts_at(plain, "metadata", "annotations")
-            found[ChildKey(kind, text_at(plain, "metadata", "name"))] = Child(
-                uid=text_at(plain, "metadata", "uid"),
-                job_uid=job_uid(plain),
-                applied=marks.get(names.ANNOTATION_APPLIED, ""),
-                deleting=deleting_since(plain) is not None,
-            )
-        elif kind == "Pod":
-            found[ChildKey(kind, text_at(plain, "metadata", "name"))] = Child(
-                text_at(plain, "metadata", "uid"), job_uid(plain), "", True
-            )
+        if kind not in OUR_KINDS:
+            metadata = object_at(plain, "metadata")
+            found[ChildKey(kind, str(metadata.get("name")))] = _child(metadata)
     return found
+
+
+def _child(metadata: Object) -> Child:
+    labels, marks = metadata.get("labels"), metadata.get("annotations")
+    uid = labels.get(pod.LABEL_JOB_UID) if isinstance(labels, dict) else None
+    applied = marks.get(names.ANNOTATION_APPLIED) if isinstance(marks, dict) else None
+    return Child(
+        uid=str(metadata.get("uid") or ""),
+        job_uid=str(uid or ""),
+        applied=str(applied or ""),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
 
 
 def job_uid(plain: Plain) -> str:
     """Return the uid of the StreamJob that an object is of."""
-    return texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB_UID, "")
+    return text_at(plain, "metadata", "labels", pod.LABEL_JOB_UID)
 
 
 def by_kind(objects: Iterable[Plain]) -> Mapping[str, list[Plain]]:
     """Sort objects by their kinds, in order of their names."""
-    found: dict[str, list[Plain]] = {}
-    for plain in sorted(objects, key=lambda o: text_at(o, "metadata", "name")):
-        found.setdefault(text_at(plain, "kind"), []).append(plain)
-    return found
+    found: dict[str, list[tuple[str, Plain]]] = {}
+    for plain in objects:
+        place = (text_at(plain, "metadata", "name"), plain)
+        found.setdefault(text_at(plain, "kind"), []).append(place)
+    return {kind: [o for _, o in sorted(of, key=_first)] for kind, of in found.items()}
+
+
+def _first(pair: tuple[str, Plain]) -> str:
+    return pair[0]
 
 
 def _whole(text: str | None) -> int:

@@ -12,8 +12,10 @@ from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.reconcile.assemble import Moment, assemble
+from penstock_operator.reconcile.snapshots import asked_uids
 
 SPARK_ASKED_EVERY_S = 60.0
+SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Observer:
         objects = self.store.objects(key)
         for kind, name in _live(key):
             await self._read(key, kind, name, objects)
+        await self._snapshots(key, objects)
         await self._read(key, kinds.SECRET, pod.trust_name(key.name), objects)
         uid = text_at(job, "metadata", "uid")
         secret = objects.get(("Secret", pod.trust_name(key.name)))
@@ -64,6 +67,19 @@ class Observer:
             if kind is kinds.SECRET:
                 plain.pop("data", None)  # who may read a key is not the question here
             objects[kind.kind, name] = plain
+
+    async def _snapshots(self, key: JobKey, objects: dict[Place, Object]) -> None:
+        """A request whose StreamSnapshot is not known may be new, or gone: the list says which."""
+        desired = objects.get(("ConfigMap", pod.desired_name(key.name)))
+        asked = set() if desired is None else asked_uids(views.desired_view(desired).value)
+        known = {text_at(o, "metadata", "uid") for (k, _), o in objects.items() if k in SNAPSHOTS}
+        if asked <= known:
+            return
+        for plain in await self.client.list_some(kinds.STREAM_SNAPSHOT, key.namespace):
+            if isinstance(plain, dict) and text_at(plain, "spec", "jobRef") == key.name:
+                kind = kinds.STREAM_SNAPSHOT
+                found: Object = {**plain, "apiVersion": kind.api_version, "kind": kind.kind}
+                objects[kind.kind, text_at(found, "metadata", "name")] = found
 
     async def _trouble(self, key: JobKey, found: Plain) -> str:
         """Return why the set cannot make its pods: its newest Warning."""

@@ -131,7 +131,10 @@ class Performer:
 
     async def _snapshot(self, seen: Observed, action: act.WriteSnapshotStatus) -> None:
         place = (seen.job.namespace, action.name)
-        change: Object = {"status": dict(snapshot_status_plain(action.status))}
+        change: Object = {
+            "metadata": {"resourceVersion": action.version},
+            "status": dict(snapshot_status_plain(action.status)),
+        }
         try:
             found = await self.client.merge(STREAM_SNAPSHOT, place, change, subresource="status")
             self._keep(STREAM_SNAPSHOT, found)

@@ -91,10 +91,11 @@ class SetFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotStatus:
-    """Write the status of one StreamSnapshot."""
+    """Write the status of one StreamSnapshot, over ``version``: an old view undoes no answer."""
 
     name: str
     status: SnapshotStatus
+    version: str
 
 
 Action = (

@@ -10,7 +10,7 @@ The request goes only after the status that records its answer was seen: an answ
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import ConfigError
-from penstock.contract.latest import Answer, Latest, Request
+from penstock.contract.latest import Answer, Desired, Latest, Request
 from penstock.contract.streamjob import API_VERSION
 from penstock.contract.streamjob_status import Condition, Truth
 from penstock.contract.streamsnapshot import (
@@ -43,6 +43,12 @@ def requests(seen: Observed) -> tuple[Request, ...]:
     return tuple(asked.request for asked in _asked(seen))
 
 
+def asked_uids(desired: Desired) -> set[str]:
+    """Return the uids of the StreamSnapshots that something is asked for."""
+    ids = [r.id.removeprefix(PREFIX) for r in desired.requests if r.id.startswith(PREFIX)]
+    return {found.rpartition("-")[0] for found in ids}
+
+
 def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
     """Bring the status of every snapshot up to date; ``trouble`` says why none can be taken."""
     waiting = {asked.view.uid: asked for asked in _asked(seen)}
@@ -55,7 +61,7 @@ def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
             continue
         status = replace(status, conditions=(_ready(view, status, seen.now),))
         if status != view.status:
-            draft.do(WriteSnapshotStatus(view.name, status))
+            draft.do(WriteSnapshotStatus(view.name, status, view.version))
             _tell(draft, view, status)
         if asked is not None and status.state not in ENDED:
             due = seconds(status.started) + asked.spec.deadline_s

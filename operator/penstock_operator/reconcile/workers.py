@@ -66,8 +66,11 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
     assert seen.latest is not None
     latest, now = seen.latest.value, seen.desired
     assert latest is not None
+    asked = snapshots.requests(seen)
     wanted = Desired(
         target.spec.replicas,
+        # One that is answered already stays until a status has its answer; others come in RUN.
+        requests=tuple(r for r in now.value.requests if r in asked),
         restore=_restore(accepted, target, latest) or now.value.restore,
         run=_run_to_start(now, latest, target),
     )

@@ -1,0 +1,167 @@
+"""What never may happen while the operator works, and where it must end."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract import pod
+from penstock.contract.latest import Latest, Request
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
+from tests.sim.operator_api import FakeApi, Key, job_of
+from tests.sim.operator_workers import JOB, Workers
+
+SET = ("StatefulSet", pod.workers_name(JOB))
+LATEST = ("ConfigMap", pod.latest_name(JOB))
+
+
+class ViolationError(AssertionError):
+    """Something happened that never may."""
+
+
+@dataclass(slots=True)
+class Judge:
+    """Looks at every write before it is done, and at the world when it has come to rest.
+
+    ``committed``: the newest epoch of each job that ever lived; ``purged``: whose was to go.
+    """
+
+    seed: int
+    api: FakeApi
+    workers: Workers
+    committed: dict[str, int] = field(default_factory=dict)
+    purged: set[str] = field(default_factory=set)
+
+    def _fail(self, text: str) -> None:
+        raise ViolationError(f"seed {self.seed}: {text}")
+
+    def look(self) -> None:
+        """Remember what is committed."""
+        at = self.workers.latest()
+        if at is not None:
+            known = self.committed.get(at.job_uid, 0)
+            self.committed[at.job_uid] = max(known, int(at.max_epoch))
+
+    def check_always(self) -> None:
+        live = self.workers.pods()
+        specs = {
+            texts_at(p, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
+            for p in live.values()
+        }
+        if len(specs) > 1:
+            self._fail("workers of two specs at once")
+        if len({job_of(p) for p in live.values()}) > 1:
+            self._fail("workers of two jobs at once")
+
+    def check_template(self, manifest: Object) -> None:
+        if text_at(manifest, "kind") != "StatefulSet":
+            return
+        old = self.api.objects.get(SET)
+        before = texts_at(old, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
+        after = texts_at(manifest, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
+        if old is not None and before == after:
+            self.check_scale(
+                whole_at(manifest, "spec", "replicas"), whole_at(old, "spec", "replicas")
+            )
+
+    def check_scale(self, replicas: int, before: int) -> None:
+        at = self.workers.latest()
+        if at is None or replicas == 0 or at.closed() or replicas >= before:
+            return
+        leader = 0 if at.leader is None else at.leader.ordinal
+        if replicas < at.workers or at.settled != at.version or replicas <= leader:
+            self._fail(
+                f"scaled to {replicas} while {at.workers} workers hold state "
+                f"(version {at.version}, settled {at.settled}, leader {leader})"
+            )
+
+    def check_create(self, manifest: Object) -> None:
+        key = (text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+        if key != LATEST or key in self.api.objects:
+            return
+        uid = job_of(manifest)
+        if self.committed.get(uid, 0) > 0:
+            self._fail(f"-latest of {uid} is created anew after epoch {self.committed[uid]}")
+
+    def check_delete(self, key: Key, uid: str, *, now: bool) -> None:
+        found = self.api.objects.get(key)
+        if found is None or text_at(found, "metadata", "uid") != uid:
+            return
+        if key == LATEST:
+            job = self.api.objects.get(("StreamJob", JOB))
+            purged = text_at(job, "spec", "deletionPolicy") == "Purge"
+            mine = job_of(found) == text_at(job, "metadata", "uid")
+            if not (purged and mine and text_at(job, "metadata", "deletionTimestamp")):
+                self._fail("-latest is deleted although nobody asked for a purge")
+            if self.workers.pods():
+                self._fail("-latest is deleted under running workers")
+            self.purged.add(job_of(found))
+        if key[0] == "Pod" and now:
+            self._fail("a pod is ended by force although its worker is not lost")
+
+    def check_answers(self, wanted: tuple[Request, ...]) -> None:
+        """An answered request may go only when its snapshot's status has the answer."""
+        at = self.workers.latest()
+        kept = {r.id for r in wanted}
+        for answer in () if at is None else at.answers:
+            if answer.ok and answer.request.startswith("snap-") and answer.request not in kept:
+                uid = answer.request.removeprefix("snap-").rpartition("-")[0]
+                for key, found in self.api.objects.items():
+                    if key[0] == "StreamSnapshot" and text_at(found, "metadata", "uid") == uid:
+                        state = text_at(found, "status", "state")
+                        if state not in {"Completed", "Failed"}:
+                            self._fail(f"the answer to {answer.request} is thrown away")
+
+    # --- where it must end ---------------------------------------------------------------------
+
+    def check_rest(self) -> None:
+        job = self.api.get("StreamJob", JOB)
+        at = self.workers.latest()
+        for uid, epoch in self.committed.items():
+            self._check_kept(uid, epoch, at)
+        if job is None:
+            return
+        if text_at(job, "metadata", "deletionTimestamp"):
+            self._fail("a deletion hangs")
+        state = text_at(job, "status", "state")
+        spec = object_at(job, "spec")
+        pods = self.workers.pods()
+        if whole_at(job, "status", "observedGeneration") != whole_at(job, "metadata", "generation"):
+            self._fail("the newest generation is not observed")
+        if at is None:
+            self._fail("no -latest")
+            return
+        if spec.get("suspend") or at.finished:
+            if pods:
+                self._fail(f"{state} with {len(pods)} pods")
+        elif at.failure is None and (len(pods), at.workers) != (spec["replicas"],) * 2:
+            self._fail(
+                f"{len(pods)} pods, {at.workers} workers, {spec['replicas']} wanted, {state}"
+            )
+        elif at.failure is None and state != "Running":
+            self._fail(f"rests in state {state}")
+        self._check_whole(job)
+
+    def _check_kept(self, uid: str, epoch: int, at: Latest | None) -> None:
+        if at is not None and at.job_uid == uid:
+            if at.max_epoch < epoch:
+                self._fail(f"epoch {epoch} of {uid} is lost: -latest knows {at.max_epoch}")
+            return
+        purged = not any(
+            k[1].startswith(names.archive_name(JOB, "")) and job_of(o) == uid
+            for k, o in self.api.objects.items()
+        )
+        if epoch > 0 and purged and uid not in self.purged:
+            self._fail(f"nothing is left of {uid}, which committed epoch {epoch}")
+
+    def _check_whole(self, job: Object) -> None:
+        uid = text_at(job, "metadata", "uid")
+        for kind in ("Service", "Role", "RoleBinding", "NetworkPolicy", "PodDisruptionBudget"):
+            found = [k for k, o in self.api.objects.items() if k[0] == kind and job_of(o) == uid]
+            if not found:
+                self._fail(f"no {kind}")
+        retain = object_at(job, "spec").get("deletionPolicy", "Retain") == "Retain"
+        if retain and object_at(job, "metadata").get("finalizers"):
+            self._fail("a finalizer although nothing waits for it")
+        for (kind, name), plain in self.api.objects.items():
+            state = text_at(plain, "status", "state")
+            if kind == "StreamSnapshot" and state not in {"Completed", "Failed"}:
+                self._fail(f"{name} is {state} for ever")

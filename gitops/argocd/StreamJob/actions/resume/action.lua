@@ -1,0 +1,3 @@
+-- The job goes on from the savepoint of its suspension.
+obj.spec.suspend = false
+return obj

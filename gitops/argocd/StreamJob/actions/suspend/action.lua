@@ -1,0 +1,3 @@
+-- A savepoint is taken, then no worker runs.
+obj.spec.suspend = true
+return obj

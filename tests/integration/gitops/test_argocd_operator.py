@@ -1,0 +1,63 @@
+"""Argo CD's judgement of all that an operator writes, in simulated lives with faults."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.contract.streamjob_status_fields import status_plain
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.decision import Decision
+from tests.integration.gitops.lua import health
+from tests.sim.operator_judge import ViolationError
+from tests.sim.operator_world import World
+
+NOW = "2026-11-21T12:00:00Z"
+SEEDS = range(1, 7)
+STEPS = 150
+
+
+def written(seed: int) -> list[Any]:
+    """Return every StreamJob that the operator writes the status of, in one simulated life."""
+    objects: list[Any] = []
+
+    def watched(seen: Observed) -> Decision:
+        found = decide(seen)
+        if found.status is not None:
+            view = seen.job
+            metadata: dict[str, Any] = {"name": view.name, "generation": view.generation}
+            if view.deleting_since is not None:
+                metadata["deletionTimestamp"] = NOW
+            plain = {"metadata": metadata, "spec": view.spec, "status": status_plain(found.status)}
+            objects.append(plain)
+        return found
+
+    with suppress(ViolationError):  # whether a life goes right is judged in tests/sim
+        World(seed, watched).run(STEPS)
+    return objects
+
+
+def expected(plain: Any) -> str:
+    """Judge as a person would, from the conditions alone."""
+    conditions = {c["type"]: (c["status"], c["reason"]) for c in plain["status"]["conditions"]}
+    if "deletionTimestamp" in plain["metadata"]:
+        return "Progressing"
+    if conditions["Accepted"][0] == "False" or conditions["Stalled"][0] == "True":
+        return "Degraded"
+    if conditions["Ready"][1] in ("Failed", "CheckpointStale"):
+        return "Degraded"
+    if conditions["Ready"][1] == "Suspended":
+        return "Healthy" if plain["spec"].get("suspend") else "Progressing"
+    well = conditions["Ready"][0] == "True" or conditions["Ready"][1] == "Finished"
+    return "Healthy" if well else "Progressing"
+
+
+def test_health_of_all_that_an_operator_writes(glua: Path, tmp_path: Path) -> None:
+    objects = [plain for seed in SEEDS for plain in written(seed)]
+    found = health(glua, tmp_path, objects)
+    for plain, judged in zip(objects, found, strict=True):
+        assert judged["status"] == expected(plain), plain
+        assert judged["message"], plain
+    states = {plain["status"]["state"] for plain in objects}
+    assert len(states) >= 6, "these lives are dull: take other seeds"
+    assert {judged["status"] for judged in found} == {"Healthy", "Progressing", "Degraded"}

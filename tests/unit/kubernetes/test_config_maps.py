@@ -78,12 +78,15 @@ def test_what_is_too_large_is_refused_before_it_is_sent(client: ApiClient) -> No
         ConfigMapMetaStore(client).create("a", b"x" * (RECORD_BYTES_MAX + 1))
 
 
-def test_an_object_without_the_record_is_not_taken_for_none(
+def test_an_object_that_was_made_empty_can_be_written_to(
     server: SmallApi, client: ApiClient
 ) -> None:
     server.make(f"{FOLDER}/a")
-    with pytest.raises(StorageError, match="no key 'record'"):
-        ConfigMapMetaStore(client).get("a")
+    store = ConfigMapMetaStore(client)
+    empty = store.get("a")
+    assert empty is not None
+    assert empty.data == b""
+    assert store.swap("a", b"1", empty.version).uid == empty.uid
 
 
 def test_a_server_that_is_away_cannot_be_read_and_leaves_swaps_unknown() -> None:

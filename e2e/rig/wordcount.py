@@ -86,6 +86,15 @@ class WordCount:
         """Give the StreamJob as it is."""
         return self.kubectl.get("streamjob", "wordcount")
 
+    def state(self) -> str:
+        """Give the state in one word; empty before the operator has looked."""
+        return str(self.job().get("status", {}).get("state", ""))
+
+    def conditions(self) -> list[Any]:
+        """Give the conditions."""
+        found: list[Any] = self.job().get("status", {}).get("conditions", [])
+        return found
+
     def is_so(self, condition: str) -> bool:
         """Whether the condition is true of the newest spec."""
         job = self.job()
@@ -148,11 +157,7 @@ class WordCount:
 
     def until_finished(self, timeout_s: float) -> None:
         """Wait for the end of a job whose input ends."""
-        wait_for(
-            "state Finished",
-            lambda: self.job().get("status", {}).get("state") == "Finished",
-            timeout_s,
-        )
+        wait_for("state Finished", lambda: self.state() == "Finished", timeout_s)
 
     def check_exact(self) -> None:
         """Compare the output with the input: every word 1..n, in order, and nothing else."""

@@ -9,5 +9,11 @@ def test_a_near_miss_names_the_known_one() -> None:
     )
 
 
+def test_what_is_not_built_is_not_likened_to_something_else() -> None:
+    said = unknown("field", "slide", ["size", "offset"])
+    assert said.startswith("unknown field 'slide': windows are tumbling here; for sliding")
+    assert unknown("step", "session", ["session"]).endswith("did you mean 'session'?")
+
+
 def test_a_far_miss_lists_all() -> None:
     assert unknown("step", "zzz", ["map", "filter"]) == "unknown step 'zzz': known are filter, map"

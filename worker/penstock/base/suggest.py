@@ -3,6 +3,11 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_TUMBLING = (
+    "windows are tumbling here; for sliding or session windows keep a state in a process step"
+)
+NOT_BUILT = dict.fromkeys(("slide", "hop", "every", "session", "gap"), _TUMBLING)
+
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to ``name``, or None when nothing is close."""
@@ -11,7 +16,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that ``name`` is no known ``kind``, and which known one it is nearest to."""
+    """Say that ``name`` is no known ``kind``, and which known one it is nearest to.
+
+    What other engines have and this one does not is said so, not likened to something else.
+    """
+    if name in NOT_BUILT and name not in known:
+        return f"unknown {kind} {name!r}: {NOT_BUILT[name]}"
     names = sorted(known)
     match = nearest(name, names)
     if match is not None:

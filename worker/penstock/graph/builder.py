@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
+from penstock.base.suggest import NOT_BUILT
 from penstock.base.units import duration_us
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
@@ -343,9 +344,9 @@ def _call(
 def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:
     for name, value in compute.items():
         if not isinstance(value, Aggregation):
+            hint = NOT_BUILT.get(name, "write for example count=ps.count()")
             raise ConfigError(
-                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; "
-                "write for example count=ps.count()"
+                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; {hint}"
             )
     if not compute:
         raise ConfigError(

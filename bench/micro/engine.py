@@ -28,6 +28,7 @@ from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, 
 from penstock.contract.latest import Member
 from penstock.engine.build import JobParts
 from penstock.engine.main import SWITCH_INTERVAL_S, SystemClock
+from penstock.engine.memory import keep_freed_memory
 from penstock.engine.worker import Worker
 from penstock.graph import load_job
 from penstock.storage.blobs import DirectoryBlobStore
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory()
     scenario = Scenario("micro", "", options.workers, options.payload, options.keys, rows=ROWS)
     scenario = replace(scenario, batch_rows=options.rows)
     with tempfile.TemporaryDirectory() as name:

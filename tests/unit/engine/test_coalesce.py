@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from penstock.base.limits import SOURCE_READ_BYTES_MAX
+from penstock.base.limits import SOURCE_TURN_BYTES
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.coalesce import Coalescer
@@ -68,6 +68,6 @@ def test_a_turn_without_rows_changes_nothing() -> None:
     assert again.offset == 0
 
 
-def test_large_rows_are_put_together_up_to_the_size_of_a_read() -> None:
-    reader = Reader([4] * 200, "x" * (SOURCE_READ_BYTES_MAX // 16))
+def test_large_rows_are_put_together_up_to_a_size() -> None:
+    reader = Reader([4] * 200, "x" * (SOURCE_TURN_BYTES // 16))
     assert max(len(turn) for turn in turns(reader, 4)) <= 20

@@ -83,6 +83,7 @@ OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
 SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs are per batch
 SOURCE_BATCH_ROWS_MAX = 1_000_000
 SOURCE_TURN_S = 0.004  # work of a source's thread on one batch that is put together from reads
+SOURCE_TURN_BYTES = 2 * 1024 * 1024  # of such a batch: more falls out of the caches
 SOURCE_TURN_ROWS_MAX = 65_536  # more gain nothing: the cost of a turn is below 1 % by then
 OUTPUT_FLUSH_INTERVAL_S_DEFAULT = 0.005
 SENDER_THREADS = 2
@@ -102,6 +103,8 @@ ORPHAN_HANDLERS_MAX = 64  # above it the engine restarts
 WRITE_CANCEL_DEADLINE_S = 5.0
 RESET_DEADLINE_S = 30.0  # a task thread that has not acknowledged by then ends its process
 TASK_INBOX_MAX = 1024
+
+FREED_BYTES_KEPT = 64 * 1024 * 1024  # of one heap of the C library, for the next messages
 
 # --- Connectors -----------------------------------------------------------------------------
 SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # of one read, unless a single row is larger

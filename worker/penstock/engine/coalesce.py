@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.base.limits import (
-    SOURCE_READ_BYTES_MAX,
+    SOURCE_TURN_BYTES,
     SOURCE_TURN_ROWS_MAX,
     SOURCE_TURN_S,
 )
@@ -46,6 +46,8 @@ class Coalescer:
         if first is None:
             self._last = 0
             return None
+        if first.batch.num_rows >= self._batch_rows < self._wanted:
+            self._row_bytes = 1 + first.batch.nbytes // first.batch.num_rows
         reads, rows, more = [first], first.batch.num_rows, first
         while self._goes_on(more.batch.num_rows, rows):
             following = reader.read(self._batch_rows)
@@ -58,7 +60,7 @@ class Coalescer:
 
     def _goes_on(self, newest: int, rows: int) -> bool:
         """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
-        room = rows < self._wanted and rows * self._row_bytes < SOURCE_READ_BYTES_MAX
+        room = rows < self._wanted and rows * self._row_bytes < SOURCE_TURN_BYTES
         return room and newest >= self._batch_rows
 
     def _adapt(self) -> None:
@@ -75,6 +77,5 @@ class Coalescer:
     def _joined(self, reads: list[Read]) -> Read:
         first = reads[0]
         schema = first.batch.schema
-        batch = pa.concat_batches([conform(read.batch, schema) for read in reads])
-        self._row_bytes = 1 + batch.nbytes // batch.num_rows
-        return Read(batch, first.offset)
+        batches = [conform(read.batch, schema) for read in reads]
+        return Read(pa.concat_batches(batches), first.offset)

@@ -22,6 +22,7 @@ from penstock.contract.codec import decode
 from penstock.contract.control import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
+from penstock.engine.memory import keep_freed_memory
 from penstock.contract.trust import Trust
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _set_up(launch: EngineLaunch) -> None:
         format=f"%(asctime)s worker={launch.ordinal} part=engine level=%(levelname)s %(message)s",
     )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory()
     shutil.rmtree(launch.scratch, ignore_errors=True)
     Path(launch.scratch).mkdir(parents=True, exist_ok=True)
 

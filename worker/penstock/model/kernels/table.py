@@ -62,6 +62,7 @@ TABLE = tuple_of((OUT_U64, OUT_U64, OUT_ROWS, OUT_U8, OUT_I64, OUT_I32, OUT_I64)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _STRIDE = 8  # rows from one step of reading ahead to the next
+_LINE, _KEY_NEAR = 64, 1024  # bytes of a cache line; of a long key that are asked for ahead
 
 # Helpers take arrays one by one, and no array is chosen by an expression: inside a tuple, or
 # behind an ``if``, each costs two atomic reference counts, which made a look-up ten times slower.
@@ -167,7 +168,10 @@ def _come_near(slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: 
     prefetch(records, np.int64(slot & _LOW) - 1)
     row = np.int64(slots[_home(hashes[min(i + _STRIDE, last)], bits)] & _LOW) - 1
     if row != NO_ROW:
-        prefetch(arena, records[row].start)
+        start = records[row].start
+        prefetch(arena, start)
+        for line in range(start + _LINE, start + min(records[row].length, _KEY_NEAR), _LINE):
+            prefetch(arena, line)
 
 
 @kernel(INT, TABLE, TEXT, U64, I32, OUT_I32)

@@ -344,9 +344,9 @@ def _call(
 def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:
     for name, value in compute.items():
         if not isinstance(value, Aggregation):
-            hint = NOT_BUILT.get(name, "write for example count=ps.count()")
             raise ConfigError(
-                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; {hint}"
+                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; "
+                + NOT_BUILT.get(name, "write for example count=ps.count()")
             )
     if not compute:
         raise ConfigError(

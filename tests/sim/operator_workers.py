@@ -82,6 +82,9 @@ class Workers:
         found = self.api.get("StatefulSet", pod.workers_name(JOB))
         replicas = whole_at(found, "spec", "replicas")
         pods = self.pods()
+        generation = whole_at(found, "metadata", "generation")
+        if found is not None and whole_at(found, "status", "observedGeneration") != generation:
+            self.api.put({**found, "status": {"observedGeneration": generation}})
         for ordinal, plain in pods.items():
             if ordinal >= replicas and not text_at(plain, "metadata", "deletionTimestamp"):
                 self.api.delete(("Pod", f"{pod.workers_name(JOB)}-{ordinal}"), now=now)

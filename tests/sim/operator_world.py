@@ -166,6 +166,10 @@ class World:
                     live.pop(key, None)
                     if found is not None:
                         live[key] = found
+                    if key == SET:
+                        yield "lists pods"
+                        live = {k: o for k, o in live.items() if k[0] != "Pod"}
+                        live |= {k: o for k, o in self.api.objects.items() if k[0] == "Pod"}
                 live = {k: o for k, o in live.items() if k[0] != "StreamSnapshot"}
                 live |= {k: o for k, o in self.api.objects.items() if k[0] == "StreamSnapshot"}
                 seen = self._observe(live, refresh=False)
@@ -227,7 +231,9 @@ class World:
         owner = Owner(JOB, "default", seen.job.uid)
         match action:
             case act.Apply(manifest, _, version):
-                self.judge.check_template(manifest)
+                old = self.api.get(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+                if not version or text_at(old, "metadata", "resourceVersion") == version:
+                    self.judge.check_template(manifest)
                 self.api.apply(manifest, version=version)
             case act.Create(manifest):
                 self.judge.check_create(manifest)
@@ -242,10 +248,10 @@ class World:
                 if not version:
                     self.api.create(manifest)
                 else:
-                    self.judge.check_answers(value.requests)
                     old = self.api.get(*DESIRED)
-                    if old is None:
-                        raise ConflictError("gone")
+                    if old is None or text_at(old, "metadata", "resourceVersion") != version:
+                        raise ConflictError("changed")
+                    self.judge.check_answers(value.requests)
                     both = {**object_at(old, "metadata"), **object_at(manifest, "metadata")}
                     self.api.put({**old, **manifest, "metadata": both}, version=version)
             case act.Archive(job_uid, uid, version):

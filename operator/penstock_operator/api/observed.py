@@ -32,7 +32,8 @@ class JobView:
 class SetView:
     """The StatefulSet. ``turn`` and ``digest`` are its annotations; see ``reconcile.workers``.
 
-    ``config`` names the ConfigMap of the spec that its pods run.
+    ``config`` names the ConfigMap of the spec that its pods run; ``observed`` says that its
+    controller has seen this size, and so makes no more pods of an earlier one.
     """
 
     uid: str
@@ -42,6 +43,7 @@ class SetView:
     turn: int
     digest: str
     config: str
+    observed: bool = True
     deleting: bool = False
 
 

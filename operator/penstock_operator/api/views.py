@@ -77,6 +77,8 @@ def set_view(plain: Plain) -> SetView:
         turn=_whole(marks.get(names.ANNOTATION_TURN)),
         digest=marks.get(names.ANNOTATION_DIGEST, ""),
         config=marks.get(names.ANNOTATION_CONFIG, ""),
+        observed=whole_at(plain, "status", "observedGeneration")
+        >= whole_at(plain, "metadata", "generation"),
         deleting=deleting_since(plain) is not None,
     )
 

@@ -36,7 +36,7 @@ class Observer:
         return await self._assemble(key, job, self.store.objects(key), refresh=refresh)
 
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
-        """Observe with live reads: StatefulSet, ``-desired``, ``-latest``, ``-status``.
+        """Read live: StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
 
         In this order: whoever wants more workers writes the set before ``-desired``, and no leader
         commits them before that; so a truth that is read last is as new as both.
@@ -47,6 +47,8 @@ class Observer:
         objects = self.store.objects(key)
         for kind, name in _live(key):
             await self._read(key, kind, name, objects)
+            if kind is kinds.STATEFUL_SET:
+                await self._pods(key, objects)
         await self._snapshots(key, objects)
         await self._read(key, kinds.SECRET, pod.trust_name(key.name), objects)
         uid = text_at(job, "metadata", "uid")
@@ -67,6 +69,19 @@ class Observer:
             if kind is kinds.SECRET:
                 plain.pop("data", None)  # who may read a key is not the question here
             objects[kind.kind, name] = plain
+
+    async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
+        """A start needs to know that no pod is left: then the watch is not enough."""
+        found = objects.get(("StatefulSet", pod.workers_name(key.name)))
+        if whole_at(found, "spec", "replicas") > 0:
+            return
+        for place in [p for p in objects if p[0] == "Pod"]:
+            del objects[place]
+        selector = f"{pod.LABEL_JOB}={key.name}"
+        for plain in await self.client.list_some(kinds.POD, key.namespace, labelSelector=selector):
+            if isinstance(plain, dict):
+                found = {**plain, "apiVersion": "v1", "kind": "Pod"}
+                objects["Pod", text_at(found, "metadata", "name")] = found
 
     async def _snapshots(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """A request whose StreamSnapshot is not known may be new, or gone: the list says which."""

@@ -77,7 +77,8 @@ def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Headi
 
 def is_down(seen: Observed) -> bool:
     """Say whether no worker is there and none can come."""
-    return not seen.pods and _empty(seen)
+    at = seen.stateful_set
+    return not seen.pods and _empty(seen) and (at is None or at.observed)
 
 
 def _empty(seen: Observed) -> bool:

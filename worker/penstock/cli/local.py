@@ -74,6 +74,8 @@ def restore_of(
         raise ConfigError(
             "restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path"
         )
+    if given.allow_non_restored_state:
+        raise ConfigError("restore.allowNonRestoredState is not built: state fits the job or not")
     return Restore(
         given.nonce,
         path=_folder(given.path),

@@ -23,15 +23,10 @@ def too_much(spec: Any) -> None:
     spec["resources"] = {"requests": {"memory": "900Gi"}}
 
 
-def no_such_claim(spec: Any) -> None:
-    spec["podTemplate"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = "absent"
-
-
 TROUBLES: tuple[tuple[Callable[[Any], None], str], ...] = (
     (no_such_image, "ImagePullFailed"),
     (no_such_graph, "JobInvalid"),
     (too_much, "Unschedulable"),
-    (no_such_claim, "ClaimMissing"),
 )
 
 

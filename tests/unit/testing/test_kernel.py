@@ -69,14 +69,37 @@ def test_a_crash_in_a_handler_ends_the_node() -> None:
 def test_a_pause_delays_and_loses_nothing() -> None:
     kernel, node = make()
     kernel.pause("n")
-    kernel.at(10, "n", 1)
-    kernel.at(20, "n", 2)
+    kernel.at(10, "n", 1, lane="socket")
+    kernel.at(20, "n", 2, lane="socket")
     kernel.run(50)
     assert node.seen == []
     kernel.resume("n")
     kernel.at(5, "n", 3)
     kernel.run(100)
     assert node.seen == [1, 2, 3]
+
+
+def test_a_process_that_goes_on_reads_its_sockets_in_any_order() -> None:
+    seen = set()
+    for seed in range(20):
+        kernel, node = make(seed)
+        kernel.pause("n")
+        for at, (socket, text) in enumerate([("a", "a1"), ("a", "a2"), ("b", "b1")]):
+            kernel.at(at, "n", text, lane=socket)
+        kernel.run(10)
+        kernel.resume("n")
+        kernel.run(20)
+        seen.add(tuple(node.seen))
+    assert seen == {("a1", "a2", "b1"), ("a1", "b1", "a2"), ("b1", "a1", "a2")}
+
+
+def test_the_listener_hears_how_often_something_has_happened() -> None:
+    kernel, _ = make()
+    heard: list[tuple[str, int]] = []
+    kernel.listener = lambda what, count: heard.append((what, count))
+    for what in ("commit", "crash", "commit"):
+        kernel.happened(what)
+    assert heard == [("commit", 1), ("crash", 1), ("commit", 2)]
 
 
 def test_a_clock_has_its_own_offset_and_rate() -> None:

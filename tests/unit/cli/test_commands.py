@@ -1,5 +1,6 @@
 """Commands as a shell runs them: output, messages on standard error, exit codes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ COMMANDS = [
     "checkpoint",
     "savepoint",
     "stop",
+    "logs",
     "replay",
 ]
 
@@ -49,6 +51,16 @@ def test_graph_draws(format_: str, tmp_path: Path) -> None:
     written = CliRunner().invoke(make_app(), ["graph", file, "-f", format_, "-o", f"{tmp_path}/g"])
     assert written.output == f"wrote {tmp_path}/g\n"
     assert (tmp_path / "g").read_text() == done.output
+
+
+def test_validate_for_a_cluster_asks_for_what_its_api_server_asks_for() -> None:
+    here, there = EXAMPLES / "wordcount.yaml", EXAMPLES / "kubernetes" / "wordcount.yaml"
+    done = CliRunner().invoke(make_app(), ["validate", "--cluster", str(here)])
+    assert done.exit_code == 2
+    assert "field 'image' is missing: worker image" in done.stderr
+    assert "field 'volume' is missing: where checkpoints live" in done.stderr
+    done = CliRunner().invoke(make_app(), ["validate", "--cluster", str(there)])
+    assert done.output.endswith("wordcount: 4 steps in 2 stages, all well\n")
 
 
 def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
@@ -136,3 +148,6 @@ def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
     restore = restore_of(spec, None, replay_output=False, drop_unpublished=False)
     assert restore is not None
     assert (restore.nonce, restore.path, restore.drop_unpublished) == ("n1", str(tmp_path), True)
+    spec = replace(spec, restore=replace(given, allow_non_restored_state=True))
+    with pytest.raises(ConfigError, match="allowNonRestoredState is not built"):
+        restore_of(spec, None, replay_output=False, drop_unpublished=False)

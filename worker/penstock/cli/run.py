@@ -20,6 +20,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.screen import Screen, make_screen
 from penstock.contract.status import ENDED, JobState, JobStatus
+from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
     from penstock.supervisor import LocalCluster
@@ -89,6 +90,9 @@ def run(  # noqa: PLR0917  typer passes by name
     cluster.start()
     screen = make_screen(as_json)
     try:
+        ignored = cluster_only(job.plain)
+        if ignored:
+            screen.note(f"ignored on this machine: {', '.join(ignored)}")
         code = watch(cluster, screen)
     finally:
         screen.close()

@@ -28,8 +28,11 @@ class JobFile:
     folders: tuple[Path, ...] = ()
 
 
-def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
-    """Read a file and apply ``--set`` texts in order. Raises ConfigError naming file and line."""
+def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = False) -> JobFile:
+    """Read a file and apply ``--set`` texts in order. Raises ConfigError naming file and line.
+
+    ``cluster`` asks for what the API server asks for.
+    """
     plain, origin = read_yaml_file(path)
     folder = path.absolute().parent
     kept = _read_places(_places_path(path))
@@ -41,7 +44,7 @@ def read_job_file(path: Path, settings: Sequence[str] = ()) -> JobFile:
         places[where] = SET + setting
     origin = Origin(origin.file, places)
     folders = tuple(dict.fromkeys((folder, Path.cwd())))
-    return JobFile(read_stream_job(plain, origin), plain, origin, folders)
+    return JobFile(read_stream_job(plain, origin, cluster=cluster), plain, origin, folders)
 
 
 def keep_job_file(file: JobFile, path: Path) -> None:

@@ -9,6 +9,7 @@ from penstock.base.errors import PenstockError
 from penstock.cli.checkpoint import checkpoint
 from penstock.cli.exits import exit_of_error, print_error
 from penstock.cli.graph import graph
+from penstock.cli.logs import logs
 from penstock.cli.replay import replay
 from penstock.cli.rescale import rescale
 from penstock.cli.run import run as run_command
@@ -51,6 +52,7 @@ def make_app() -> typer.Typer:
     app.command("checkpoint")(checkpoint)
     app.command("savepoint")(savepoint)
     app.command("stop")(stop)
+    app.command("logs")(logs)
     app.command("replay", context_settings=PASSED_ON)(replay)
     app.add_typer(worker_app(), name="worker", hidden=True)
     app.callback()(_version)

@@ -30,3 +30,13 @@ DirectoryOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, for programs")]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context", metavar="NAME", help="a job in the cluster of this kubeconfig context"
+    ),
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="a job in this namespace of a cluster"),
+]

@@ -1,0 +1,29 @@
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from penstock.cli.app import make_app
+
+
+def write(root: Path) -> Path:
+    for worker in range(2):
+        folder = root / "words" / "workers" / str(worker)
+        folder.mkdir(parents=True)
+        (folder / "log").write_text(f"first of {worker}\nlast of {worker}\n")
+    (root / "words" / "supervisor.log").write_text("started\n")
+    return root
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(make_app(), ["logs", *arguments])
+    return done.exit_code, done.output
+
+
+def test_the_newest_lines_of_every_process(tmp_path: Path) -> None:
+    found = run("words", "--tail", "1", "--dir", str(write(tmp_path)))
+    assert found == (0, "supervisor started\nworker-0 last of 0\nworker-1 last of 1\n")
+
+
+def test_one_worker(tmp_path: Path) -> None:
+    found = run("words", "-w", "1", "--dir", str(write(tmp_path)))
+    assert found == (0, "worker-1 first of 1\nworker-1 last of 1\n")

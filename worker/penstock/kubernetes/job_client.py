@@ -1,0 +1,167 @@
+"""A job in a cluster, asked as the one on this machine is: by its objects, with a user's rights.
+
+Nothing here speaks to a worker: a StreamJob is scaled by its scale subresource, a savepoint is an
+object, and where the job stands is what the operator and the leader have written down.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
+from penstock.contract.codec import decode
+from penstock.contract.pod import RECORD, status_name
+from penstock.contract.status import JobState, JobStatus, RequestAnswer
+from penstock.contract.streamjob import API_VERSION
+from penstock.contract.streamjob_status import (
+    ConditionType,
+    StreamJobState,
+    StreamJobStatus,
+    Truth,
+)
+from penstock.contract.streamjob_status_fields import read_status
+from penstock.contract.streamsnapshot import KIND, SnapshotState
+from penstock.contract.streamsnapshot_fields import read_snapshot_status
+from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
+
+LOOK_INTERVAL_S = 0.5
+_STATES = {
+    StreamJobState.UPGRADING: JobState.RESTARTING,
+    StreamJobState.SUSPENDING: JobState.STOPPING,
+    StreamJobState.SUSPENDED: JobState.STOPPED,
+    StreamJobState.DELETING: JobState.STOPPING,
+}
+_MOVING = frozenset({StreamJobState.FAILED, StreamJobState.FINISHED, StreamJobState.DELETING})
+
+
+class ClusterJobClient:
+    """Every method raises StorageError when the server does not answer or refuses."""
+
+    def __init__(self, client: ApiClient, job: str) -> None:
+        """Ask about the StreamJob ``job`` of the client's namespace."""
+        self._client = client
+        self._job = job
+        self._folder = f"/apis/{API_VERSION}/namespaces/{client.namespace}"
+        self._maps = f"/api/v1/namespaces/{client.namespace}/configmaps"
+        self._pause = threading.Event()
+
+    def status(self) -> JobStatus:
+        """Return where the job stands. Raises ConfigError when there is no such StreamJob."""
+        found = self._read()
+        seen = read_status(found.get("status") or {})
+        told = self._told()
+        state = _STATES.get(seen.state) or JobState(seen.state.value)
+        if told is None or told.uid != found["metadata"]["uid"]:
+            told = JobStatus(self._job, str(found["metadata"]["uid"]), state, 0)
+        wanted = int((found.get("spec") or {}).get("replicas", told.wanted_workers))
+        failure = _trouble(seen) or (told.failure if state is not JobState.RUNNING else None)
+        return replace(told, state=state, wanted_workers=wanted, failure=failure)
+
+    def rescale(self, workers: int) -> RequestAnswer:
+        """Run on so many workers; returns when they do, or when that cannot be."""
+        path = f"{self._folder}/streamjobs/{self._job}/scale"
+        self._do(lambda: self._client.merge(path, {"spec": {"replicas": workers}}))
+        answer = RequestAnswer("", "rescale", None, "")
+        while answer.ok is None:
+            answer = self._rescaled(workers)
+            self._pause.wait(LOOK_INTERVAL_S if answer.ok is None else 0.0)
+        return answer
+
+    def savepoint(self, name: str) -> RequestAnswer:
+        """Take a savepoint, as the StreamSnapshot ``name``; returns when it is complete or failed.
+
+        One that is there already, of this job, is not taken again.
+        """
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": name},
+            "spec": {"jobRef": self._job, "type": "Savepoint"},
+        }
+        folder = f"{self._folder}/streamsnapshots"
+        try:
+            self._do(lambda: self._client.create(folder, body))
+        except _Exists:
+            known = self._do(lambda: self._client.get(f"{folder}/{name}"))
+            if (known.get("spec") or {}).get("jobRef") != self._job:
+                raise ConfigError(
+                    f"StreamSnapshot {name!r} is there already, of another job"
+                ) from None
+        while True:
+            found = self._do(lambda: self._client.get(f"{folder}/{name}"))
+            status = read_snapshot_status(found.get("status") or {})
+            if status.state is SnapshotState.COMPLETED:
+                return RequestAnswer(name, "savepoint", True, status.path or "")
+            if status.state is SnapshotState.FAILED:
+                return RequestAnswer(name, "savepoint", False, status.message)
+            self._pause.wait(LOOK_INTERVAL_S)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+    def _rescaled(self, workers: int) -> RequestAnswer:
+        found = self._read()
+        wanted = (found.get("spec") or {}).get("replicas")
+        if wanted != workers:
+            text = f"overtaken by a request for {wanted} workers"
+            return RequestAnswer("", "rescale", False, text)
+        seen = read_status(found.get("status") or {})
+        if seen.observed_generation < int(found["metadata"].get("generation", 0)):
+            return RequestAnswer("", "rescale", None, "")
+        if seen.state in _MOVING:
+            text = _trouble(seen) or f"the job is {seen.state}"
+            return RequestAnswer("", "rescale", False, text)
+        there = seen.assignment is not None and seen.assignment.workers == workers
+        if there and seen.state is StreamJobState.RUNNING:
+            return RequestAnswer("", "rescale", True, f"runs on {workers} workers")
+        if seen.state is StreamJobState.SUSPENDED:
+            text = f"suspended; it will resume on {workers} workers"
+            return RequestAnswer("", "rescale", True, text)
+        return RequestAnswer("", "rescale", None, "")
+
+    def _read(self) -> Object:
+        return self._do(lambda: self._client.get(f"{self._folder}/streamjobs/{self._job}"))
+
+    def _told(self) -> JobStatus | None:
+        """Return what the leader said last; None when that is nothing, or of another release."""
+        try:
+            found = self._client.get(f"{self._maps}/{status_name(self._job)}")
+            record = (found.get("data") or {}).get(RECORD)
+            return None if not record else decode(JobStatus, str(record).encode())
+        except (ApiRefused, ApiUnanswered, PeerError):
+            return None  # the StreamJob itself says the rest
+
+    def _do(self, call: Callable[[], Object]) -> Object:
+        try:
+            return call()
+        except ApiRefused as error:
+            raise self._words(error) from error
+        except ApiUnanswered as error:
+            raise StorageError(f"the API server does not answer: {error}") from error
+
+    def _words(self, error: ApiRefused) -> PenstockError:
+        if error.code == 404:
+            where = f"namespace {self._client.namespace!r}"
+            return ConfigError(f"no StreamJob {self._job!r} in {where}: {error.message}")
+        if error.code == 409 and error.reason == "AlreadyExists":
+            return _Exists(error.message)
+        if error.code == 422:
+            return ConfigError(error.message)
+        return StorageError(str(error))
+
+
+class _Exists(StorageError):
+    """The object is there already."""
+
+
+def _trouble(status: StreamJobStatus) -> str | None:
+    """Return what a person has to mend, in the operator's words."""
+    for condition in status.conditions:
+        stalled = condition.type == ConditionType.STALLED and condition.status == Truth.TRUE
+        refused = condition.type == ConditionType.ACCEPTED and condition.status == Truth.FALSE
+        if stalled or refused:
+            return f"{condition.reason}: {condition.message}"
+    if status.state is StreamJobState.FAILED and status.last_failure is not None:
+        return status.last_failure.message
+    return None

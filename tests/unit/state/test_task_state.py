@@ -14,6 +14,7 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec
+from penstock.state.budget import StateBudget
 from penstock.state.task import TaskState
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
@@ -208,3 +209,14 @@ def test_another_schema_and_an_unknown_state_are_refused(task: Callable[..., Tas
     renamed = task(schema=StateSchema("count", KEYS, SCHEMA.values))
     with pytest.raises(StateError, match="did you mean 'count'"):
         renamed.state.load(files, renamed.blobs)
+
+
+def test_the_tasks_of_a_worker_share_one_budget(tmp_path: Path) -> None:
+    budget = StateBudget(900)
+    first, second, third = (Task(tmp_path) for _ in range(3))
+    budget.admit(first.state)
+    budget.admit(second.state)
+    assert [t.state._tables["counts"].budget_bytes for t in (first, second)] == [450, 450]
+    second.state.close()  # its task was given to another worker
+    budget.admit(third.state)
+    assert [t.state._tables["counts"].budget_bytes for t in (first, third)] == [450, 450]

@@ -1,9 +1,9 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
 from penstock.transport.exchange import Identity
+
+if TYPE_CHECKING:
+    from penstock.state.budget import StateBudget
 
 _US = 1_000_000
 
@@ -47,6 +50,7 @@ class JobParts:
         self._scratch = scratch
         self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
         self._sinks = _open_sinks(job)
+        self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -144,13 +148,15 @@ class JobParts:
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:
             return None
-        from penstock.state.task import TaskState  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.state import budget, task  # noqa: PLC0415 - loads numba and RocksDB
 
-        share = core.assignment.share_of(core.task)
-        keyed = sum(s.keyed for s in self.plan.stages)  # they share the worker's budget
         settings = self._job.spec.state.settings
-        part = replace(settings, memory_bytes=settings.memory_bytes // keyed)
-        return TaskState(part, share, self.plan.max_key_groups, self._scratch)
+        if self._budget is None:
+            self._budget = budget.StateBudget(settings.memory_bytes)
+        share = core.assignment.share_of(core.task)
+        state = task.TaskState(settings, share, self.plan.max_key_groups, self._scratch)
+        self._budget.admit(state)
+        return state
 
     def _chain(
         self,

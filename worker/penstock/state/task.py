@@ -43,15 +43,30 @@ class TaskState:
         Local files go below ``scratch``, or where temporary files go if it is None.
         """
         self.max_key_groups = max_key_groups
-        self._budget = settings.memory_bytes
-        if settings.backend is StateBackend.ROCKSDB:
-            self._budget //= CACHE_PART
+        self._backend = settings.backend
+        self._budget = 0
+        self.closed = False
         self._scratch = scratch
         self._folder: Path | None = None
         self._share = share
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
         self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
+        self.limit(settings.memory_bytes)
+
+    def limit(self, memory_bytes: int) -> None:
+        """Keep rows in so much memory from the next batch on; the others move to disk.
+
+        From any thread.
+        """
+        part = CACHE_PART if self._backend is StateBackend.ROCKSDB else 1
+        self._budget = memory_bytes // part
+        self._share_out()
+
+    def _share_out(self) -> None:
+        tables = list(self._tables.values())
+        for table in tables:
+            table.budget_bytes = self._budget // len(tables)
 
     def open(self, schema: StateSchema) -> KeyedState:
         """Make the empty state of a step. Its name must be new."""
@@ -59,8 +74,7 @@ class TaskState:
         number = str(len(self._tables))
         table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
         self._tables[schema.name] = table
-        for each in self._tables.values():
-            each.budget_bytes = self._budget // len(self._tables)
+        self._share_out()
         return table
 
     def _cold_folder(self) -> Path:
@@ -145,6 +159,7 @@ class TaskState:
 
     def close(self) -> None:
         """Release memory and files; idempotent."""
+        self.closed = True
         for table in self._tables.values():
             table.close()
         self._tables.clear()

@@ -60,6 +60,13 @@ CHILDREN = (
 KINDS = {kind.kind: kind for kind in (STREAM_JOB, STREAM_SNAPSHOT, SECRET, CLAIM, EVENT, *CHILDREN)}
 
 
+def kinds_named(kind: str) -> tuple[Kind, ...]:
+    """Return the kinds of this name: two of SparkApplication, one of any other."""
+    if kind == SPARK_KUBEFLOW.kind:
+        return (SPARK_KUBEFLOW, SPARK_APACHE)
+    return (KINDS[kind],)
+
+
 def kind_of(api_version: str, kind: str) -> Kind:
     """Return the kind of an object. Raises KeyError for one that the operator does not know."""
     if kind == "SparkApplication":

@@ -11,7 +11,7 @@ from penstock.contract import pod
 from penstock.contract.streamjob_status_fields import status_plain
 from penstock.contract.streamsnapshot_fields import snapshot_status_plain
 from penstock_operator.api import kinds, names
-from penstock_operator.api.kinds import KINDS, STREAM_JOB, STREAM_SNAPSHOT
+from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object, object_at, text_at
 from penstock_operator.api.times import stamp
@@ -76,7 +76,8 @@ class Performer:
                 await self._archive(seen, action)
             case act.Delete(kind, name, uid, now):
                 place = (seen.job.namespace, name)
-                await self.client.delete(KINDS[kind], place, uid, now=now)
+                for found in kinds_named(kind):
+                    await self.client.delete(found, place, uid, now=now)
             case act.MakeTrust():
                 await self._create(trust_secret(owner, seen.now))
             case act.SetFinalizer():

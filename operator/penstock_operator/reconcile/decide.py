@@ -22,7 +22,7 @@ from penstock_operator.reconcile.deletion import let_go
 from penstock_operator.reconcile.diagnosis import Trouble, diagnose
 from penstock_operator.reconcile.lost import replace_lost
 from penstock_operator.reconcile.metadata import Metadata, metadata_of
-from penstock_operator.reconcile.replay import decide_replay
+from penstock_operator.reconcile.replay import decide_replay, replay_trouble, unavailable
 from penstock_operator.reconcile.snapshots import decide_snapshots
 from penstock_operator.reconcile.status import is_worth_writing, pending_of, status_of
 from penstock_operator.reconcile.surroundings import (
@@ -40,7 +40,7 @@ WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
 def decide(seen: Observed) -> Decision:
     """Decide. The same observation gives the same decision, whoever asks and however often."""
     draft = Draft()
-    accepted = accept(seen)
+    accepted = unavailable(seen, accept(seen))
     metadata = metadata_of(seen, accepted.target, draft)
     going = heading(seen, accepted, metadata.latest)
     pending = pending_of(seen, accepted, going)
@@ -89,7 +89,8 @@ def _trouble(
     given_up = _give_up(seen, accepted, metadata.latest, going)
     if given_up is not None:
         return given_up
-    return diagnose(seen, accepted.target, metadata.latest)
+    found = diagnose(seen, accepted.target, metadata.latest)
+    return found or replay_trouble(seen, accepted)
 
 
 def _give_up(

@@ -1,11 +1,105 @@
-"""The SparkApplication that feeds the job."""
+"""The replay of a job: made once its workers run, shown in the status; another is another run."""
 
-from penstock.contract.streamjob_status import StreamJobStatus
+from dataclasses import replace
+
+from penstock.contract.streamjob import OperatorFlavour
+from penstock.contract.streamjob_status import (
+    Reason,
+    SparkApplicationStatus,
+    StreamJobState,
+    StreamJobStatus,
+)
+from penstock_operator.api import kinds, names
+from penstock_operator.api.observed import ChildKey, Observed, SparkView
+from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.conditions import Judged
-from penstock_operator.reconcile.decision import Draft
+from penstock_operator.reconcile.decision import Create, Delete, Draft
+from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.resources.replay import replay_application, replay_digest
+from penstock_operator.resources.target import Target
+
+FAILED = frozenset(
+    {
+        "FAILED",
+        "SUBMISSION_FAILED",
+        "Failed",
+        "SchedulingFailure",
+        "DriverStartTimedOut",
+        "DriverReadyTimedOut",
+        "DriverEvicted",
+    }
+)
+MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines
+RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
+
+
+def replay_name(target: Target) -> str:
+    """Name the SparkApplication that is wanted."""
+    return names.replay_name(target.owner.name, replay_digest(target))
+
+
+def replay_trouble(seen: Observed, accepted: Accepted) -> Trouble | None:
+    """Say why the replay failed; None when it did not, or is not wanted."""
+    target = accepted.target
+    if target is None or target.spec.replay is None or not _is_wanted(seen.spark, target):
+        return None
+    assert seen.spark is not None
+    if seen.spark.state in FAILED:
+        text = seen.spark.message[:MESSAGE_CHARS_MAX] or seen.spark.state
+        return Trouble(
+            Reason.REPLAY_FAILED,
+            f"SparkApplication {seen.spark.name}: {text}; its driver's log says more; a change of "
+            "spec.replay runs it again",
+        )
+    return None
+
+
+def unavailable(seen: Observed, accepted: Accepted) -> Accepted:
+    """The job runs without Spark; only that its replay cannot is said."""
+    target = accepted.target
+    if target is None or target.spec.replay is None or accepted.reason is not Reason.VALID:
+        return accepted
+    if seen.spark_installed:
+        return accepted
+    apache = target.spec.replay.flavour is OperatorFlavour.APACHE
+    kind = kinds.SPARK_APACHE if apache else kinds.SPARK_KUBEFLOW
+    text = (
+        f"spec.replay needs {kind.plural}.{kind.group} ({kind.version}), which this cluster does "
+        "not serve: install that Spark operator and start the Penstock operator anew; the job "
+        "itself runs"
+    )
+    return replace(accepted, reason=Reason.REPLAY_UNAVAILABLE, message=text)
 
 
 def decide_replay(at: Judged, status: StreamJobStatus, draft: Draft) -> StreamJobStatus:
     """Make the SparkApplication of ``spec.replay`` and show its state."""
-    del at, draft
-    return status
+    seen, target = at.seen, at.accepted.target
+    wanted = None if target is None else target.spec.replay
+    _remove_others(seen, target if wanted is not None else None, draft)
+    if target is None or wanted is None:
+        return replace(status, spark_application=None)
+    name = replay_name(target)
+    found = seen.spark if _is_wanted(seen.spark, target) else None
+    if found is None and seen.spark_installed and status.state in RUNS and _has_begun(at):
+        draft.do(Create(replay_application(target, wanted)))
+    state, message = ("", "") if found is None else (found.state, found.message)
+    shown = SparkApplicationStatus(name, wanted.flavour, state, message[:MESSAGE_CHARS_MAX])
+    return replace(status, spark_application=shown)
+
+
+def _has_begun(at: Judged) -> bool:
+    """Workers announce themselves when they run; a sender before that would only wait."""
+    return at.latest is not None and at.latest.attempt > 0 and not at.latest.closed()
+
+
+def _is_wanted(found: SparkView | None, target: Target) -> bool:
+    return found is not None and found.name == replay_name(target)
+
+
+def _remove_others(seen: Observed, target: Target | None, draft: Draft) -> None:
+    kept = "" if target is None else replay_name(target)
+    kind = kinds.SPARK_KUBEFLOW.kind
+    for key in [ChildKey(k.kind, k.name) for k in seen.children if k.kind == kind]:
+        child = seen.children[key]
+        if key.name != kept and child.job_uid == seen.job.uid and not child.deleting:
+            draft.do(Delete(kind, key.name, child.uid))

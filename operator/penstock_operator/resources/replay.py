@@ -1,0 +1,126 @@
+"""The SparkApplication of a replay, in either flavour; a driver alone, which is enough to push."""
+
+import hashlib
+import json
+import re
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob import OperatorFlavour, Replay
+from penstock_operator.api import names
+from penstock_operator.api.kinds import SPARK_APACHE, SPARK_KUBEFLOW
+from penstock_operator.api.plain import Object, list_at, object_at, text_at
+from penstock_operator.resources.target import Target, framed
+
+MAIN = "local:///opt/penstock/replay.py"
+SPARK_VERSION = "4.3.0"
+SPARK_USER = 185
+DATA_FOLDER = "/data"  # datasets: the folder data of the checkpoints' claim
+CLAIM_DATA = "data"
+ANNOUNCE = "announce"
+
+
+def replay_digest(target: Target) -> str:
+    """Return what tells two replays apart: another spec.replay is another run."""
+    text = json.dumps(object_at(target.plain, "replay"), sort_keys=True) + target.owner.uid
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def replay_application(target: Target, wanted: Replay) -> Object:
+    """Build the SparkApplication that pushes ``wanted.dataset`` into the job."""
+    name = names.replay_name(target.owner.name, replay_digest(target))
+    apache = wanted.flavour is OperatorFlavour.APACHE
+    kind = SPARK_APACHE if apache else SPARK_KUBEFLOW
+    frame = framed(kind.api_version, kind.kind, target.owner, name, component=names.REPLAY)
+    spec = _apache(target, wanted) if apache else _kubeflow(target, wanted)
+    return {**frame, "spec": spec}
+
+
+def announce_folder(target: Target) -> str:
+    """Return where the job's workers announce themselves: what its ingest source says, or ours."""
+    parameters = target.spec.job.parameters
+    for step in list_at(target.plain, "job", "graph", "steps"):
+        folder = text_at(step, "source", "ingest", ANNOUNCE)
+        if folder:
+            return re.sub(r"\$\{([^{}]*)\}", lambda m: parameters.get(m[1], ""), folder)
+    owner = target.owner
+    return f"{pod.CHECKPOINT_FOLDER}/{owner.namespace}/{owner.name}/{ANNOUNCE}"
+
+
+def _arguments(target: Target, wanted: Replay) -> list[Plain]:
+    found: list[Plain] = ["replay", wanted.dataset, "--announce", announce_folder(target)]
+    return found if wanted.rate is None else [*found, "--rate", str(wanted.rate)]
+
+
+def _pod(target: Target) -> Object:
+    """Labels let the driver through the job's NetworkPolicy; volumes hold dataset and addresses."""
+    owner = target.owner
+    own = f"{owner.namespace}/{owner.name}"
+    mounts: list[Plain] = [
+        {"name": "claim", "mountPath": DATA_FOLDER, "subPath": CLAIM_DATA, "readOnly": True},
+        {
+            "name": "claim",
+            "mountPath": f"{pod.CHECKPOINT_FOLDER}/{own}",
+            "subPath": own,
+            "readOnly": True,
+        },
+    ]
+    container: Object = {
+        "name": "spark-kubernetes-driver",
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": SPARK_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    claim: Object = {"claimName": target.claim}
+    return {
+        "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.REPLAY))},
+        "spec": {
+            "containers": [container],
+            "volumes": [{"name": "claim", "persistentVolumeClaim": claim}],
+        },
+    }
+
+
+def _kubeflow(target: Target, wanted: Replay) -> Object:
+    excluded = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+    driver: Object = {
+        "cores": 1,
+        "memory": "512m",
+        "labels": dict(names.labels(target.owner.name, target.owner.uid, names.REPLAY)),
+        # One process: pushing is bound by the job, and a driver needs no executors to be told.
+        "kubernetesMaster": "local[2]",
+        "template": _pod(target),
+    }
+    return {
+        "type": "Python",
+        "mode": "cluster",
+        "image": wanted.image,
+        "mainApplicationFile": MAIN,
+        "arguments": _arguments(target, wanted),
+        "sparkVersion": SPARK_VERSION,
+        "sparkConf": {"spark.kubernetes.driver.pod.excludedFeatureSteps": excluded},
+        "restartPolicy": {"type": "Never"},
+        "driver": driver,
+        "executor": {"instances": 0, "cores": 1, "memory": "512m"},
+    }
+
+
+def _apache(target: Target, wanted: Replay) -> Object:
+    conf: Object = {
+        "spark.kubernetes.container.image": wanted.image,
+        "spark.kubernetes.driver.master": "local[2]",
+        "spark.executor.instances": "0",
+    }
+    return {
+        "pyFiles": MAIN,
+        "driverArgs": _arguments(target, wanted),
+        "sparkConf": conf,
+        "applicationTolerations": {"resourceRetainPolicy": "Always"},
+        "runtimeVersions": {"sparkVersion": SPARK_VERSION},
+        "driverSpec": {"podTemplateSpec": _pod(target)},
+    }

@@ -51,6 +51,7 @@ class JobParts:
         self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
         self._sinks = _open_sinks(job)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
+        self._want_checkpoint: Callable[[], None] | None = None
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -77,11 +78,12 @@ class JobParts:
         """Return the guarantee of each sink step."""
         return {name: sink.guarantee for name, sink in self._sinks.items()}
 
-    def listen(self, want_checkpoint: Callable[[], None]) -> None:
-        """Let sources that are pushed to ask for a checkpoint."""
+    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+        """Let sources that are pushed to, and the first rows of a sink, ask for a checkpoint."""
+        self._want_checkpoint = want_checkpoint
         for found in self._inputs.values():
             if found is not None and isinstance(found.source, PushedSource):
-                found.source.listen(want_checkpoint)
+                found.source.listen(want_checkpoint, place)
 
     def claim(self, *, fresh: bool) -> None:
         """Take the outputs for this job. Raises ConfigError when they hold another's files."""
@@ -143,7 +145,7 @@ class JobParts:
         def make() -> SinkWriter:
             return sink.writer(task, attempt)
 
-        return SinkSlot(make)
+        return SinkSlot(make, self._want_checkpoint)
 
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:

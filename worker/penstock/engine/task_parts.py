@@ -176,11 +176,18 @@ class OutEdge:
 class SinkSlot:
     """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
 
-    __slots__ = ("_make", "_meter", "_writer", "rows")
+    __slots__ = ("_make", "_meter", "_on_first", "_writer", "rows")
 
-    def __init__(self, make: "Callable[[], SinkWriter]") -> None:
-        """Remember how the writer is made."""
+    def __init__(
+        self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None
+    ) -> None:
+        """Remember how the writer is made; ``on_first`` hears when the first rows have come.
+
+        The first checkpoint begins then: soon enough that its barrier passes before queues fill,
+        and not so soon that there is nothing to publish.
+        """
         self._make = make
+        self._on_first = on_first
         self._writer: SinkWriter | None = None
         self._meter: LatencyMeter | None = None
         self.rows = 0
@@ -201,6 +208,9 @@ class SinkSlot:
         """Take rows."""
         self.rows += batch.num_rows
         self.writer.write(batch)
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
 
     def mark(self, latency_ns: int) -> None:
         """Let a sink that measures latency count the age of a marker."""

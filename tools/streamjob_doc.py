@@ -1,10 +1,13 @@
-"""Writes docs/streamjob.md from the table of fields: ``python -m tools.streamjob_doc``."""
+"""Writes docs/streamjob.md from the tables of fields: ``python -m tools.streamjob_doc``."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.contract import streamsnapshot_fields as snapshot
 from penstock.contract.fields import Field, Kind
 from penstock.contract.streamjob_fields import SPEC
+from penstock.contract.streamjob_status import REASONS
+from penstock.contract.streamjob_status_fields import STATUS
 
 FILE = Path(__file__).parent.parent / "docs" / "streamjob.md"
 HEAD = """\
@@ -42,22 +45,49 @@ those that a cluster needs.
 """
 
 
+STATUS_HEAD = """\
+# The status of a StreamJob
+
+Written by the operator, in a cluster. `state` is for people; programs read the conditions, whose
+reasons are fixed. All conditions are good when they are true, but for `Stalled`: a person must act;
+`Progressing` is neither. `kubectl get sj --field-selector status.state=Failed` finds jobs by state.
+"""
+SNAPSHOT_HEAD = """\
+# The StreamSnapshot
+
+`kubectl apply` of a StreamSnapshot takes a savepoint of a job, or names one that is already there;
+`spec.restore.snapshotRef` of a StreamJob begins from it.
+"""
+
+
 def render() -> str:
     """Return the whole page."""
-    lines = [HEAD]
-    for path, row in _objects(SPEC, "spec"):
-        lines += [f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + "."]
+    lines = [HEAD, *_tables(SPEC, "spec"), STATUS_HEAD, *_reasons(), *_tables(STATUS, "status")]
+    lines += [SNAPSHOT_HEAD, *_tables(snapshot.SPEC, "spec"), *_tables(snapshot.STATUS, "status")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _tables(table: Field, name: str) -> Iterator[str]:
+    """Give one table for each object below ``table``."""
+    for path, row in _objects(table, name):
+        yield from (f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + ".")
         if row.one_of:
-            lines.append(f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}.")
-        lines += [f"- {rule.message}." for rule in row.rules]
-        lines += [
+            yield f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}."
+        yield from (f"- {rule.message}." for rule in row.rules)
+        yield from (
             "",
             "| field | type | meaning | default | rule |",
             "| --- | --- | --- | --- | --- |",
-        ]
-        lines += [_line(child) for child in row.fields]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+        )
+        yield from (_line(child) for child in row.fields)
+        yield ""
+
+
+def _reasons() -> Iterator[str]:
+    yield from ("| condition | reasons |", "| --- | --- |")
+    for kind, reasons in REASONS.items():
+        yield f"| `{kind}` | {', '.join(f'`{r}`' for r in reasons)} |"
+    yield ""
 
 
 def _objects(row: Field, path: str) -> Iterator[tuple[str, Field]]:
@@ -69,7 +99,8 @@ def _objects(row: Field, path: str) -> Iterator[tuple[str, Field]]:
 
 
 def _line(row: Field) -> str:
-    default = "" if row.default is None or row.kind is Kind.OBJECT else f"`{_plain(row.default)}`"
+    shown = row.default not in (None, "") and row.kind is not Kind.OBJECT
+    default = "" if not shown else f"`{_plain(row.default)}`"
     cells = (f"`{row.name}`", _type(row), row.meaning, default, _rule(row))
     return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
 

@@ -10,7 +10,15 @@ from penstock.metrics.registry import registry_of
 
 STEPS = (
     StepStatus("read", 2, rows_out=10, busy=0.5),
-    StepStatus("count", 1, rows_in=10, blocked=0.25, queue_bytes=7, watermark_us=1_000_000),
+    StepStatus(
+        "count",
+        1,
+        rows_in=10,
+        blocked=0.25,
+        queue_bytes=7,
+        watermark_us=1_000_000,
+        blocked_s=12.5,
+    ),
 )
 REPORT = WorkerReport(
     Ordinal(1),
@@ -43,6 +51,7 @@ def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
     assert found["penstock_step_rows_in_total", "count"] == 10
     assert found["penstock_step_busy_ratio", "read"] == 0.5
     assert found["penstock_step_blocked_ratio", "count"] == 0.25
+    assert found["penstock_step_blocked_seconds_total", "count"] == 12.5
     assert found["penstock_step_queue_bytes", "count"] == 7
     assert found["penstock_checkpoint_epoch", ""] == 9
     assert found["penstock_checkpoint_bytes", ""] == 1234

@@ -50,7 +50,8 @@ class WorkerStatus:
 class StepStatus:
     """One step over all its tasks.
 
-    ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit.
+    ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit;
+    ``blocked_s`` is how long its tasks have waited for credit since the attempt began.
     ``watermark_us`` is the lowest of its tasks; None where there is no event time.
     """
 
@@ -65,6 +66,7 @@ class StepStatus:
     queue_bytes: int = 0
     state_keys: int = 0
     watermark_us: int | None = None
+    blocked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

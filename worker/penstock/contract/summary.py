@@ -152,6 +152,7 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         dead_rows=one.dead_rows + two.dead_rows,
         busy=one.busy * share[0] + two.busy * share[1],
         blocked=one.blocked * share[0] + two.blocked * share[1],
+        blocked_s=one.blocked_s + two.blocked_s,
         queue_bytes=one.queue_bytes + two.queue_bytes,
         state_keys=one.state_keys + two.state_keys,
         watermark_us=min(marks, default=None),

@@ -119,11 +119,9 @@ class Performer:
             return
         if output.try_send(element):
             return
-        since = time.monotonic()
         while not output.try_send(element):
-            self._wakeup.wait(REST_S)
+            self.standing.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
-        self.standing.blocked_s += time.monotonic() - since
         self.core.step(ev.Waited(), 0.0)
 
     def _while_waiting(self) -> None:

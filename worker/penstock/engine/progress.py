@@ -61,6 +61,7 @@ class Progress:
                 dead_rows=counters.get((step, "dead_letters"), 0),
                 busy=busy,
                 blocked=blocked,
+                blocked_s=round(sum(t.standing.waited(self._at)[1] for t in tasks), 3),
                 queue_bytes=sum(queued.get(t.task, 0) for t in tasks) if place == 0 else 0,
                 state_keys=counters.get((step, "keys"), 0),
                 watermark_us=watermark,
@@ -71,11 +72,10 @@ class Progress:
     def _shares(self, tasks: list[TaskThread], span: float) -> tuple[float, float]:
         slept = blocked = 0.0
         for thread in tasks:
-            standing = thread.standing
             before = self._before.get(thread.task, (0.0, 0.0))
-            self._before[thread.task] = (standing.slept_s, standing.blocked_s)
-            slept += max(0.0, standing.slept_s - before[0])
-            blocked += max(0.0, standing.blocked_s - before[1])
+            now = self._before[thread.task] = thread.standing.waited(self._at)
+            slept += max(0.0, now[0] - before[0])
+            blocked += max(0.0, now[1] - before[1])
         whole = span * max(1, len(tasks))
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits

@@ -1,5 +1,6 @@
 """What a task's thread works with: the Protocols of its surroundings, and what it owns."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -254,3 +255,27 @@ class Standing:
     rows_out: int = 0
     slept_s: float = 0.0
     blocked_s: float = 0.0
+    asleep_at: float | None = None
+    blocked_at: float | None = None
+
+    def sleep(self, wait: Callable[[], object]) -> None:
+        """Wait for work, and count the time."""
+        self.asleep_at = since = time.monotonic()
+        wait()
+        self.slept_s += time.monotonic() - since
+        self.asleep_at = None
+
+    def block(self, wait: Callable[[], object]) -> None:
+        """Wait for credit, and count the time."""
+        self.blocked_at = since = time.monotonic()
+        wait()
+        self.blocked_s += time.monotonic() - since
+        self.blocked_at = None
+
+    def waited(self, now: float) -> tuple[float, float]:
+        """Return the seconds slept and blocked until ``now``, a wait that goes on included."""
+        asleep, blocked = self.asleep_at, self.blocked_at
+        return (
+            self.slept_s + (now - asleep if asleep is not None else 0.0),
+            self.blocked_s + (now - blocked if blocked is not None else 0.0),
+        )

@@ -89,9 +89,8 @@ class TaskThread(threading.Thread):
             self._sleep()
 
     def _sleep(self) -> None:
-        since = time.monotonic()
-        self._wakeup.wait(self._rest_s())
-        self.standing.slept_s += time.monotonic() - since
+        rest_s = self._rest_s()
+        self.standing.sleep(lambda: self._wakeup.wait(rest_s))
 
     def _rest_s(self) -> float:
         """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""

@@ -26,6 +26,7 @@ STEP_COUNTERS: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
         "Rows for which a function of the user failed",
         lambda s: s.dead_rows,
     ),
+    ("penstock_step_blocked_seconds", "Time its tasks waited for credit", lambda s: s.blocked_s),
 )
 STEP_GAUGES: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
     ("penstock_step_tasks", "Parallel tasks on this worker", lambda s: s.tasks),

@@ -1,0 +1,24 @@
+"""How long a task waited, seen from another thread while it waits."""
+
+import time
+
+from penstock.engine.task_parts import Standing
+
+
+def test_a_wait_that_goes_on_counts_already() -> None:
+    standing = Standing()
+    seen: list[tuple[float, float]] = []
+    standing.block(lambda: seen.append(standing.waited(time.monotonic() + 60)))
+    standing.sleep(lambda: seen.append(standing.waited(time.monotonic() + 60)))
+    assert seen[0][0] == 0
+    assert seen[0][1] >= 60
+    assert seen[1][0] >= 60
+    assert seen[1][1] < 60
+
+
+def test_what_has_ended_is_counted_once() -> None:
+    standing = Standing()
+    standing.block(time.monotonic)
+    now = standing.waited(time.monotonic() + 60)
+    assert now == (standing.slept_s, standing.blocked_s)
+    assert now[1] > 0

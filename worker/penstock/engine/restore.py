@@ -45,6 +45,24 @@ def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> Ro
     return root
 
 
+def read_base(
+    blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan, *, joins: bool
+) -> RootManifest | None:
+    """Read the checkpoint that a proposed version is prepared from; None to prepare without one.
+
+    A member may come to a proposal late, when it was called off and its base is collected: that
+    must not fail the job, for the adoption reads all that is needed. Raises StateError only in a
+    worker that ``joins``, whose loss undoes the rescale and nothing else.
+    """
+    try:
+        return read_root(blobs, ref, plan)
+    except StateError as error:
+        if joins:
+            raise
+        log.warning("event=base_unreadable reason=%s", error)
+        return None
+
+
 class Preloader:
     """Reads files once in the background, so that the adoption finds them near.
 

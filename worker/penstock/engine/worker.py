@@ -26,7 +26,7 @@ from penstock.engine.build import JobParts
 from penstock.engine.inbox import Stop
 from penstock.engine.progress import Progress, ProgressTeller
 from penstock.engine.publisher import Job, Publisher, Staging
-from penstock.engine.restore import Preloader, read_root
+from penstock.engine.restore import Preloader, read_base, read_root
 from penstock.engine.status import AttemptMarks, StatusTeller, status_of
 from penstock.engine.storer import Storer
 from penstock.model.elements import Barrier, BarrierKind
@@ -180,13 +180,14 @@ class Worker:
     def _prepare(self, order: c.Prepare) -> None:
         if order.attempt < self._attempt.marks.attempt:
             return
-        if order.attempt > self._attempt.marks.attempt:  # this worker joins
+        joins = order.attempt > self._attempt.marks.attempt
+        if joins:
             self._attempt.end(ev.ResetTo(order.epoch))
             self._exchange.reset(order.attempt)
             self._job.claim(fresh=order.root is None)
             marks = AttemptMarks(order.attempt, order.epoch, joined=True)
             self._attempt = Attempt(self._place, marks)
-        root = self._root(order.root) if order.root is not None else None
+        root = read_base(self.blobs, order.root, self._job.plan, joins=joins)
         self._attempt.prepare(order, root)
 
     def _root(self, ref: BlobRef) -> RootManifest:

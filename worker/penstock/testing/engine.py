@@ -320,6 +320,9 @@ class EngineNode(Standing):
             if isinstance(token[1], msg.Prepare):
                 version = token[1].assignment.version
                 self.witness.missing(self.attempt, version, reply.op.ref.name)
+                if self._assignment is not None:  # a member loads at the adoption all the same
+                    self._propose(token[1], None)
+                    return
             self.damaged(f"manifest {reply.op.ref.name} is {reply.error}")
         else:
             self._manifest(token, reply.value)

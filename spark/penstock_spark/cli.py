@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ABOUT = (
+    "PySpark beside a job: writes datasets, pushes them into a running job, and computes the "
+    "expected answers. Exit codes: 0 done or exact, 1 the output differs, 2 edit something."
+)
 DIFFERS = 1
 REFUSED = 2
 
@@ -50,12 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m penstock_spark", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m penstock_spark", description=ABOUT)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_dataset(commands.add_parser("dataset", help="write real text as a Parquet dataset"))
     _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
-    _add_oracle(commands.add_parser("oracle", help="check the output of word count"))
-    _add_windows(commands.add_parser("oracle-temperature", help="check the windows"))
+    _add_oracle(
+        commands.add_parser(
+            "oracle", help="compare the output of the word count with the expected one"
+        )
+    )
+    _add_windows(
+        commands.add_parser(
+            "oracle-temperature", help="compare windows and late rows with the expected ones"
+        )
+    )
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
     return parser
 

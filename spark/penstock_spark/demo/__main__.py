@@ -20,6 +20,10 @@ from penstock_spark.demo.job import DemoError, JobFiles, RunningJob
 from penstock_spark.demo.scenario import disturb
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ABOUT = (
+    "Count the words of real text while workers are killed and the job is rescaled; then a Spark "
+    "job compares every row. With make: make demo DEMO='--size 10M --text FOLDER'."
+)
 WORKERS = 2
 END_TIMEOUT_S = 300.0
 WINDOWING = windows.Windowing(size_us=60_000_000, bound_us=30_000_000, lateness_us=10_000_000)
@@ -38,12 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m penstock_spark.demo", description=__doc__)
-    parser.add_argument("--work", type=Path, default=Path(".demo"), help="folder for everything")
-    parser.add_argument("--text", action="append", default=[], help="folder of text to count")
+    parser = argparse.ArgumentParser(prog="python -m penstock_spark.demo", description=ABOUT)
+    parser.add_argument(
+        "--work", type=Path, default=Path(".demo"), help="folder for everything (.demo)"
+    )
+    parser.add_argument(
+        "--text",
+        action="append",
+        default=[],
+        help="folder of text to count, repeatable (default: the source code that is installed)",
+    )
     parser.add_argument("--size", type=quantity, default=40_000_000, help="bytes of text (40M)")
-    parser.add_argument("--repeat", type=positive, default=1, help="turns over the text")
-    parser.add_argument("--readings", type=positive, default=500_000, help="rows of temperatures")
+    parser.add_argument("--repeat", type=positive, default=1, help="turns over the text (1)")
+    parser.add_argument(
+        "--readings", type=positive, default=500_000, help="rows of temperatures (500000)"
+    )
     parser.add_argument(
         "--seconds",
         type=positive,

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.contract.streamjob_status import REASONS
 from penstock.contract.streamjob_status_fields import status_plain
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
@@ -50,6 +51,16 @@ def expected(plain: Any) -> str:
         return "Healthy" if plain["spec"].get("suspend") else "Progressing"
     well = conditions["Ready"][0] == "True" or conditions["Ready"][1] == "Finished"
     return "Healthy" if well else "Progressing"
+
+
+def test_reasons_are_those_that_the_interface_names() -> None:
+    given = {
+        (condition["type"], condition["reason"])
+        for plain in written(4)
+        for condition in plain["status"]["conditions"]
+    }
+    assert given <= {(str(k), str(r)) for k, reasons in REASONS.items() for r in reasons}
+    assert {kind for kind, _ in given} == set(map(str, REASONS))
 
 
 def test_health_of_all_that_an_operator_writes(glua: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from penstock_operator.cluster.store import JobKey
 
 PAUSE_S = 0.2  # between two reconciles of one job: what comes together is looked at together
 BACKOFF_FIRST_S = 0.5
-BACKOFF_MAX_S = 60.0
+BACKOFF_MAX_S = 30.0
 
 
 @dataclass(slots=True)
@@ -30,7 +30,9 @@ class WorkQueue:
         """Have a key taken after so long at the latest; sooner when it was to be sooner."""
         at = self.clock() + after_s
         known = self.due.get(key)
-        if known is None or at < known:
+        # Events do not make a failing call succeed: it keeps its wait, which is bounded.
+        keeps = known is not None and (at >= known or key in self.failures)
+        if not keeps:
             self.due[key] = at
             self._wake.set()
 
@@ -65,7 +67,7 @@ class WorkQueue:
         self.failures[key] = count + 1
         self._release(key)
         wait = min(BACKOFF_FIRST_S * 2.0 ** min(count, 16), BACKOFF_MAX_S)
-        self.due[key] = self.clock() + wait  # events do not make a failing call succeed
+        self.due[key] = self.clock() + wait
         self._wake.set()
         return wait
 

@@ -1,0 +1,132 @@
+"""The pod of a worker: what the contract with the workers and a restricted namespace ask for."""
+
+import json
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.api import names
+from penstock_operator.api.plain import at, list_at, object_at, text_at
+from penstock_operator.reconcile.accept import mapped, target_of
+from penstock_operator.resources.merge import merged_pod
+from penstock_operator.resources.pods import pod_template
+from penstock_operator.resources.target import Owner, RestoreSource, Target
+
+OWNER = Owner("wc", "apps", "1234-uid")
+
+
+def target(**more: Plain) -> Target:
+    spec: dict[str, Plain] = {
+        "image": "example/penstock@sha256:0",
+        "job": {"entrypoint": "jobs:count"},
+        "checkpoint": {"volume": {"claimName": "shared"}},
+        **more,
+    }
+    return target_of(OWNER, json.dumps(spec))
+
+
+def container(found: Plain, name: str) -> Plain:
+    return next(c for c in list_at(found, "spec", "containers") if text_at(c, "name") == name)
+
+
+def mounts(found: Plain, name: str) -> dict[str, Plain]:
+    listed = list_at(container(found, name), "volumeMounts")
+    return {text_at(m, "mountPath"): m for m in listed}
+
+
+def test_only_the_keeper_has_the_token() -> None:
+    found = pod_template(target())
+    assert at(found, "spec", "automountServiceAccountToken") is False
+    assert pod.TOKEN_FOLDER in mounts(found, pod.KEEPER_CONTAINER)
+    assert pod.TOKEN_FOLDER not in mounts(found, pod.ENGINE_CONTAINER)
+
+
+def test_both_containers_find_what_the_contract_says() -> None:
+    found = pod_template(target())
+    for name in (pod.KEEPER_CONTAINER, pod.ENGINE_CONTAINER):
+        paths = mounts(found, name)
+        assert {"/etc/penstock/job", pod.TRUST_FOLDER, pod.RUN_FOLDER, "/tmp"} <= paths.keys()
+        env = {text_at(e, "name") for e in list_at(container(found, name), "env")}
+        assert {pod.ENV_POD_NAME, pod.ENV_POD_UID, pod.ENV_POD_IP, pod.ENV_NAMESPACE} <= env
+    assert text_at(mounts(found, "keeper")[f"{pod.CHECKPOINT_FOLDER}/apps/wc"], "subPath") == (
+        "apps/wc"
+    )
+
+
+def test_a_restricted_namespace_takes_it() -> None:
+    found = pod_template(target())
+    assert at(found, "spec", "securityContext", "runAsNonRoot") is True
+    assert text_at(found, "spec", "securityContext", "seccompProfile", "type") == "RuntimeDefault"
+    for each in list_at(found, "spec", "containers"):
+        assert at(each, "securityContext", "allowPrivilegeEscalation") is False
+        assert at(each, "securityContext", "readOnlyRootFilesystem") is True
+        assert at(each, "securityContext", "capabilities", "drop") == ["ALL"]
+
+
+def test_variables_of_the_user_reach_the_engine_alone() -> None:
+    found = pod_template(
+        target(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}])
+    )
+    engine = list_at(container(found, pod.ENGINE_CONTAINER), "env")
+    keeper = list_at(container(found, pod.KEEPER_CONTAINER), "env")
+    assert {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}} in engine
+    assert "A" not in {text_at(e, "name") for e in keeper}
+
+
+def test_without_mtls_no_secret_is_mounted() -> None:
+    found = pod_template(target(security={"mtls": False}))
+    assert pod.TRUST_FOLDER not in mounts(found, pod.KEEPER_CONTAINER)
+    assert "tls" not in {text_at(v, "name") for v in list_at(found, "spec", "volumes")}
+
+
+def test_named_nodes_and_packing_become_affinity() -> None:
+    found = pod_template(target(placement={"strategy": "ParallelismFirst", "nodes": ["n1"]}))
+    assert at(found, "spec", "topologySpreadConstraints") is None
+    terms = object_at(found, "spec", "affinity", "nodeAffinity")
+    assert '["n1"]' in json.dumps(terms)
+    assert object_at(found, "spec", "affinity", "podAffinity")
+
+
+def test_a_template_is_merged_by_name_never_by_position() -> None:
+    template: Plain = {
+        "metadata": {"labels": {"team": "a", pod.LABEL_JOB: "stolen"}},
+        "spec": {
+            "priorityClassName": "high",
+            "containers": [
+                {"name": "side", "image": "s"},
+                {"name": "engine", "env": [{"name": "B", "value": "1"}]},
+            ],
+        },
+    }
+    found = pod_template(target(podTemplate=template))
+    assert [text_at(c, "name") for c in list_at(found, "spec", "containers")] == [
+        "keeper",
+        "engine",
+        "side",
+    ]
+    assert text_at(found, "metadata", "labels", "team") == "a"
+    assert text_at(found, "metadata", "labels", pod.LABEL_JOB) == "wc"
+    assert text_at(found, "spec", "priorityClassName") == "high"
+    env = {text_at(e, "name") for e in list_at(container(found, "engine"), "env")}
+    assert {"B", pod.ENV_POD_NAME} <= env
+
+
+def test_a_merge_can_remove() -> None:
+    base: dict[str, Plain] = {"metadata": {}, "spec": {"tolerations": [{"key": "a"}], "x": 1}}
+    found = merged_pod(base, {"spec": {"tolerations": None}})
+    assert found["spec"] == {"x": 1}
+
+
+def test_a_restore_of_another_job_mounts_its_folder_and_nothing_above() -> None:
+    source, path = mapped(target(), f"{pod.CHECKPOINT_FOLDER}/apps/old/savepoints/s1")
+    assert (source, path) == (
+        RestoreSource("shared", "apps/old"),
+        f"{pod.RESTORE_FOLDER}/savepoints/s1",
+    )
+    own, path = mapped(target(), "apps/wc/savepoints/s1")
+    assert (own, path) == (None, f"{pod.CHECKPOINT_FOLDER}/apps/wc/savepoints/s1")
+
+
+def test_the_selector_of_an_autoscaler_finds_the_pods() -> None:
+    found = object_at(pod_template(target()), "metadata", "labels")
+    wanted = dict(pair.split("=") for pair in names.selector_text("wc").split(","))
+    assert wanted.items() <= found.items()

@@ -3,76 +3,13 @@
 from penstock.contract.graph import (
     LATE,
     MAIN,
-    Aggregate,
-    Compute,
-    Filter,
-    FlatMap,
-    Map,
-    Parameters,
-    Process,
     Sink,
     Source,
-    Split,
-    Window,
 )
 from penstock.contract.plan import Partitioning
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
+from penstock.graph.spelling import describe, edge_text, stage_text
 from penstock.graph.svg import draw_svg
-
-_US = ((3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
-
-
-def duration_text(us: int) -> str:
-    """Spell microseconds with the largest unit that fits: 90 s, not 1.5 m."""
-    return next((f"{us // size}{unit}" for size, unit in _US if us and us % size == 0), "0s")
-
-
-def describe(parameters: Parameters) -> str:
-    """Say in a few words what a step does."""
-    match parameters:
-        case Source(connector, event_time=time):
-            options = _options(connector.options)
-            return f"{connector.kind}{options}" + (f", event time {time.column}" if time else "")
-        case Sink(connector):
-            return f"{connector.kind}{_options(connector.options)}"
-        case Split(column, into):
-            return f"{column} at spaces into {into}"
-        case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            return f"{call.function.replace('<locals>.', '')} per {call.per}"
-        case Aggregate(compute):
-            return _computes(compute)
-        case Window(size_us, compute, allowed_lateness_us=late):
-            lateness = f" + {duration_text(late)}" if late else ""
-            return f"{duration_text(size_us)}{lateness}: {_computes(compute)}"
-
-
-def _options(options: dict[str, str | int | float | bool | None]) -> str:
-    said = {n: v for n, v in options.items() if v}  # nothing, no and 0 mean: not wanted
-    return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in said.items())
-
-
-def _computes(compute: tuple[Compute, ...]) -> str:
-    return ", ".join(
-        f"{c.name}={c.function}({c.column or ''})"
-        if c.name != str(c.function) or c.column
-        else c.name
-        for c in compute
-    )
-
-
-def edge_text(edge: CompiledEdge) -> str:
-    """Say how rows of an edge are dealt out: ``key(word)``, ``forward``."""
-    how = str(edge.plan.partitioning)
-    keys = f"({', '.join(edge.keys)})" if edge.keys else ""
-    side = "" if edge.output == MAIN else f" {edge.output}"
-    return f"{how}{keys}{side}"
-
-
-def stage_text(stage: CompiledStage) -> str:
-    """Name a stage and how parallel it is."""
-    parallel = stage.plan.parallelism
-    tasks = "one task a worker" if parallel is None else f"{parallel} task{'s' * (parallel != 1)}"
-    return f"stage {stage.plan.index}: {tasks}" + (", keyed" if stage.plan.keyed else "")
 
 
 def order_notes(job: CompiledJob) -> list[str]:

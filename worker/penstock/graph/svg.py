@@ -5,6 +5,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from penstock.contract.graph import MAIN, Sink, Source
+from penstock.graph.spelling import describe, edge_text, stage_text
 
 if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob, CompiledStage
@@ -86,7 +87,6 @@ def _step_box(stage: Box, row: int) -> Box:
 
 
 def _stage_svg(stage: "CompiledStage", box: Box) -> str:
-    from penstock.graph.draw import stage_text  # noqa: PLC0415  draw names this module
 
     return _rect(box, 'class="stage"', 10) + _text(
         box.x + PADDING, box.y + 19, stage_text(stage), "head", box.width - 2 * PADDING
@@ -94,7 +94,6 @@ def _stage_svg(stage: "CompiledStage", box: Box) -> str:
 
 
 def _step_svg(job: "CompiledJob", name: str, box: Box) -> str:
-    from penstock.graph.draw import describe  # noqa: PLC0415
 
     step = job.graph.step(name)
     colour = _COLOURS["plain"]
@@ -113,7 +112,6 @@ def _step_svg(job: "CompiledJob", name: str, box: Box) -> str:
 
 
 def _edges_svg(job: "CompiledJob", stages: dict[int, Box], steps: dict[str, Box]) -> list[str]:
-    from penstock.graph.draw import edge_text  # noqa: PLC0415
 
     parts: list[str] = []
     for edge in job.edges:

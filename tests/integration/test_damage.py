@@ -87,6 +87,14 @@ def test_harmed_state_is_found_and_older_state_taken_on_request_only(tmp_path: P
     failure = failure_of_a_run(go_on)
     assert victim.name in failure
     assert "was altered" in failure
+    victim.write_bytes(content)
+    whole = newest.read_bytes()
+    newest.write_bytes(flipped(whole))
+    failure = failure_of_a_run(go_on)
+    assert newest.name in failure
+    assert "was altered" in failure
+    newest.write_bytes(whole)
+    victim.write_bytes(flipped(content))
     assert check_exact(folders, complete=False) == committed, "nothing was skipped"
 
     assert "allowOutputReplay" in failure_of_a_run(restored(folders, root.epoch - 1, replay=False))

@@ -63,7 +63,9 @@ def test_plans_of_random_graphs(moves: list[Move]) -> None:
         edges = [e for e in job.edges if job.stages[e.plan.receiver].nodes[0].name == step.name]
         if inside:
             assert len(inside) == len(step.inputs)
-            assert all(i.partitioning is None for i in inside)
+            keyed = [i for i in inside if i.partitioning is not None]
+            assert all(i.partitioning is Partitioning.KEY for i in keyed)
+            assert all(home[step.name].plan.keyed for _ in keyed)  # dealt out by the same column
         elif step.inputs:
             assert len(edges) == len(step.inputs)
             assert all(e.plan.sender < e.plan.receiver for e in edges)

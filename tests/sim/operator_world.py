@@ -56,6 +56,7 @@ class World:
     now: float = START_S
     judge: Judge = field(init=False)
     jobs: int = 0
+    taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
     seen: dict[str, int] = field(default_factory=dict)
     caches: list[dict[Key, Object]] = field(default_factory=list)
     quiet: list[dict[Key, Object]] = field(default_factory=lambda: [{}, {}])
@@ -101,6 +102,8 @@ class World:
         """No more faults: all must come to rest where the user wants it."""
         self.workers.fails = False
         self.workers.finishes = False
+        if self.taken is not None and LATEST not in self.api.objects:
+            self.api.create(self.taken)
         job = self.api.get("StreamJob", JOB)
         if job is not None and text_at(job, "metadata", "deletionTimestamp") == "":
             spec = object_at(job, "spec")
@@ -362,10 +365,22 @@ class World:
         }
         self.api.create({"kind": "StreamSnapshot", "metadata": meta, "spec": spec})
 
+    def _take_latest(self) -> None:
+        """Somebody removes the record of a job that has begun; only he may bring it back."""
+        found = self.api.get(*LATEST)
+        at = self.workers.latest()
+        if found is not None and at is not None and at.epoch > 0:
+            self.taken = found
+            self.seen["latest taken"] = self.seen.get("latest taken", 0) + 1
+            self.api.delete(LATEST, now=self.now)
+
     def _fault(self) -> None:
         """A pod dies, or somebody removes or changes an object that is not theirs."""
         keys = sorted(self.api.objects)
         pods = [k for k in keys if k[0] == "Pod"]
+        if LATEST in keys and self.rng.random() < 0.05:
+            self._take_latest()
+            return
         others = [
             k
             for k in keys

@@ -202,8 +202,11 @@ class Source(Protocol):
 class PushedSource(Protocol):
     """A source that others push to; optional, beside :class:`Source`."""
 
-    def listen(self, want_checkpoint: Callable[[], None]) -> None:
-        """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed."""
+    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+        """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed.
+
+        ``place`` is where senders are to be heard: host, and port or 0 for any free one.
+        """
         ...
 
 

@@ -117,6 +117,42 @@ def test_a_union_of_stages_is_a_stage_with_forward_edges() -> None:
     assert {e.plan.partitioning for e in job.edges} == {Partitioning.FORWARD}
 
 
+KEYED_AGAIN: list[tuple[Callable[[ps.KeyedStream], ps.Stream], bool]] = [
+    (lambda s: s.aggregate("first", n=ps.count()), True),
+    (lambda s: s.filter("first", upper), True),
+    (lambda s: s.map("first", upper, columns=LINES), False),  # it may have changed the key
+    (lambda s: s.aggregate("first", n=ps.count()).parallel(3), False),
+]
+
+
+@pytest.mark.parametrize(("before", "chained"), KEYED_AGAIN)
+def test_rows_that_are_where_their_keys_belong_stay_there(
+    before: Callable[[ps.KeyedStream], ps.Stream], chained: bool
+) -> None:
+    def build(job: ps.Job) -> None:
+        keyed = job.source("lines", ps.parquet("x"), columns=LINES).key_by("line")
+        again = before(keyed).filter("same", upper).key_by("line")
+        again.aggregate("second", m=ps.count()).sink("out", ps.discard())
+
+    behind = [("first", "same", "second", "out")]
+    job = compiled(build)
+    if chained:
+        assert stages(job) == [("lines",), *behind]
+        assert job.plan.stages[1].keyed
+    else:
+        assert [names[-2:] for names in stages(job)][-1] == ("second", "out")
+        assert len(job.edges) >= 2
+
+
+def test_other_keys_deal_rows_out_again() -> None:
+    def build(job: ps.Job) -> None:
+        keyed = job.source("lines", ps.parquet("x"), columns=LINES).key_by("line")
+        other = keyed.aggregate("first", n=ps.count()).key_by("n")
+        other.aggregate("second", m=ps.count()).sink("out", ps.discard())
+
+    assert stages(compiled(build)) == [("lines",), ("first",), ("second", "out")]
+
+
 def test_columns_of_a_batch_function_are_found_with_no_rows() -> None:
     def build(job: ps.Job) -> None:
         lines = job.source("lines", ps.parquet("x"))
@@ -238,9 +274,7 @@ def test_types_of_computed_columns() -> None:
 
 def test_an_object_that_is_no_source_or_sink_is_refused() -> None:
     job = ps.Job()
-    with pytest.raises(
-        ps.ConfigError, match=r"step 'a': str is no source: it has no bounded"
-    ):
+    with pytest.raises(ps.ConfigError, match=r"step 'a': str is no source: it has no bounded"):
         job.source("a", "data/lines")
     lines = job.source("b", ps.parquet("x"), columns={"line": "string"})
     with pytest.raises(ps.ConfigError, match=r"test_user_api.*step 'o': str is no sink: it has no"):

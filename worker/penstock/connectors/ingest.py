@@ -50,10 +50,12 @@ class IngestSource:
         self._folder = Path(folder)
         self._hub: IngestHub | None = None
         self._want_checkpoint: Callable[[], None] = _nobody_asked
+        self._place = ("127.0.0.1", 0)
 
-    def listen(self, want_checkpoint: Callable[[], None]) -> None:
-        """Call ``want_checkpoint`` when a sender waits for its end to be committed."""
+    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+        """Call ``want_checkpoint`` when a sender waits for its end; hear senders at ``place``."""
         self._want_checkpoint = want_checkpoint
+        self._place = place
 
     def splits(self) -> list[SplitState]:
         """List the partitions; one not yet seen is an unfinished split."""
@@ -66,7 +68,11 @@ class IngestSource:
         """Own a partition from its offset on; the first one starts the server of this worker."""
         if self._hub is None:
             self._hub = IngestHub(
-                self._partitions, self._folder, self._plain, self._want_checkpoint
+                self._partitions,
+                self._folder,
+                self._plain,
+                self._want_checkpoint,
+                place=self._place,
             )
         queue = self._hub.queue(int(state.spec))
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
@@ -244,10 +250,18 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         folder: Path,
         schema: pa.Schema,
         want_checkpoint: Callable[[], None],
+        *,
+        place: tuple[str, int],
     ) -> None:
-        """Listen on a port of the system's choice and announce it in ``folder``."""
-        super().__init__("grpc://127.0.0.1:0")
-        self.address = f"grpc://127.0.0.1:{self.port}"
+        """Listen at ``place`` and announce it in ``folder``. Raises ConfigError if it is taken."""
+        host = f"[{place[0]}]" if ":" in place[0] else place[0]
+        try:
+            super().__init__(f"grpc://{host}:{place[1]}")
+        except pa.ArrowException as error:
+            raise ConfigError(
+                f"ingest source: cannot listen on {host}:{place[1]}; in a cluster a job has one"
+            ) from error
+        self.address = f"grpc://{host}:{self.port}"
         self._folder = folder
         self._life = uuid.uuid4().hex
         self._schema = schema

@@ -9,6 +9,7 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal
 class EnginePlace:
     """Where an engine's Flight server listens and is dialled; port 0: any free one.
 
+    ``ingest_port`` is that of senders of a pushed source, at the same host.
     ``advertised`` None: peers dial ``host``. ``trust`` is the folder of the job's certificates and
     ``certificate_host`` the name in them; None: no TLS, for the loopback address only.
     """
@@ -16,6 +17,7 @@ class EnginePlace:
     host: str = "127.0.0.1"
     port: int = 0
     advertised: str | None = None
+    ingest_port: int = 0
     trust: str | None = None
     certificate_host: str = ""
 

@@ -78,12 +78,12 @@ class JobParts:
         """Return the guarantee of each sink step."""
         return {name: sink.guarantee for name, sink in self._sinks.items()}
 
-    def listen(self, want_checkpoint: Callable[[], None]) -> None:
+    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
         """Let sources that are pushed to, and the first rows of a sink, ask for a checkpoint."""
         self._want_checkpoint = want_checkpoint
         for found in self._inputs.values():
             if found is not None and isinstance(found.source, PushedSource):
-                found.source.listen(want_checkpoint)
+                found.source.listen(want_checkpoint, place)
 
     def claim(self, *, fresh: bool) -> None:
         """Take the outputs for this job. Raises ConfigError when they hold another's files."""

@@ -23,10 +23,10 @@ from penstock.contract.control import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.engine.memory import keep_freed_memory
-from penstock.contract.trust import Trust
 
 if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
+    from penstock.transport.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +77,14 @@ class SystemClock:
         return time.time_ns() // 1000
 
 
-def _trust(place: EnginePlace) -> Trust | None:
-    if place.trust is None:
-        return None
+def _endpoint(place: EnginePlace) -> "Endpoint":
     from penstock.storage.trust import read_trust  # noqa: PLC0415
+    from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
 
-    return read_trust(Path(place.trust), place.certificate_host)
+    trust = None
+    if place.trust is not None:
+        trust = read_trust(Path(place.trust), place.certificate_host)
+    return Endpoint(place.host, place.port, place.advertised, trust)
 
 
 def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
@@ -93,7 +95,6 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     from penstock.engine.worker import Worker  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
-    from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
     from penstock.transport.exchange import Identity  # noqa: PLC0415
 
     place = launch.place
@@ -115,7 +116,8 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         clock=SystemClock(),
         heartbeat_interval_s=launch.heartbeat_interval_s,
         warmed=warmed,
-        endpoint=Endpoint(place.host, place.port, place.advertised, _trust(place)),
+        endpoint=_endpoint(place),
+        ingest=(place.host, place.ingest_port),
     )
     parts.warm()
     # What was loaded lives as long as the process: the collector need not look at it, now or later.

@@ -68,6 +68,7 @@ class Worker:
         heartbeat_interval_s: float,
         warmed: threading.Event,
         endpoint: Endpoint = LOOPBACK,
+        ingest: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
@@ -87,7 +88,7 @@ class Worker:
         self._teller.start()
         self._counting = ProgressTeller(self._say_progress)
         self._counting.start()
-        job.listen(self._want_checkpoint)
+        job.listen(self._want_checkpoint, ingest)
 
     @property
     def address(self) -> str:

@@ -1,18 +1,20 @@
 """Logical graph to physical plan: chains become stages, shuffles become edges.
 
 A step joins the stage of its inputs when all of them are there, nothing deals the rows out anew
-and the parallelism is the same; so steps that are not keyed never shuffle. Everything else
-begins a stage, entered only at its first step.
+and the parallelism is the same; so steps that are not keyed never shuffle. Nor does a keyed step
+whose rows are where their keys belong already: behind steps of the same keys that leave them as
+they are. Everything else begins a stage, entered only at its first step.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.contract import codec
 from penstock.contract.columns import find
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    Filter,
     Input,
     LogicalGraph,
     Process,
@@ -85,10 +87,36 @@ def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
 def _home(step: Step, before: list[Stage]) -> Stage | None:
     """Return the stage that a step is chained into, or None when it begins one."""
     same = {stage.index for stage in before}
-    free = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
-    if len(same) != 1 or not free:
+    if len(same) != 1 or not all(_stays(entry, before[0]) for entry in step.inputs):
         return None
     return before[0] if step.parallelism in (None, before[0].parallelism) else None
+
+
+def _stays(entry: Input, stage: Stage) -> bool:
+    """Say whether rows of a stage may go on in their task: nothing deals them out anew."""
+    if entry.partitioning is Partitioning.KEY:
+        first = stage.steps[0]
+        dealt = stage.keyed and all(i.keys == entry.keys for i in first.inputs)
+        return dealt and _keeps_keys(entry, stage)
+    return entry.partitioning in (None, Partitioning.FORWARD)
+
+
+def _keeps_keys(entry: Input, stage: Stage) -> bool:
+    """Say whether the key columns of rows have come through a stage as they were dealt out.
+
+    A user function may change any column, so only what lies behind built-in steps is known.
+    """
+    steps = {step.name: step for step in stage.steps}
+    step = steps[entry.step]
+    match step.parameters:
+        case Aggregate() | Window():
+            kept = step.keys == entry.keys
+        case Filter():
+            kept = entry.output == MAIN
+        case _:
+            kept = False
+    inner = step.inputs if step is not stage.steps[0] else ()
+    return kept and all(_keeps_keys(replace(i, keys=entry.keys), stage) for i in inner)
 
 
 def _own_parallelism(step: Step, before: list[Stage]) -> int | None:

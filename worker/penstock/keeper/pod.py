@@ -176,6 +176,7 @@ class PodSurroundings:
         self.place = EnginePlace(
             mounted.pod_ip,
             pod.FLIGHT_PORT,
+            ingest_port=pod.INGEST_PORT,
             trust=None if trust is None else self._below(pod.TRUST_FOLDER),
             certificate_host=pod.certificate_host(job, mounted.namespace),
         )

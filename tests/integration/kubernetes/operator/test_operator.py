@@ -1,0 +1,167 @@
+"""The operator against a real API server: objects, no diff, refusals, deletion, two of it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from penstock.contract import pod
+from tests.integration.kubernetes.kubectl import Kubectl
+from tests.integration.kubernetes.operator.conftest import Running
+
+Start = Callable[[], Running]
+JOB = "wordcount"
+
+
+def stream_job(**spec: Any) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": {"name": JOB},
+            "spec": {
+                "image": "example/penstock:1",
+                "replicas": 2,
+                "job": {"entrypoint": "jobs:count"},
+                "checkpoint": {"volume": {"claimName": "shared"}},
+                **spec,
+            },
+        }
+    )
+
+
+def claim(mode: str = "ReadWriteMany") -> str:
+    spec = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "shared"},
+            "spec": {**spec, "storageClassName": ""},
+        }
+    )
+
+
+def found(kubectl: Kubectl, kind: str, name: str) -> dict[str, Any] | None:
+    text = kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+    return json.loads(text) if text.strip() else None
+
+
+def workers(kubectl: Kubectl) -> int | None:
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    return None if made is None else int(made["spec"]["replicas"])
+
+
+def condition(kubectl: Kubectl, kind: str) -> tuple[str, str]:
+    job = found(kubectl, "streamjob", JOB)
+    conditions = (job or {}).get("status", {}).get("conditions", [])
+    return next(((c["status"], c["reason"]) for c in conditions if c["type"] == kind), ("", ""))
+
+
+def versions(kubectl: Kubectl) -> dict[str, str]:
+    kinds = "statefulset,service,configmap,serviceaccount,role,rolebinding,pdb,networkpolicy"
+    listed = json.loads(kubectl("get", kinds, "-o", "json", "-l", f"{pod.LABEL_JOB}={JOB}"))
+    return {
+        f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"]
+        for o in listed["items"]
+    }
+
+
+def test_a_job_gets_its_objects_with_the_operators_own_rights(
+    start: Start, kubectl: Kubectl
+) -> None:
+    operator = start()
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    operator.until(lambda: workers(kubectl) == 2)
+    kinds = {name.split()[0] for name in versions(kubectl)}
+    assert kinds == {
+        "ConfigMap",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+        "StatefulSet",
+    }
+    latest = found(kubectl, "configmap", pod.latest_name(JOB))
+    assert latest is not None
+    assert "ownerReferences" not in latest["metadata"]
+    secret = found(kubectl, "secret", pod.trust_name(JOB))
+    assert secret is not None
+    assert {pod.CA_KEY, pod.CERTIFICATE_KEY, pod.PRIVATE_KEY, pod.WORKER_KEY} == set(secret["data"])
+    operator.until(lambda: condition(kubectl, "Accepted") == ("True", "Valid"))
+    assert condition(kubectl, "Progressing") == ("True", "Deploying")
+    assert operator.end() == 0
+    assert "Forbidden" not in operator.log.read_text()
+
+
+def test_a_second_operator_finds_nothing_to_do(start: Start, kubectl: Kubectl) -> None:
+    first = start()
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    first.until(lambda: workers(kubectl) == 2)
+    first.until(lambda: condition(kubectl, "Accepted")[0] == "True")
+    first.end()
+    before = versions(kubectl)
+    second = start()  # its first look applies everything again
+    second.until(lambda: "leading" in second.log.read_text())
+    second.until(lambda: '"Apply' in second.log.read_text() or "Apply" in second.log.read_text())
+    assert versions(kubectl) == before
+
+
+def test_a_scale_reaches_set_and_desired_in_this_order(start: Start, kubectl: Kubectl) -> None:
+    operator = start()
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    operator.until(lambda: workers(kubectl) == 2)
+    kubectl("scale", "streamjob", JOB, "--replicas=3")
+    operator.until(lambda: workers(kubectl) == 3)
+
+    def wanted() -> bool:
+        desired = found(kubectl, "configmap", pod.desired_name(JOB))
+        assert desired is not None
+        return bool(json.loads(desired["data"][pod.RECORD])["workers"] == 3)
+
+    operator.until(wanted)
+
+
+def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: Kubectl) -> None:
+    operator = start()
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    operator.until(lambda: workers(kubectl) == 2)
+    kubectl("apply", "-f", "-", stdin=stream_job(image="example/penstock:2", upgrade={
+        "mode": "Stateless"
+    }))  # fmt: skip
+    operator.until(lambda: condition(kubectl, "Accepted") == ("False", "SpecInvalid"))
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    assert made is not None
+    assert made["spec"]["template"]["spec"]["containers"][0]["image"] == "example/penstock:1"
+
+
+def test_a_claim_for_one_node_is_refused_and_a_missing_one_named(
+    start: Start, kubectl: Kubectl
+) -> None:
+    operator = start()
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    operator.until(lambda: condition(kubectl, "Stalled") == ("True", "ClaimMissing"))
+    kubectl("apply", "-f", "-", stdin=claim("ReadWriteOnce"))
+    operator.until(lambda: condition(kubectl, "Accepted") == ("False", "VolumeNotReadWriteMany"))
+
+
+def test_a_deletion_waits_only_where_its_policy_asks(start: Start, kubectl: Kubectl) -> None:
+    operator = start()
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job(deletionPolicy="Savepoint"))
+
+    def finalizers() -> list[str]:
+        job = found(kubectl, "streamjob", JOB)
+        return [] if job is None else job["metadata"].get("finalizers", [])
+
+    operator.until(lambda: finalizers() == ["penstock.dev/operator"])
+    kubectl("apply", "-f", "-", stdin=stream_job(deletionPolicy="Retain"))
+    operator.until(lambda: finalizers() == [])
+    kubectl("delete", "streamjob", JOB, "--wait=false")
+    operator.until(lambda: found(kubectl, "streamjob", JOB) is None)
+    assert found(kubectl, "configmap", pod.latest_name(JOB)) is not None

@@ -1,0 +1,76 @@
+"""The operator's decisions against old views, two of it at once, users, faults and crashes."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from penstock.testing.patching import patched_source
+from tests.sim.operator_rules import MUTANTS, STEPS
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 2000
+PROCESSES = 2
+# What a run of this size must have met; a thing that never happens is not tested.
+MET = (
+    "Archive",
+    "Delete",
+    "Scale",
+    "SetFinalizer",
+    "WriteSnapshotStatus",
+    "latest taken",
+    "user delete",
+    "user restore",
+    "user suspend",
+)
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim.operator_run", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "worker:operator"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_two_thousand_seeds_end_where_the_user_wants() -> None:
+    share = SEEDS // PROCESSES
+    parts = [f"{n * share}..{(n + 1) * share}" for n in range(PROCESSES)]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        done = list(pool.map(lambda part: run("--seeds", part, "--steps", "40"), parts))
+    assert [d.returncode for d in done] == [0] * PROCESSES, "".join(
+        d.stdout + d.stderr for d in done
+    )
+
+
+def test_longer_runs_meet_everything() -> None:
+    done = run("--seeds", "0..60", "--steps", str(STEPS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    missing = [name for name in MET if f"'{name}'" not in done.stdout]
+    assert not missing, done.stdout
+
+
+def test_each_mutant_changes_exactly_one_line_that_is_there() -> None:
+    for mutant in MUTANTS.values():
+        spec = importlib.util.find_spec(mutant.patch.module)
+        assert spec is not None
+        assert spec.origin is not None
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        compile(patched_source(source, mutant.patch), mutant.patch.module, "exec")
+
+
+def caught(name: str) -> bool:
+    seed = MUTANTS[name].seed
+    done = run("--mutant", name, "--seeds", f"{seed}..{seed + 1}", "--steps", str(STEPS))
+    return done.returncode == 1 and "seed" in done.stdout
+
+
+def test_every_rule_is_noticed_when_it_is_gone() -> None:
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        found = dict(zip(MUTANTS, pool.map(caught, MUTANTS), strict=True))
+    assert [name for name, seen in found.items() if not seen] == []

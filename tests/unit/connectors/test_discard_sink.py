@@ -4,7 +4,15 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.connectors.discard_sink import DiscardSink, DiscardSpec, bucket, read_reports
+from penstock.connectors.discard_sink import (
+    LATENCY_AT_PREFIX,
+    LATENCY_PREFIX,
+    ROWS_AT_PREFIX,
+    DiscardSink,
+    DiscardSpec,
+    bucket,
+    read_reports,
+)
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64()), ("__bound", pa.int64())])
@@ -30,7 +38,9 @@ def test_totals_are_published_once_however_often(tmp_path: Path) -> None:
     assert read_reports(tmp_path) == {}
     for handle in (first, second, first):
         sink.publisher.publish(handle, Epoch(2))
-    assert read_reports(tmp_path) == {"rows": 4, "count": 10}
+    totals = read_reports(tmp_path)
+    assert (totals["rows"], totals["count"]) == (4, 10)
+    assert sum(n for name, n in totals.items() if name.startswith(ROWS_AT_PREFIX)) == 4
 
 
 def test_an_epoch_without_rows_has_no_handle() -> None:
@@ -56,7 +66,9 @@ def test_ages_of_markers_are_counted_in_narrow_buckets(tmp_path: Path) -> None:
     sink.claim("job", fresh=True)
     sink.publisher.publish(handle, Epoch(1))
     totals = read_reports(tmp_path)
-    assert {k: v for k, v in totals.items() if k.startswith("latency")} == {
+    by_time = [k.rpartition(".")[2] for k in totals if k.startswith(LATENCY_AT_PREFIX)]
+    assert set(by_time) == {"0", "5", "1000"}
+    assert {k: v for k, v in totals.items() if k.startswith(LATENCY_PREFIX)} == {
         "latency_us.0": 1,
         "latency_us.5": 2,
         "latency_us.1000": 2,

@@ -1,10 +1,18 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from penstock.base.errors import ConfigError, StateError
-from penstock.connectors.generator import WordBlock, WordReader, WordSource, WordsSpec
+from penstock.connectors.generator import (
+    WordBlock,
+    WordReader,
+    WordSource,
+    WordsSpec,
+    block_rows,
+    draw,
+)
 from penstock.connectors.pace import Pace
 from penstock.contract.manifest import SplitState
 
@@ -45,6 +53,15 @@ def test_what_a_split_sends_can_be_counted_without_it() -> None:
         counted = block.counts(index, 150_000)
         found = Counter(words(source.open(state)))
         assert [found[w] for w in block.words.to_pylist()] == counted.tolist()
+
+
+def test_a_block_of_very_many_words_is_bounded_and_has_each_once() -> None:
+    assert block_rows(50) == 65_536
+    assert block_rows(10_000) == 160_000
+    assert block_rows(1_000_000) == 4_194_304
+    keys = 4_200_000
+    assert set(np.bincount(draw(replace(SPEC, keys=keys))).tolist()) == {1}
+    assert block_rows(keys) == keys
 
 
 def test_zipf_has_a_hot_word() -> None:

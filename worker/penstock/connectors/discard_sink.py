@@ -3,7 +3,9 @@
 It counts rows and adds up every int64 column (modulo 2^64). For running counts of words that sum
 is known: n(n+1)/2 for a word that occurs n times; so a lost, repeated or misrouted row shows.
 With a folder ``report`` the totals of each epoch are published there, exactly once, as JSON.
-Latency markers that reach it are counted by their age, in buckets of less than one per cent.
+Latency markers that reach it are counted by their age, in buckets of less than one per cent. Rows
+and ages are also counted by when they came, so that a pause can be seen: in tenths of a second and
+in seconds of the machine's monotonic clock, which is the same in every process.
 """
 
 import json
@@ -24,6 +26,9 @@ from penstock.model.columns import fixed
 
 Totals = dict[str, int]
 LATENCY_PREFIX = "latency_us."  # what follows is the lower end of the bucket
+LATENCY_AT_PREFIX = "latency_at."  # what follows: the second, a dot, the lower end of the bucket
+ROWS_AT_PREFIX = "rows_at."  # what follows is the tick
+TICKS_PER_S = 10
 _EXACT_BITS = 8  # significant bits of a bucket
 
 
@@ -115,14 +120,18 @@ class DiscardWriter:
         """Count the age of a latency marker that has come through."""
         if self._age() < self._spec.mark_after_s:
             return
-        name = f"{LATENCY_PREFIX}{bucket(latency_ns)}"
-        self._totals[name] = self._totals.get(name, 0) + 1
+        age = bucket(latency_ns)
+        self._add(f"{LATENCY_PREFIX}{age}", 1)
+        self._add(f"{LATENCY_AT_PREFIX}{int(time.monotonic())}.{age}", 1)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Count and drop."""
+        now = time.monotonic()
         if self._first_at is None:
-            self._first_at = time.monotonic()
+            self._first_at = now
         self._totals["rows"] += batch.num_rows
+        tick = int(now * TICKS_PER_S)
+        self._ticks[tick] = self._ticks.get(tick, 0) + batch.num_rows
         for name in self._summed:
             self._totals[name] += _sum(batch.column(name))
 
@@ -133,6 +142,8 @@ class DiscardWriter:
     def seal(self, epoch: Epoch, name: str) -> "DiscardPending":
         """Cut the totals so far."""
         self._cuts += 1
+        for tick, rows in self._ticks.items():
+            self._add(f"{ROWS_AT_PREFIX}{tick}", rows)
         data = json.dumps({"cut": self._cuts, "totals": self._totals}, sort_keys=True)
         handle = SinkHandle(self._step, self._task, epoch, data, self._totals["rows"], 0)
         self._clear()
@@ -142,8 +153,12 @@ class DiscardWriter:
         """Drop the totals."""
         self._clear()
 
+    def _add(self, name: str, count: int) -> None:
+        self._totals[name] = self._totals.get(name, 0) + count
+
     def _clear(self) -> None:
         self._totals: Totals = {"rows": 0, **dict.fromkeys(self._summed, 0)}
+        self._ticks: dict[int, int] = {}
 
 
 class DiscardPending:

@@ -25,6 +25,7 @@ SCHEMA = pa.schema([pa.field("word", pa.string(), nullable=False)])
 LETTERS = 26
 DRAWS_PER_KEY = 16
 DRAWS_MIN = 65_536
+DRAWS_MAX = 4_194_304  # many keys: a block is made each time a process starts, so it stays small
 DISTRIBUTIONS = ("uniform", "zipf")
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -159,7 +160,7 @@ def _check(spec: WordsSpec) -> None:
         raise ConfigError(f"generator: distribution {spec.distribution!r} is not {choices}")
     if LETTERS**spec.payload < spec.keys:
         raise ConfigError(f"generator: {spec.payload} letters do not make {spec.keys} words")
-    size = _draws(spec) * spec.payload
+    size = block_rows(spec.keys) * spec.payload
     if size > limits.GENERATOR_BLOCK_BYTES_MAX:
         raise ConfigError(
             f"generator: {spec.keys} keys of {spec.payload} bytes need a block of {size} bytes, and"
@@ -167,8 +168,9 @@ def _check(spec: WordsSpec) -> None:
         )
 
 
-def _draws(spec: WordsSpec) -> int:
-    return max(DRAWS_MIN, DRAWS_PER_KEY * spec.keys)
+def block_rows(keys: int) -> int:
+    """Return how many words are drawn of so many: each often, or, of very many, each once."""
+    return max(DRAWS_MIN, min(DRAWS_PER_KEY * keys, DRAWS_MAX), keys)
 
 
 def dictionary(spec: WordsSpec) -> pa.Array:
@@ -188,10 +190,12 @@ def dictionary(spec: WordsSpec) -> pa.Array:
 
 
 def draw(spec: WordsSpec) -> Integers:
-    """Draw the places of the words of a block."""
+    """Draw the places of the words of a block; of as many keys as rows, each occurs once."""
     random = np.random.Generator(np.random.PCG64([spec.seed, 1]))
+    if spec.distribution == "uniform" and block_rows(spec.keys) == spec.keys:
+        return random.permutation(spec.keys)
     if spec.distribution == "uniform":
-        return random.integers(0, spec.keys, _draws(spec))
+        return random.integers(0, spec.keys, block_rows(spec.keys))
     weights = 1.0 / np.arange(1, spec.keys + 1) ** spec.exponent
     steps = np.cumsum(weights) / weights.sum()
-    return np.minimum(np.searchsorted(steps, random.random(_draws(spec))), spec.keys - 1)
+    return np.minimum(np.searchsorted(steps, random.random(block_rows(spec.keys))), spec.keys - 1)

@@ -1,33 +1,42 @@
 """What must have come out, computed from the generator alone."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from bench.scenario import Scenario
 from penstock.connectors.generator import WordBlock, WordsSpec
 
 
-def expected(scenario: Scenario) -> dict[str, int]:
-    """Return the rows and the sum of all running counts, modulo 2^64 as the sink adds them.
-
-    A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2: a lost, repeated or
-    misrouted word changes it.
-    """
-    spec = WordsSpec(
-        splits=scenario.workers,
+def words_spec(scenario: Scenario) -> WordsSpec:
+    """Return the words of a scenario, as its source makes them."""
+    return WordsSpec(
+        splits=scenario.splits,
         rows=scenario.rows_per_split,
         payload=scenario.payload,
         keys=scenario.keys,
         distribution=scenario.distribution,
     )
-    block = WordBlock(spec)
+
+
+def expected(scenario: Scenario) -> dict[str, int]:
+    """Return the rows and, of a word count, the sum of all running counts modulo 2^64.
+
+    A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2: a lost, repeated or
+    misrouted word changes it.
+    """
+    rows = scenario.rows_per_split * scenario.splits
+    if scenario.kind != "words":
+        return {"rows": rows}
+    block = WordBlock(words_spec(scenario))
     counts = np.zeros(scenario.keys, np.int64)
-    for split in range(scenario.workers):
+    for split in range(scenario.splits):
         counts += block.counts(split, scenario.rows_per_split)
-    numbers = [int(n) for n in counts]
-    return {"rows": sum(numbers), "count": sum(n * (n + 1) // 2 for n in numbers)}
+    sums = counts.astype(np.uint64) * (counts + 1).astype(np.uint64) // np.uint64(2)
+    return {"rows": int(counts.sum()), "count": int(sums.sum(dtype=np.uint64))}
 
 
-def differences(wanted: dict[str, int], got: dict[str, int]) -> list[str]:
+def differences(wanted: Mapping[str, int], got: Mapping[str, int]) -> list[str]:
     """List what is not as expected; empty when the run was exact."""
     return [
         f"{name}: {got.get(name, 0)} instead of {value}"

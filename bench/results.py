@@ -1,97 +1,134 @@
-"""From raw samples to figures: rate after warm-up, latency percentiles, memory, checkpoints."""
+"""From raw samples to figures: rate after warm-up, latency, memory, checkpoints, disturbances."""
 
-from typing import Any
-
-from bench.runner import Samples
+from bench import histogram, stats
+from bench.samples import Samples, Series
 from bench.scenario import Scenario
-from penstock.connectors.discard_sink import LATENCY_PREFIX
+from bench.timeline import (
+    back_after_s,
+    between,
+    longest_pause_s,
+    rate_of_counter,
+    rate_of_ticks,
+    rise,
+    until_last_change,
+)
 
-PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 MIB = 2**20
-Series = list[tuple[float, int]]
+Figures = dict[str, float]
 
 
-def figures(scenario: Scenario, samples: Samples) -> dict[str, Any]:
+def figures(scenario: Scenario, samples: Samples) -> Figures:
     """Return all results of a run that has ended, by name."""
-    counted = samples.step("counts", "rows_in")
-    begun = next((at for at, rows in counted if rows), 0.0)
-    steady = [(at, rows) for at, rows in counted if at >= begun + scenario.warmup_s]
-    results: dict[str, Any] = {
-        "seconds": round(samples.seconds, 1),
-        "first_rows_s": round(begun, 2),
-        "rows_per_s": _rate(_until_last_change(steady)),
-        "cpu_ns_per_row": _cpu_ns_per_row(samples, _until_last_change(steady)),
-        "epochs": len(samples.epochs()),
-        "checkpoint_s": _highest(samples, "duration_s"),
-        "checkpoint_mib": round((_highest(samples, "bytes") or 0) / MIB, 2),
-        **latencies(samples.totals),
+    ticks = samples.ticks()
+    start, end = _measured(scenario, samples, ticks)
+    results: Figures = {
+        "rows_per_s": round(_rate(samples, ticks, start, end), 1),
+        "measured_s": round(end - start, 1),
+        "cpu_ns_per_row": round(_per_row(samples.cpu, samples, start, end) * 1e9, 1),
+        "wire_bytes_per_row": round(_per_row(samples.wire, samples, start, end), 1),
+        **_checkpoints(samples),
+        "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
+        **histogram.figures(histogram.in_totals(samples.totals)),
+        **_starts(samples),
     }
     if scenario.stall_for:
-        results |= stalled(scenario, samples, counted, begun)
+        results |= _stalled(scenario, samples)
+    if scenario.disturb:
+        results |= disturbed(scenario, samples)
     return results
 
 
-def latencies(totals: dict[str, int]) -> dict[str, float]:
-    """Return percentiles of the markers' age in milliseconds; empty without markers."""
-    prefix = len(LATENCY_PREFIX)
-    buckets = sorted(
-        (int(k[prefix:]), n) for k, n in totals.items() if k.startswith(LATENCY_PREFIX)
-    )
-    count = sum(n for _, n in buckets)
-    if not count:
-        return {}
-    found: dict[str, float] = {"markers": count, "max_ms": buckets[-1][0] / 1000}
-    for percent in PERCENTILES:
-        rank, passed = percent / 100 * count, 0
-        for micros, n in buckets:
-            passed += n
-            if passed >= rank:
-                found[f"p{percent:g}_ms"] = micros / 1000
-                break
-    return found
+def _measured(scenario: Scenario, samples: Samples, ticks: Series) -> tuple[float, float]:
+    """Return the time that counts: from the end of the warm-up to the last rows."""
+    counted = until_last_change(samples.step("counts", "rows_in"))
+    begun = ticks[0][0] if ticks else next((at for at, rows in counted if rows), 0.0)
+    last = ticks[-1][0] if ticks else (counted[-1][0] if counted else 0.0)
+    return min(begun + scenario.warmup_s, last), last
 
 
-def stalled(
-    scenario: Scenario, samples: Samples, counted: Series, begun: float
-) -> dict[str, float]:
-    """Return what happened while the sink took nothing: the middle of the stall, and memory."""
-    start = begun + scenario.stall_after
-    end = start + scenario.stall_for
-    settle = (end - start) / 6
-    still = [(at, n) for at, n in counted if start + settle <= at <= end - settle]
-    sent = samples.step("words", "rows_out")
-    source = [(at, n) for at, n in sent if start + settle <= at <= end - settle]
-    before = [size for at, size in samples.memory if begun + scenario.warmup_s <= at <= start]
-    during = [size for at, size in samples.memory if start <= at <= end]
-    growth = (max(during, default=0) - max(before, default=0)) / MIB
+def _rate(samples: Samples, ticks: Series, start: float, end: float) -> float:
+    if ticks:
+        return rate_of_ticks(ticks, start, end)
+    return rate_of_counter(between(samples.step("counts", "rows_in"), start, end))
+
+
+def _per_row(series: Series, samples: Samples, start: float, end: float) -> float:
+    """Return the rise of a cumulative series by row that was counted at the same time."""
+    rows = rise(samples.step("counts", "rows_in"), start, end)
+    return rise(series, start, end) / rows if rows else 0.0
+
+
+def _checkpoints(samples: Samples) -> Figures:
+    epochs = samples.epochs()
     return {
-        "stalled_rows_per_s": _rate(still),
-        "stalled_source_rows_per_s": _rate(source),
-        "memory_growth_mib": round(growth, 1),
-        "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
+        "epochs": len(epochs),
+        "checkpoint_s": max((epoch["duration_s"] for epoch in epochs), default=0.0),
+        "checkpoint_mib": round(max((epoch["bytes"] for epoch in epochs), default=0) / MIB, 2),
     }
 
 
-def _rate(series: Series) -> float:
-    if len(series) < 2:
-        return 0.0
-    (first, low), (last, high) = series[0], series[-1]
-    return round((high - low) / (last - first), 1) if last > first else 0.0
+def _starts(samples: Samples) -> Figures:
+    found: Figures = {"seconds": round(samples.seconds, 1)}
+    if samples.first_file_s is not None:
+        found["first_file_s"] = round(samples.first_file_s, 2)
+    return found
 
 
-def _until_last_change(series: Series) -> Series:
-    """Drop the tail in which nothing more came: the last checkpoint, and the end."""
-    last = max((i for i in range(1, len(series)) if series[i][1] > series[i - 1][1]), default=0)
-    return series[: last + 1]
+def _stalled(scenario: Scenario, samples: Samples) -> Figures:
+    """Return what happened while the sink took nothing: the middle of the stall, and memory."""
+    counted = samples.step("counts", "rows_in")
+    begun = next((at for at, rows in counted if rows), 0.0)
+    start = begun + scenario.stall_after
+    end = start + scenario.stall_for
+    settle = scenario.stall_for / 6
+    middle = (start + settle, end - settle)
+    sent = between(samples.step("words", "rows_out"), *middle)
+    before = between(samples.memory, begun + scenario.warmup_s, start)
+    during = between(samples.memory, start, end)
+    growth = max((m for _, m in during), default=0) - max((m for _, m in before), default=0)
+    return {
+        "stalled_rows_per_s": rate_of_counter(between(counted, *middle)),
+        "stalled_source_rows_per_s": rate_of_counter(sent),
+        "memory_growth_mib": round(growth / MIB, 1),
+    }
 
 
-def _cpu_ns_per_row(samples: Samples, counted: Series) -> float:
-    """Return CPU time of all engines per counted row: hardly changed by other load."""
-    if len(counted) < 2 or counted[-1][1] <= counted[0][1]:
-        return 0.0
-    used = [cpu for at, cpu in samples.cpu if counted[0][0] <= at <= counted[-1][0]]
-    return round((max(used) - min(used)) * 1e9 / (counted[-1][1] - counted[0][1]), 1)
+def disturbed(scenario: Scenario, samples: Samples) -> Figures:
+    """Return how long the full rate was away after each kill, and the pauses of rescales."""
+    found: Figures = {}
+    kills = recoveries(scenario, samples)
+    if kills:
+        back = [s for s in kills if s is not None]
+        found |= {"kills": len(kills), "not_back": len(kills) - len(back)}
+        if back:
+            found["recovery_p50_s"] = round(stats.percentile(back, 50), 1)
+            found["recovery_p95_s"] = round(stats.percentile(back, 95), 1)
+            found["recovery_max_s"] = round(max(back), 1)
+    return found | rescales(scenario, samples)
 
 
-def _highest(samples: Samples, what: str) -> float:
-    return max((epoch[what] for epoch in samples.epochs()), default=0)
+def recoveries(scenario: Scenario, samples: Samples) -> list[float | None]:
+    """Return for each kill the seconds until a second at the full rate began, in order."""
+    ticks, rate = samples.ticks(), float(scenario.rate or 0)
+    kills = [e.at for e in samples.events if e.what.startswith("kill")]
+    ends = [*kills[1:], float("inf")]
+    return [
+        back_after_s(between(ticks, at, end), at, rate) for at, end in zip(kills, ends, strict=True)
+    ]
+
+
+def rescales(scenario: Scenario, samples: Samples) -> Figures:
+    """Return the longest pauses that tasks told, and the longest silence that the sink saw."""
+    moved = [p["moved"] for p in samples.pauses if p["moved"] is not None]
+    stayed = [p["aligned"] for p in samples.pauses if p["aligned"] is not None]
+    done = [e.at for e in samples.events if e.what.startswith("rescale")]
+    if not done:
+        return {}
+    ticks = samples.ticks()
+    silence = max(longest_pause_s(ticks, at, at + 10.0) for at in done)
+    found: Figures = {"rescales": len(done), "silence_at_rescale_s": silence}
+    if moved:
+        found["pause_moved_p99_ms"] = stats.percentile(moved, 99)
+    if stayed:
+        found["pause_unmoved_p99_ms"] = stats.percentile(stayed, 99)
+    return found

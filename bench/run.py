@@ -1,115 +1,103 @@
-"""``make bench``: run scenarios, check every count, print a table, keep JSON and a plot.
+"""``make bench``: run scenarios, check every count, print a table, keep JSON and plots.
 
-    python -m bench.run [SCENARIO ...] [--quick] [--set NAME=VALUE ...] [--out FOLDER]
+    python -m bench.run [SCENARIO ...] [--quick] [--part K/N] [--set NAME=VALUE ...] [--out FOLDER]
 
-Exit 0 when every run was exact. A target that was missed is shown, and is no failure: the
-machine decides it.
+Without names it runs the scenarios whose name begins with a digit. Exit 0 when every run was
+exact. A target that was missed is shown, and is no failure: the machine decides it.
 """
 
 import argparse
-import json
-import os
+import shlex
 import shutil
 import sys
 import tempfile
 import time
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from bench import machine, oracle, plot, results, runner
-from bench.scenario import Scenario, load, names
+from bench import limits, machine, oracle, records, results, runner, table
+from bench.draw import pictures
+from bench.records import Record
+from bench.scenario import Scenario, load, names, part
+from bench.variants import compare, show_verdicts
 
-OUT = Path(__file__).parent / "results"
-QUICK_SHARE = 10  # --quick: a tenth of the rows and the time
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the scenarios named on the command line, or the headline ones."""
+    options = _parser().parse_args(arguments)
+    made_on = machine.describe()
+    print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
+    changes = {k: tomllib.loads(f"x = {v}")["x"] for k, v in (s.split("=", 1) for s in options.set)}
+    exact = True
+    for name in options.scenario or [n for n in names() if n[0].isdigit()]:
+        scenario = replace(load(name), **changes)
+        if options.quick:
+            scenario = scenario.shorter()
+        exact &= measure(scenario, made_on, options)
+    return 0 if exact else 1
 
 
-def main() -> int:
-    """Run the scenarios named on the command line, or all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scenario", nargs="*", help=f"of {', '.join(names())}; default: all")
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.run")
+    parser.add_argument("scenario", nargs="*", help=f"of {', '.join(names())}")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="change a field of the scenario, like payload=256 (for sweeps)",
+        help="change a field of the scenario, like payload=256",
     )
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="of many runs, the K-th N-th")
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
-    parser.add_argument("--out", type=Path, default=OUT, help="folder of the results")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    made_on = machine.describe()
-    print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
-    changes = {k: tomllib.loads(f"x = {v}")["x"] for k, v in (s.split("=", 1) for s in options.set)}
-    exact = True
-    for name in options.scenario or names():
-        scenario = replace(load(name), **changes)
-        exact &= measure(_shorter(scenario) if options.quick else scenario, made_on, options.out)
-    return 0 if exact else 1
+    parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
+    return parser
 
 
-def measure(scenario: Scenario, made_on: dict[str, Any], out: Path) -> bool:
-    """Run one scenario; say and keep what came of it. True when it was exact."""
+def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) -> bool:
+    """Make all runs of a scenario; keep and show them. True when all were exact."""
     print(f"\n== {scenario.name}: {scenario.title}", flush=True)
+    runs = part(list(scenario.runs()), options.part)
+    kept = [one_run(one, first=i == 0) for i, one in enumerate(runs)]
+    record: Record = {
+        "kind": "scenario",
+        "scenario": scenario.name,
+        "title": scenario.title,
+        "command": f"python -m bench.run {shlex.join(sys.argv[1:])}".strip(),
+        "machine": made_on,
+        "targets": [{"name": t.name, "bound": str(t)} for t in scenario.targets],
+        "runs": kept,
+    }
+    if scenario.variants:
+        record["verdicts"] = compare(kept, scenario.variants)
+        show_verdicts(record["verdicts"])
+    stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    path = records.write(stem, record, options.out)
+    drawn = pictures.draw(record, options.out / stem)
+    print(
+        f"   kept in {path}" + (f", drawn in {', '.join(p.name for p in drawn)}" if drawn else "")
+    )
+    return all(run["exact"] for run in kept)
+
+
+def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROOT) -> Record:
+    """Run once, check, show; return what is kept of it."""
+    if not first:
+        print(f"\n-- {scenario.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    load_before = os.getloadavg()[0]
-    samples = runner.run(scenario, folder)
+    load_before = records.load_average()
+    samples = runner.run(scenario, folder, source)
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     if samples.exit_code:
         wrong.insert(0, f"penstock run ended with {samples.exit_code}: see {folder}/run.log")
     found = results.figures(scenario, samples)
+    found["generator_rows_per_s"] = round(limits.generator_rows_per_s(scenario), 1)
     # Waiting for a processor before it began: above 0.5 or so the figures are not the engine's.
-    found["load_before"] = round(load_before, 1)
-    stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
-    plot.draw(scenario, samples, found, out / f"{stem}.png")
-    record = {
-        "scenario": asdict(scenario),
-        "machine": made_on,
-        "results": found,
-        "exact": not wrong,
-        "totals": samples.totals,
-        "samples": {
-            "source": samples.step("words", "rows_out"),
-            "counted": samples.step("counts", "rows_in"),
-            "queued_bytes": samples.step("counts", "queue_bytes"),
-            "memory": samples.memory,
-            "checkpoints": samples.epochs(),
-        },
-    }
-    (out / f"{stem}.json").write_text(json.dumps(record, indent=1))
-    show(scenario, found, wrong)
-    print(f"   kept in {out / stem}.json and .png")
+    found["load_before"] = load_before
+    table.show(found, scenario.targets, wrong)
     if not wrong:
         shutil.rmtree(folder)
-    return not wrong
-
-
-def show(scenario: Scenario, found: dict[str, Any], wrong: list[str]) -> None:
-    """Print the results of one run as a table."""
-    targets = {target.name: target for target in scenario.targets}
-    for name, value in found.items():
-        target = targets.get(name)
-        verdict = ""
-        if target is not None:
-            verdict = f"target {target}: {'met' if target.met(found) else 'MISSED'}"
-        print(f"   {name:26s} {value:>16,.6g}  {verdict}")
-    print(f"   {'exact':26s} {'yes' if not wrong else 'NO':>16}")
-    for line in wrong:
-        print(f"      {line}")
-
-
-def _shorter(scenario: Scenario) -> Scenario:
-    rows = scenario.rows // QUICK_SHARE if scenario.rows else None
-    return replace(
-        scenario,
-        rows=rows,
-        seconds=scenario.seconds / QUICK_SHARE,
-        warmup_s=1.0,
-        stall_after=scenario.stall_after / QUICK_SHARE,
-        stall_for=scenario.stall_for / QUICK_SHARE,
-    )
+    return records.run_record(scenario, samples, found, wrong)
 
 
 if __name__ == "__main__":

@@ -2,104 +2,136 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import yaml
 
+from bench import processes
+from bench.disturb import Disturber, Target
+from bench.jobs import job_name
+from bench.samples import Samples
 from bench.scenario import Scenario
 from penstock.connectors.discard_sink import read_reports
 
 SAMPLE_INTERVAL_S = 0.25
+LOOK_FOR_OUTPUT_S = 0.02
+ROOT = Path(__file__).resolve().parent.parent
+_PAUSE = re.compile(
+    r"event=rescale_(?P<what>released|resumed) task=(?P<task>\S+) version=(?P<version>\d+)"
+    r" (?:moved_ms=(?P<moved>[0-9.]+)|aligned_ms=(?P<aligned>[0-9.]+) load_ms=(?P<load>[0-9.]+))"
+)
 
 
-@dataclass(slots=True)
-class Samples:
-    """Raw samples of a run. Times are seconds since its start; rows are cumulative."""
+def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
+    """Run to the end of the input. ``folder`` is new; logs and reports stay in it.
 
-    statuses: list[dict[str, Any]] = field(default_factory=list)
-    memory: list[tuple[float, int]] = field(default_factory=list)  # bytes of all engines
-    cpu: list[tuple[float, float]] = field(default_factory=list)  # their CPU seconds so far
-    totals: dict[str, int] = field(default_factory=dict)
-    exit_code: int = -1
-    seconds: float = 0.0
-
-    def step(self, name: str, what: str) -> list[tuple[float, int]]:
-        """Return (time, value) of one counter of one step."""
-        found: list[tuple[float, int]] = []
-        for status in self.statuses:
-            steps = [step for step in status["steps"] if step["name"] == name]
-            found.extend((status["at"], step[what]) for step in steps)
-        return found
-
-    def epochs(self) -> list[dict[str, Any]]:
-        """List the committed checkpoints that were seen, each once."""
-        seen = {s["checkpoint"]["epoch"]: s["checkpoint"] for s in self.statuses if s["checkpoint"]}
-        return [seen[epoch] for epoch in sorted(seen)]
-
-
-def run(scenario: Scenario, folder: Path) -> Samples:
-    """Run to the end of the input. ``folder`` is new; logs and reports stay in it."""
-    file, report = folder / "job.yaml", folder / "report"
+    ``source`` is the root of the Penstock that runs: this one, or another revision of it.
+    """
+    file, report, state = folder / "job.yaml", folder / "report", folder / "state"
     file.write_text(yaml.safe_dump(scenario.job(report), sort_keys=False))
-    samples = Samples()
-    start = time.monotonic()
+    samples = Samples(begun=time.monotonic())
+    command = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
     with (folder / "run.log").open("w") as log:
-        command = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
-        command += ["--dir", str(folder / "state")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        over = Event()
-        watcher = Thread(target=_watch, args=(samples, start, over), daemon=True)
-        watcher.start()
+        process = subprocess.Popen(
+            [*command, "--dir", str(state)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=source,
+            env=environment(source) | (_cold(folder) if scenario.cold else {}),
+        )
+        helpers = Helpers(samples, report)
+        disturber = Disturber(scenario.disturb, Target(state, job_name(scenario)), samples)
+        disturber.start()
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                _hear(samples, line, time.monotonic() - start)
-            samples.exit_code = process.wait()
+            _listen(process, samples)
         finally:
             process.kill()  # its workers end with it
-            over.set()
-            watcher.join()
-    samples.seconds = time.monotonic() - start
+            disturber.stop()
+            helpers.stop()
+    samples.seconds = time.monotonic() - samples.begun
     samples.totals = read_reports(report)
+    samples.pauses = pauses(sorted((state / job_name(scenario) / "workers").glob("*/log")))
     return samples
 
 
-def _hear(samples: Samples, line: str, at: float) -> None:
-    status = json.loads(line)
-    if "note" not in status:
-        samples.statuses.append({"at": at, **status})
+def environment(source: Path) -> dict[str, str]:
+    """Return the environment in which the Penstock below ``source`` is the one imported."""
+    here = [str(source / "worker"), str(source)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(here)}
 
 
-def _watch(samples: Samples, start: float, over: Event) -> None:
-    while not over.wait(SAMPLE_INTERVAL_S):
-        if samples.statuses:
-            workers = samples.statuses[-1].get("workers", ())
+def _cold(folder: Path) -> dict[str, str]:
+    return {"PENSTOCK_KERNEL_CACHE": str(folder / "kernels")}
+
+
+def _listen(process: "subprocess.Popen[str]", samples: Samples) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        status = json.loads(line)
+        if "note" not in status:
+            samples.statuses.append({"at": time.monotonic() - samples.begun, **status})
+    samples.exit_code = process.wait()
+
+
+class Helpers:
+    """Threads that look at the processes and at the output while the job runs."""
+
+    def __init__(self, samples: Samples, report: Path) -> None:
+        """Start to look."""
+        self._samples = samples
+        self._report = report
+        self._over = Event()
+        self._threads = [
+            Thread(target=self._every, args=(SAMPLE_INTERVAL_S, self._sample), daemon=True),
+            Thread(target=self._every, args=(LOOK_FOR_OUTPUT_S, self._look), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _every(self, interval_s: float, look: Callable[[], bool]) -> None:
+        while not self._over.wait(interval_s) and look():
+            pass
+
+    def _sample(self) -> bool:
+        if self._samples.statuses:
+            workers: list[dict[str, Any]] = self._samples.statuses[-1].get("workers", [])
             pids = [w["engine_pid"] for w in workers if w["engine_pid"]]
-            size = sum(_resident(pid) for pid in pids)
-            samples.memory.append((time.monotonic() - start, size))
-            samples.cpu.append((time.monotonic() - start, sum(_cpu_s(pid) for pid in pids)))
+            at = time.monotonic() - self._samples.begun
+            self._samples.memory.append((at, processes.resident_bytes(pids)))
+            self._samples.cpu.append((at, processes.cpu_s(pids)))
+            self._samples.wire.append((at, processes.loopback_bytes()))
+        return True
+
+    def _look(self) -> bool:
+        if self._report.is_dir() and any(self._report.glob("*.json")):
+            self._samples.first_file_s = time.monotonic() - self._samples.begun
+            return False
+        return True
 
 
-def _resident(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0  # it has just ended
-    for line in text.splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def pauses(logs: list[Path]) -> list[dict[str, Any]]:
+    """Read from the engines' logs how long each rescale stopped the rows of a task, in ms.
 
-
-def _cpu_s(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0.0  # it has just ended
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ``moved``: from the barrier at a sender to the release of what it held; ``aligned``: while a
+    task waited for all barriers; ``load``: while it took over state. None where it does not apply.
+    """
+    found = []
+    for log in logs:
+        for match in _PAUSE.finditer(log.read_text(errors="replace")):
+            times = {k: float(v) if (v := match[k]) else None for k in ("moved", "aligned", "load")}
+            found.append({"task": match["task"], "version": int(match["version"]), **times})
+    return found

@@ -1,11 +1,22 @@
-"""A scenario: a TOML file that says what runs, for how long, and what is looked at."""
+"""A scenario: a TOML file that says what runs, for how long, what is done to it and looked at.
+
+A file describes one run, or several: ``cells`` are tables of changed fields, and a field with a
+list of values stands for each of them (payload x batch x parallelism). With ``variants`` the runs
+alternate, so that two settings are compared under the same weather.
+"""
 
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from bench.jobs import job_file
+
 FOLDER = Path(__file__).parent / "scenarios"
+QUICK_SHARE = 10  # --quick: a tenth of the rows and the time
+QUICK_WARMUP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +27,7 @@ class Target:
     at_least: float | None = None
     at_most: float | None = None
 
-    def met(self, results: dict[str, Any]) -> bool:
+    def met(self, results: Mapping[str, Any]) -> bool:
         """Say whether the result is within the bound; a missing one is not."""
         value = results.get(self.name)
         if value is None:
@@ -30,11 +41,34 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturbance:
+    """Something done to the job, ``at_s`` after its first rows and ``times`` times in all.
+
+    ``do``: kill (a worker that does not lead), kill-leader, rescale (to ``workers``).
+    """
+
+    do: str
+    at_s: float
+    workers: int = 0
+    every_s: float = 0.0
+    times: int = 1
+
+    def moments(self) -> list[tuple[float, "Disturbance"]]:
+        """List the moments at which it is due."""
+        return [(self.at_s + n * self.every_s, self) for n in range(self.times)]
+
+    def __str__(self) -> str:
+        """Spell it, for plots."""
+        return f"rescale to {self.workers}" if self.do == "rescale" else self.do
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
-    """The network word count, with these words, workers and times.
+    """A job, its words, workers and times.
 
     ``seconds`` is how long rows are made, ``warmup_s`` how much of it does not count. ``rate`` is
     in rows per second over all splits; None: as fast as possible, with ``rows`` per split.
+    ``kind`` of job is one of ``bench.jobs``.
     """
 
     name: str
@@ -50,52 +84,89 @@ class Scenario:
     batch_rows: int = 8192
     checkpoint: str = "10s"
     shuffle: dict[str, Any] = field(default_factory=dict)
+    buffer: str | None = None  # bytes of an output buffer, which then is all that waits there
+    state: dict[str, Any] = field(default_factory=dict)
+    cold: bool = False  # compile every kernel anew, as after an installation
     stall_after: float = 0.0
     stall_for: float = 0.0
-    memory_budget_mib: int | None = None
+    kind: str = "words"
+    source_splits: int | None = None
+    disturb: tuple[Disturbance, ...] = ()
     targets: tuple[Target, ...] = ()
+    cells: tuple[dict[str, Any], ...] = ()
+    variants: tuple[dict[str, Any], ...] = ()
+    alternations: int = 1
+
+    @property
+    def splits(self) -> int:
+        """Splits of the source: one per worker unless the file says otherwise; a relay has one."""
+        if self.source_splits is not None:
+            return self.source_splits
+        return 1 if self.kind in {"relay", "backpressure"} else self.workers
 
     @property
     def rows_per_split(self) -> int:
-        """Rows of each of the ``workers`` splits."""
+        """Rows of each split."""
         if self.rate is not None:
-            return round(self.rate * self.seconds / self.workers)
+            return round(self.rate * self.seconds / self.splits)
         assert self.rows is not None, f"{self.name}: without a rate it needs rows"
         return self.rows
 
     def job(self, report: Path) -> dict[str, Any]:
         """Return the StreamJob file of the scenario, as plain data."""
-        generator: dict[str, Any] = {
-            "rows": self.rows_per_split,
-            "splits": self.workers,
-            "payload": self.payload,
-            "keys": self.keys,
-            "distribution": self.distribution,
-        }
-        if self.rate is not None:
-            generator["rate"] = self.rate // self.workers
-        discard: dict[str, Any] = {"report": str(report), "markAfter": self.warmup_s}
-        if self.stall_for:
-            discard |= {"stallAfter": self.stall_after, "stallFor": self.stall_for}
-        count = {"name": "count", "function": "count"}
-        steps = [
-            {"name": "words", "source": {"generator": generator, "batchRows": self.batch_rows}},
-            {"name": "counts", "keyBy": ["word"], "aggregate": {"compute": [count]}},
-            {"name": "end", "sink": {"discard": discard}},
-        ]
-        spec: dict[str, Any] = {
-            "replicas": self.workers,
-            "checkpoint": {"interval": self.checkpoint},
-            "job": {"graph": {"steps": steps}},
-        }
-        if self.shuffle:
-            spec["shuffle"] = self.shuffle
-        return {
-            "apiVersion": "penstock.dev/v1alpha1",
-            "kind": "StreamJob",
-            "metadata": {"name": f"bench-{self.name}"},
-            "spec": spec,
-        }
+        return job_file(self, report)
+
+    def shorter(self) -> "Scenario":
+        """Return the same with a tenth of the time, to see that it works."""
+        rows = self.rows // QUICK_SHARE if self.rows else None
+        return replace(
+            self,
+            rows=rows,
+            seconds=self.seconds / QUICK_SHARE,
+            warmup_s=min(self.warmup_s, QUICK_WARMUP_S),
+            stall_after=self.stall_after / QUICK_SHARE,
+            stall_for=self.stall_for / QUICK_SHARE,
+            alternations=min(self.alternations, 2),
+            disturb=tuple(replace(d, at_s=d.at_s / QUICK_SHARE, times=1) for d in self.disturb),
+        )
+
+    def runs(self) -> Iterator["Scenario"]:
+        """Yield every run of the scenario: cells in order, variants in turn."""
+        for cell in self.cells or ({},):
+            for changes in expand(cell):
+                one = replace(self, cells=(), variants=(), alternations=1, **changes)
+                one = replace(one, name=_cell_name(self.name, changes))
+                for turn in range(self.alternations):
+                    yield from _variants(one, self.variants, turn)
+
+
+def _variants(one: Scenario, variants: tuple[dict[str, Any], ...], turn: int) -> list[Scenario]:
+    """Return one run for each variant; every other turn in the opposite order."""
+    made = [
+        replace(one, name=f"{one.name}/{v['name']}", **{k: x for k, x in v.items() if k != "name"})
+        for v in variants
+    ] or [one]
+    return made[::-1] if turn % 2 else made
+
+
+def expand(cell: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a table for every combination of the values that are lists."""
+    choices = [v if isinstance(v, list) else [v] for v in cell.values()]
+    for values in product(*choices):
+        yield dict(zip(cell, values, strict=True))
+
+
+def part(runs: list[Scenario], text: str) -> list[Scenario]:
+    """Return the K-th of N parts of a list, spelled ``K/N``; parts are contiguous."""
+    k, n = (int(x) for x in text.split("/"))
+    if not 1 <= k <= n:
+        raise SystemExit(f"--part {text}: there is no such part")
+    return runs[(k - 1) * len(runs) // n : k * len(runs) // n]
+
+
+def _cell_name(name: str, changes: Mapping[str, Any]) -> str:
+    told = [f"{k}={v}" for k, v in changes.items() if k not in {"rows", "seconds"}]
+    return " ".join([name, ",".join(told)]).strip()
 
 
 def names() -> list[str]:
@@ -104,10 +175,23 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scenario:
-    """Read a scenario. Raises SystemExit naming the known ones."""
+    """Read a scenario. Raises SystemExit naming what is unknown."""
     path = FOLDER / f"{name}.toml"
     if not path.exists():
         raise SystemExit(f"unknown scenario {name!r}: known are {', '.join(names())}")
-    plain = tomllib.loads(path.read_text())
-    targets = tuple(Target(**t) for t in plain.pop("targets", []))
-    return Scenario(name=name, targets=targets, **plain)
+    return read(name, tomllib.loads(path.read_text()))
+
+
+def read(name: str, plain: dict[str, Any]) -> Scenario:
+    """Make a scenario of the data of a file. Raises SystemExit for a field that is not known."""
+    known = {f.name for f in fields(Scenario)}
+    for table in (plain, *plain.get("cells", ()), *plain.get("variants", ())):
+        for key in table:
+            if key not in known:
+                raise SystemExit(f"{name}: unknown field {key!r}: known are {', '.join(known)}")
+    made = dict(plain)
+    made["targets"] = tuple(Target(**t) for t in plain.get("targets", ()))
+    made["disturb"] = tuple(Disturbance(**d) for d in plain.get("disturb", ()))
+    for key in ("cells", "variants"):
+        made[key] = tuple(plain.get(key, ()))
+    return Scenario(name=name, **made)

@@ -1,0 +1,1 @@
+"""Pictures of results, made from their JSON alone: they can be drawn again without a run."""

@@ -1,0 +1,25 @@
+"""Which pictures a record deserves."""
+
+from pathlib import Path
+from typing import Any
+
+from bench.draw import latency, ratios, run, sweep
+
+
+def draw(record: dict[str, Any], stem: Path) -> list[Path]:
+    """Draw a record's pictures beside its JSON; return their paths."""
+    if record["kind"] != "scenario":
+        return [ratios.draw(record, _named(stem, ""))]
+    runs, heading = record["runs"], record["title"]
+    found: list[Path] = []
+    if len(runs) == 1:
+        found.append(run.draw(runs[0], heading, _named(stem, "")))
+    elif (swept := sweep.draw(runs, heading, _named(stem, ""))) is not None:
+        found.append(swept)
+    if with_latency := [r for r in runs if r["hdr"]]:
+        found.append(latency.draw(with_latency, heading, _named(stem, "-latency")))
+    return found
+
+
+def _named(stem: Path, what: str) -> Path:
+    return stem.with_name(f"{stem.name}{what}.png")

@@ -1,0 +1,95 @@
+"""The jobs that are measured, as job files.
+
+words         sources -> keyed running count -> discard; every word goes to the worker that owns it
+relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
+backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bench.scenario import Scenario
+
+PACKETS_PER_CALL = 10  # of the stage that sleeps: its sleep is that of so many packets at once
+
+
+def job_file(scenario: "Scenario", report: Path) -> dict[str, Any]:
+    """Return the StreamJob file of a scenario, as plain data; totals go to ``report``."""
+    spec: dict[str, Any] = {
+        "replicas": scenario.workers,
+        "checkpoint": {"interval": scenario.checkpoint},
+        "job": {"graph": {"steps": STEPS[scenario.kind](scenario, report)}},
+    }
+    if scenario.buffer is not None:
+        spec["shuffle"] = {**scenario.shuffle, "bufferBytes": scenario.buffer}
+    elif scenario.shuffle:
+        spec["shuffle"] = scenario.shuffle
+    if scenario.state:
+        spec["state"] = scenario.state
+    return {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "StreamJob",
+        "metadata": {"name": job_name(scenario)},
+        "spec": spec,
+    }
+
+
+def job_name(scenario: "Scenario") -> str:
+    """Return the name under which the job runs."""
+    return f"bench-{scenario.kind}"
+
+
+def _words(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    count = {"name": "count", "function": "count"}
+    return [
+        _source(scenario),
+        {"name": "counts", "keyBy": ["word"], "aggregate": {"compute": [count]}},
+        _sink(scenario, report),
+    ]
+
+
+def _relay(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    relay = {"name": "counts", "map": {"function": "bench.stages:same"}}
+    return [
+        _source(scenario) | {"parallelism": 1},
+        relay | _to("second"),
+        _sink(scenario, report) | _to("first"),
+    ]
+
+
+def _backpressure(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    stage = {"function": "bench.stages:sleepy", "batchRows": PACKETS_PER_CALL}
+    return [
+        _source(scenario) | {"parallelism": 1},
+        {"name": "counts", "map": stage} | _to("second"),
+        _sink(scenario, report),
+    ]
+
+
+def _to(place: str) -> dict[str, Any]:
+    return {"partition": "custom", "partitionFunction": f"bench.stages:to_{place}"}
+
+
+def _source(scenario: "Scenario") -> dict[str, Any]:
+    generator: dict[str, Any] = {
+        "rows": scenario.rows_per_split,
+        "splits": scenario.splits,
+        "payload": scenario.payload,
+        "keys": scenario.keys,
+        "distribution": scenario.distribution,
+    }
+    if scenario.rate is not None:
+        generator["rate"] = scenario.rate // scenario.splits
+    source = {"generator": generator, "batchRows": scenario.batch_rows}
+    return {"name": "words", "source": source}
+
+
+def _sink(scenario: "Scenario", report: Path) -> dict[str, Any]:
+    discard: dict[str, Any] = {"report": str(report), "markAfter": scenario.warmup_s}
+    if scenario.stall_for:
+        discard |= {"stallAfter": scenario.stall_after, "stallFor": scenario.stall_for}
+    return {"name": "end", "sink": {"discard": discard}}
+
+
+STEPS = {"words": _words, "relay": _relay, "backpressure": _backpressure}

@@ -1,0 +1,49 @@
+"""What the kernel says of processes: memory, CPU, children; and of the loopback interface."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # of the fields behind a process's name
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Return the resident memory of processes; one that has just ended counts nothing."""
+    return sum(int(fields[_RESIDENT]) * _PAGE for fields in map(_fields, pids) if fields)
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """Return the CPU seconds that processes have used so far, in user and system mode."""
+    found = [fields for fields in map(_fields, pids) if fields]
+    return sum(int(f[_USER]) + int(f[_SYSTEM]) for f in found) / _TICKS_PER_S
+
+
+def tree(root: int) -> list[int]:
+    """List a process and all that descend from it."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (fields := _fields(int(folder.name))):
+            parents.setdefault(int(fields[_PARENT]), []).append(int(folder.name))
+    found, open_ = [], [root]
+    while open_:
+        found.append(pid := open_.pop())
+        open_ += parents.get(pid, ())
+    return found
+
+
+def loopback_bytes() -> int:
+    """Return the bytes that the loopback interface has carried since the machine started."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counters = line.partition(":")
+        if name.strip() == "lo":
+            return int(counters.split()[8])
+    return 0
+
+
+def _fields(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []  # it has just ended

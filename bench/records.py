@@ -1,0 +1,93 @@
+"""Results on disk: one JSON file per command, with everything that is needed to judge it."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench import histogram
+from bench.samples import Samples, Series
+from bench.scenario import Scenario
+
+OUT = Path(__file__).parent / "results"
+Record = dict[str, Any]
+
+
+def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[str]) -> Record:
+    """Return all that is kept of one run."""
+    buckets = histogram.in_totals(samples.totals)
+    return {
+        "name": scenario.name,
+        "exact": not wrong,
+        "wrong": wrong,
+        "results": found,
+        "scenario": _said(asdict(scenario)),
+        "totals": {k: v for k, v in samples.totals.items() if "." not in k},
+        "hdr": histogram.of_buckets(buckets).encode().decode() if buckets else None,
+        "samples": {
+            "ticks": _rounded(samples.ticks()),
+            "source": _rounded(samples.step("words", "rows_out")),
+            "counted": _rounded(samples.step("counts", "rows_in")),
+            "queued_bytes": _rounded(samples.step("counts", "queue_bytes")),
+            "memory": _rounded(samples.memory),
+            "cpu_s": _rounded(samples.cpu),
+            "wire_bytes": _rounded(samples.wire),
+            "latency_us": {
+                str(second): {str(low): n for low, n in sorted(buckets.items())}
+                for second, buckets in samples.ages().items()
+            },
+            "checkpoints": samples.epochs(),
+            "events": [asdict(event) for event in samples.events],
+            "pauses": samples.pauses,
+        },
+    }
+
+
+def write(stem: str, record: Record, out: Path = OUT) -> Path:
+    """Write a record; lists of samples stay on one line each."""
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / f"{stem}.json"
+    target.write_text(_spell(record, 0) + "\n")
+    return target
+
+
+def read_all(out: Path = OUT) -> dict[str, Record]:
+    """Return every record of a folder by its stem, in the order of their names."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
+
+
+def series(record: Mapping[str, Any], name: str) -> Series:
+    """Return a series of the samples of a run's record."""
+    return [(at, value) for at, value in record["samples"].get(name, ())]
+
+
+def load_average() -> float:
+    """Return the load average of the last minute: above 0.5 something else was running."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _said(plain: Record) -> Record:
+    """Drop what a scenario leaves empty."""
+    return {k: v for k, v in plain.items() if v not in (None, (), {}, 0.0)}
+
+
+def _rounded(found: Iterable[tuple[float, float]]) -> list[list[float]]:
+    return [[round(at, 2), value] for at, value in found]
+
+
+def _spell(value: Any, depth: int) -> str:
+    """Spell JSON with one line per field, down to the series of samples."""
+    if isinstance(value, dict) and value and depth < 4 and any(map(_large, value.values())):
+        inner = ",\n".join(
+            f"{' ' * (depth + 1)}{json.dumps(k)}: {_spell(v, depth + 1)}" for k, v in value.items()
+        )
+        return "{\n" + inner + "\n" + " " * depth + "}"
+    if isinstance(value, list) and value and depth < 3 and all(isinstance(v, dict) for v in value):
+        return "[\n" + ",\n".join(_spell(v, depth + 1) for v in value) + "\n" + " " * depth + "]"
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _large(value: Any) -> bool:
+    return isinstance(value, dict | list) and bool(value)

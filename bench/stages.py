@@ -1,0 +1,52 @@
+"""User functions of the measured jobs: a relay, a stage that sleeps, and where rows go."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+SLEEPS_MS = (0, 1, 2, 3, 2, 1)  # for each packet, one after the other, over and over
+PHASE_S = 8.0
+
+Places = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Relay rows as they are."""
+    return batch
+
+
+def to_first(batch: pa.RecordBatch, tasks: int) -> Places:
+    """Send all rows to the task of the first worker."""
+    return np.zeros(batch.num_rows, np.int64)
+
+
+def to_second(batch: pa.RecordBatch, tasks: int) -> Places:
+    """Send all rows to the task of the second worker."""
+    return np.full(batch.num_rows, min(1, tasks - 1), np.int64)
+
+
+class SleepyStage:
+    """Sleeps for each packet, as long as its phase says; the first packet begins the cycle."""
+
+    def __init__(self) -> None:
+        """Begin at the first call."""
+        self._begun: float | None = None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Sleep, then pass rows on."""
+        now = time.monotonic()
+        if self._begun is None and batch.num_rows:
+            self._begun = now
+        if self._begun is not None:
+            time.sleep(batch.num_rows * sleep_ms(now - self._begun) / 1000)
+        return batch
+
+
+def sleep_ms(since_s: float) -> int:
+    """Return the sleep for each packet so long after the first one."""
+    return SLEEPS_MS[int(since_s / PHASE_S) % len(SLEEPS_MS)]
+
+
+sleepy = SleepyStage()

@@ -1,0 +1,59 @@
+"""Tables for people: the figures of a run, its targets, and what was not exact."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.scenario import Target
+
+UNITS = {
+    "rows_per_s": "rows/s",
+    "measured_s": "s",
+    "cpu_ns_per_row": "ns",
+    "wire_bytes_per_row": "B",
+    "checkpoint_s": "s",
+    "seconds": "s",
+}
+SUFFIXES = {"_ms": "ms", "_s": "s", "_mib": "MiB", "_rows_per_s": "rows/s"}
+
+
+def unit(name: str) -> str:
+    """Return the unit of a figure by its name; empty for counts."""
+    ends = [
+        u
+        for suffix, u in sorted(SUFFIXES.items(), key=lambda i: -len(i[0]))
+        if name.endswith(suffix)
+    ]
+    return UNITS.get(name) or (ends[0] if ends else "")
+
+
+def number(value: float) -> str:
+    """Spell a figure: large ones with separators, small ones with three digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def verdict(target: Target | None, found: Mapping[str, Any]) -> str:
+    """Say whether a target was met; empty without one."""
+    if target is None:
+        return ""
+    return f"target {target}: {'met' if target.met(found) else 'MISSED'}"
+
+
+def show(found: Mapping[str, Any], targets: Sequence[Target], wrong: Sequence[str]) -> None:
+    """Print the results of one run."""
+    by_name = {target.name: target for target in targets}
+    for name, value in found.items():
+        told = verdict(by_name.get(name), found)
+        print(f"   {name:28s} {number(value):>16} {unit(name):7s} {told}".rstrip())
+    print(f"   {'exact':28s} {'yes' if not wrong else 'NO':>16}")
+    for line in wrong:
+        print(f"      {line}")
+
+
+def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Return a table of texts as Markdown, which is also readable on a terminal."""
+    widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *body]
+    return "\n".join(
+        "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )

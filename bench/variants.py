@@ -1,0 +1,58 @@
+"""Runs of a scenario with two settings, taken in turn: what the second does to the first."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.stats import paired, spread
+
+COMPARED = ("rows_per_s", "cpu_ns_per_row", "p50_ms", "p99_ms", "wire_bytes_per_row")
+
+
+def figures_of(runs: Sequence[dict[str, Any]], variant: str, name: str) -> list[float]:
+    """Return one figure of all runs of a variant, in the order in which they ran."""
+    found = [r["results"].get(name) for r in runs if r["name"].rpartition("/")[2] == variant]
+    return [value for value in found if value]
+
+
+def compare(
+    runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Compare every variant with the first, figure by figure, over the pairs of runs."""
+    base = str(variants[0]["name"])
+    found = []
+    for variant in (str(v["name"]) for v in variants[1:]):
+        for name in COMPARED:
+            a, b = figures_of(runs, base, name), figures_of(runs, variant, name)
+            pairs = min(len(a), len(b))
+            if pairs:
+                found.append(verdict((base, variant), name, a[:pairs], b[:pairs]))
+    return found
+
+
+def verdict(
+    names: tuple[str, str], figure: str, base: Sequence[float], other: Sequence[float]
+) -> dict[str, Any]:
+    """Return what may be said of one figure of two things that were measured in pairs."""
+    ratio = paired(base, other)
+    return {
+        "figure": figure,
+        "base": names[0],
+        "other": names[1],
+        "base_spread": spread(base),
+        "other_spread": spread(other),
+        "ratio": ratio.mean,
+        "interval": [ratio.low, ratio.high],
+        "extremes": [ratio.least, ratio.most],
+        "pairs": ratio.pairs,
+        "verdict": ratio.verdict(),
+    }
+
+
+def show_verdicts(verdicts: Sequence[dict[str, Any]]) -> None:
+    """Print one line for each figure that was compared."""
+    for v in verdicts:
+        low, high = v["interval"]
+        print(
+            f"   {v['other']} / {v['base']}, {v['figure']}: {v['ratio']:.3f}"
+            f" [{low:.3f}, {high:.3f}] over {v['pairs']} pairs: {v['verdict']}"
+        )

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pytest
 
 from e2e.rig.cluster import Cluster, read_cluster
 from e2e.rig.evidence import collect
-from e2e.rig.wordcount import ROOT, WordCount
+from e2e.rig.release import install
+from e2e.rig.wordcount import WordCount
 from tests.integration.kubernetes.binaries import cache
 from tests.integration.kubernetes.kubectl import Kubectl
 
 SYSTEM = "penstock-system"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+LINES = 40_000
 numbers = itertools.count(1)
 failed = pytest.StashKey[bool]()
 
@@ -44,21 +47,11 @@ def cluster() -> Cluster:
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Cluster:
     """Give the cluster with the chart installed, its definitions those of this checkout."""
-    repository, _, tag = cluster.operator_image.rpartition(":")
-    definitions = str(ROOT / "charts" / "penstock" / "crds")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", definitions)
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    begun = time.monotonic()
     cluster.kubectl.attempt("create", "namespace", SYSTEM)
     cluster.kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
-    cluster.run_helm(
-        "upgrade", "--install", "penstock", str(ROOT / "charts" / "penstock"),
-        f"--namespace={SYSTEM}", f"--set=image.repository={repository},image.tag={tag}",
-        "--set=image.pullPolicy=Never", "--wait", "--timeout=180s",
-    )  # fmt: skip
-    # The same tag may name a newer image than the running pod has.
-    system = cluster.kubectl.in_namespace(SYSTEM)
-    system("rollout", "restart", "deployment/penstock")
-    system("rollout", "status", "deployment/penstock", "--timeout=180s")
+    install(cluster, SYSTEM)
+    print(f"chart installed, operator ready: {time.monotonic() - begun:.1f} s")
     return cluster
 
 
@@ -76,14 +69,19 @@ def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubec
         collect(here.in_namespace(SYSTEM), folder / "operator")
         print(f"evidence: {folder}")
     here.attempt("delete", "streamjobs,streamsnapshots", "--all", "--timeout=30s")
+    # What still runs would take its share of the machine from the next test.
+    here.attempt("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     here.attempt("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
-def wordcount(operator: Cluster, kubectl: Kubectl) -> Iterator[WordCount]:
-    """Give the word count, not yet applied, over 40,000 lines."""
+def wordcount(
+    operator: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest
+) -> Iterator[WordCount]:
+    """Give the word count, not yet applied, over 40,000 lines; another number by indirection."""
     folder = operator.shared_here / kubectl.namespace
-    job = WordCount(operator, kubectl, folder, lines=40_000)
+    lines = getattr(request, "param", LINES)
+    job = WordCount(kubectl, "wordcount", operator, folder, lines)
     job.prepare()
     yield job
     job.remove()

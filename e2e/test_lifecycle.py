@@ -1,9 +1,13 @@
-"""A job that rests, is saved, and goes: state is kept or removed as the spec says."""
+"""A job that rests, is saved, copied, upgraded, and goes: state is kept or removed as asked."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from e2e.rig.waiting import wait_for
-from e2e.rig.wordcount import WordCount
+from e2e.rig.wordcount import START_TIMEOUT_S, WordCount
 
 STEP_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
@@ -18,47 +22,107 @@ def snapshot(name: str) -> Any:
     }
 
 
-def patch(job: WordCount, text: str) -> None:
-    job.kubectl("patch", "streamjob", "wordcount", "--type=merge", "-p", text)
+def is_completed(job: WordCount, name: str) -> bool:
+    found = job.kubectl.get("streamsnapshot", name)
+    return bool(found.get("status", {}).get("state") == "Completed")
 
 
-def test_a_suspended_job_runs_nothing_and_goes_on_where_it_was(wordcount: WordCount) -> None:
-    wordcount.start(rate=100)
+def until_none_works(job: WordCount) -> None:
+    wait_for("no workers", lambda: not job.workers(), STEP_TIMEOUT_S, job.say)
+
+
+def kept_objects(job: WordCount) -> list[str]:
+    """List what is left of the job and holds something, without what every namespace has."""
+    kinds = "statefulsets,services,configmaps,secrets,leases,roles,rolebindings,serviceaccounts"
+    found = job.kubectl("get", f"{kinds},poddisruptionbudgets,networkpolicies", "-o", "name")
+    return sorted(name for name in found.split() if "/wordcount" in name)
+
+
+def only_records(kept: list[str]) -> bool:
+    """Whether nothing is left but what a restore needs."""
+    return all(name.startswith("configmap/wordcount-ckpt-") for name in kept)
+
+
+def checkpoint_files(job: WordCount) -> list[Path]:
+    return [path for path in job.folder.glob("*/wordcount/**/*") if path.is_file()]
+
+
+@pytest.mark.timeout(600)
+def test_a_job_rests_and_is_upgraded_and_loses_nothing(wordcount: WordCount) -> None:
+    wordcount.start(rate=40)
     wordcount.commits(1, STEP_TIMEOUT_S)
-    patch(wordcount, '{"spec": {"suspend": true}}')
-    wait_for("Suspended", lambda: wordcount.state() == "Suspended", STEP_TIMEOUT_S)
-    wait_for("no workers", lambda: not wordcount.workers(), STEP_TIMEOUT_S)
-    patch(wordcount, '{"spec": {"suspend": false}}')
+    wordcount.patch(suspend=True)
+    wordcount.until_state("Suspended", STEP_TIMEOUT_S)
+    until_none_works(wordcount)
+    rested = wordcount.epoch()
+    wordcount.patch(suspend=False)
     wordcount.until("Ready", STEP_TIMEOUT_S)
-    wordcount.finish(END_TIMEOUT_S)
+    assert wordcount.epoch() >= rested
+    assert images_of(wordcount) == {wordcount.cluster.images.worker}
+
+    newer = wordcount.cluster.images.upgraded
+    wordcount.patch(image=newer)
+    wordcount.until("Ready", STEP_TIMEOUT_S)
+    assert images_of(wordcount) == {newer}
+    wordcount.finish(END_TIMEOUT_S, image=newer)
     wordcount.check_exact()
 
 
-def test_a_savepoint_is_taken_and_outlives_its_job(wordcount: WordCount) -> None:
-    wordcount.start(rate=100)
+def images_of(job: WordCount) -> set[str]:
+    return {c["image"] for pod in job.workers().values() for c in pod["spec"]["containers"]}
+
+
+@pytest.mark.timeout(600)
+def test_a_savepoint_outlives_its_job_and_begins_another(wordcount: WordCount) -> None:
+    wordcount.start(rate=40)
     wordcount.kubectl.apply(snapshot("monday"))
-    wait_for(
-        "a completed savepoint",
-        lambda: (
-            wordcount.kubectl.get("streamsnapshot", "monday").get("status", {}).get("state")
-            == "Completed"
-        ),
-        STEP_TIMEOUT_S,
-    )
-    wordcount.kubectl("delete", "streamjob", "wordcount", f"--timeout={STEP_TIMEOUT_S:g}s")
-    wait_for("no workers", lambda: not wordcount.workers(), STEP_TIMEOUT_S)
-    saved = wordcount.kubectl.get("streamsnapshot", "monday")["status"]["path"]
-    assert any(wordcount.folder.rglob(saved.rsplit("/", 1)[-1])), f"{saved} is on the volume"
-    kept = [each["metadata"]["name"] for each in wordcount.kubectl.items("configmaps")]
-    assert "wordcount-ckpt-latest" in kept
+    wait_for("savepoint", lambda: is_completed(wordcount, "monday"), STEP_TIMEOUT_S, wordcount.say)
+    status = wordcount.kubectl.get("streamsnapshot", "monday")["status"]
+    wordcount.delete(STEP_TIMEOUT_S)  # deletionPolicy Retain
+    until_none_works(wordcount)
+    saved = status["path"].rpartition("/")[2]
+    assert any(wordcount.folder.rglob(saved)), f"{status['path']} is on the volume"
+    wait_for("collection", lambda: only_records(kept_objects(wordcount)), STEP_TIMEOUT_S)
+    assert "configmap/wordcount-ckpt-latest" in kept_objects(wordcount)
+    assert checkpoint_files(wordcount)
+
+    # A job of another name begins where the savepoint was taken: with what was published until
+    # then, its output is whole.
+    until_then = [
+        file.rename(wordcount.folder / file.name)
+        for file in sorted(wordcount.output.glob("*.parquet"))
+        if int(file.name.partition("-")[0]) <= status["epoch"]
+    ]
+    for file in wordcount.output.glob("*.parquet"):
+        file.unlink()
+    copied = replace(wordcount, name="copied")
+    copied.apply(restore={"snapshotRef": "monday", "nonce": "first"})
+    copied.until_finished(START_TIMEOUT_S)
+    assert copied.status()["restore"]["nonce"] == "first"
+    copied.check_exact(until_then)
 
 
-def test_purge_leaves_nothing(wordcount: WordCount) -> None:
-    wordcount.start(rate=100, deletionPolicy="Purge")
+@pytest.mark.timeout(600)
+def test_deletion_does_what_its_policy_says(wordcount: WordCount) -> None:
+    wordcount.start(rate=40, deletionPolicy="Savepoint")
     wordcount.commits(1, STEP_TIMEOUT_S)
-    assert any(wordcount.folder.rglob("*wordcount*"))
-    wordcount.kubectl("delete", "streamjob", "wordcount", f"--timeout={STEP_TIMEOUT_S:g}s")
-    gone = [each["metadata"]["name"] for each in wordcount.kubectl.items("configmaps")]
-    assert [name for name in gone if name.startswith("wordcount")] == []
-    checkpoints = [path for path in wordcount.folder.rglob("*") if "wordcount/" in str(path)]
-    assert [path for path in checkpoints if path.is_file()] == []
+    wordcount.delete(STEP_TIMEOUT_S)
+    until_none_works(wordcount)
+    saved = list((wordcount.folder / wordcount.kubectl.namespace).glob("wordcount/savepoints/*"))
+    assert len(saved) == 1, "one last savepoint"
+    assert checkpoint_files(wordcount)
+    wait_for("collection", lambda: only_records(kept_objects(wordcount)), STEP_TIMEOUT_S)
+
+    # The same name begins from nothing, beside what the first left; then nothing is left of it.
+    for file in wordcount.output.glob("*.parquet"):
+        file.unlink()
+    wordcount.start(rate=40, deletionPolicy="Purge")
+    wordcount.commits(1, STEP_TIMEOUT_S)
+    uid = wordcount.job()["metadata"]["uid"]
+    assert list(wordcount.folder.glob(f"*/wordcount/{uid}/*"))
+    wordcount.delete(STEP_TIMEOUT_S)
+    until_none_works(wordcount)
+    assert not list(wordcount.folder.glob(f"*/wordcount/{uid}/*"))
+    assert saved[0].is_dir(), "the savepoint of the first is the user's"
+    archived = {name for name in kept_objects(wordcount) if "-ckpt-archive-" in name}
+    wait_for("collection", lambda: set(kept_objects(wordcount)) == archived, STEP_TIMEOUT_S)

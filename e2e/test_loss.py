@@ -1,62 +1,80 @@
-"""Pods that are lost: a worker, the leader by force, the operator while it is needed."""
+"""Pods and nodes that are lost: exact all the same, and how long it took."""
 
 import time
 
+import pytest
+
 from e2e.conftest import SYSTEM
+from e2e.rig.cluster import Cluster
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 
 RECOVERY_TIMEOUT_S = 120.0
+NODE_TIMEOUT_S = 150.0  # far below the five minutes after which Kubernetes gives a node's pods up
 END_TIMEOUT_S = 180.0
 
 
 def lose(job: WordCount, pod: str, *, force: bool) -> float:
     """Delete a worker's pod and give the seconds until the job commits again without it."""
-    old = job.workers()[pod]["metadata"]["uid"]
     options = ["--grace-period=0", "--force"] if force else []
+    old = uid_of(job, pod)
     begun = time.monotonic()
     job.kubectl("delete", "pod", pod, "--wait=false", *options)
-    wait_for(
-        "a new pod of that ordinal",
-        lambda: job.workers().get(pod, {"metadata": {"uid": old}})["metadata"]["uid"] != old,
-        RECOVERY_TIMEOUT_S,
-    )
-    job.until("Ready", RECOVERY_TIMEOUT_S)
-    job.commits(1, RECOVERY_TIMEOUT_S)
+    until_back(job, pod, old, RECOVERY_TIMEOUT_S)
     return time.monotonic() - begun
 
 
-def leader_of(job: WordCount) -> str:
-    """Give the pod that leads."""
-    return str(wait_for("leader", lambda: job.job()["status"].get("leader"), RECOVERY_TIMEOUT_S))
+def uid_of(job: WordCount, pod: str) -> str:
+    """Give the UID of a pod; empty when there is none."""
+    found = job.workers().get(pod)
+    return "" if found is None else str(found["metadata"]["uid"])
 
 
+def until_back(job: WordCount, pod: str, old: str, timeout_s: float) -> None:
+    """Wait for another pod of that name, and for the job to commit with it."""
+    wait_for(f"a new {pod}", lambda: uid_of(job, pod) not in {"", old}, timeout_s, job.say)
+    job.until("Ready", timeout_s)
+    job.commits(1, timeout_s)
+
+
+@pytest.mark.timeout(600)
 def test_a_worker_and_the_leader_are_lost(wordcount: WordCount) -> None:
     wordcount.start(rate=40)
-    leader = leader_of(wordcount)
+    wordcount.commits(1, RECOVERY_TIMEOUT_S)
+    leader = wordcount.leader()
     other = next(name for name in wordcount.workers() if name != leader)
     print(f"worker deleted: commits again after {lose(wordcount, other, force=False):.1f} s")
+    leader = wordcount.leader()
     print(f"leader killed: commits again after {lose(wordcount, leader, force=True):.1f} s")
     wordcount.finish(END_TIMEOUT_S)
     wordcount.check_exact()
 
 
-def test_the_job_goes_on_without_an_operator(wordcount: WordCount) -> None:
-    wordcount.start(rate=40)
-    system = wordcount.kubectl.in_namespace(SYSTEM)
-    system("scale", "deployment/penstock", "--replicas=0")
+@pytest.mark.timeout(600)
+def test_a_node_is_lost(wordcount: WordCount, operator: Cluster) -> None:
+    nodes = [n["metadata"]["name"] for n in operator.kubectl.items("nodes", "!" + CONTROL_PLANE)]
+    system = operator.kubectl.in_namespace(SYSTEM)
+    safe = {pod["spec"]["nodeName"] for pod in system.items("pods")}
+    wordcount.start(rate=40, placement={"nodes": nodes})
+    wordcount.commits(1, RECOVERY_TIMEOUT_S)
+    on_nodes = {pod["spec"]["nodeName"]: name for name, pod in wordcount.workers().items()}
+    assert len(on_nodes) == 2, "the workers are spread over both nodes"
+    node = next(node for node in on_nodes if node not in safe)
+    lost, old = on_nodes[node], uid_of(wordcount, on_nodes[node])
+    led = wordcount.leader() == lost
+    begun = time.monotonic()
+    operator.stop_node(node)
     try:
-        pod = leader_of(wordcount)
-        wordcount.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
-        files = len(list(wordcount.output.glob("*.parquet")))
-        wait_for(
-            "output of the workers alone",
-            lambda: len(list(wordcount.output.glob("*.parquet"))) > files + 1,
-            RECOVERY_TIMEOUT_S,
-        )
+        until_back(wordcount, lost, old, NODE_TIMEOUT_S)
+        took = time.monotonic() - begun
     finally:
-        system("scale", "deployment/penstock", "--replicas=1")
-    system("rollout", "status", "deployment/penstock", "--timeout=120s")
-    wordcount.until("Ready", RECOVERY_TIMEOUT_S)
+        operator.start_node(node)
+    print(f"node of {'the leader' if led else 'a worker'} lost: commits again after {took:.1f} s")
+    replaced = [e for e in wordcount.kubectl.items("events") if e["reason"] == "WorkerReplaced"]
+    assert replaced, "by the lost-incarnation rule, not by a timeout of the node"
+    operator.kubectl("wait", "--for=condition=Ready", "node", node, "--timeout=120s")
     wordcount.finish(END_TIMEOUT_S)
     wordcount.check_exact()
+
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

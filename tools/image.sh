@@ -2,7 +2,8 @@
 # Builds the images penstock-worker:TAG and penstock-operator:TAG with docker, podman or buildah,
 # whichever is there. `make image` calls it. Settings, all optional: TAG (default: the version),
 # BASE_IMAGE (default: the Dockerfiles' own), KERNEL_CPU, BUILDER, BUILD_OPTIONS (more options of
-# the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator).
+# the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator; the
+# third, spark, is made from the worker's of the same TAG).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -21,12 +22,17 @@ TAG=${TAG:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' worker/penstock/__init__.py
 # Kernels are compiled for any server of this kind since 2015; other machines get generic code.
 [ "$(uname -m)" = x86_64 ] && KERNEL_CPU=${KERNEL_CPU:-x86-64-v3}
 
+# Docker keeps an image made here under its plain name, the others below localhost/.
+worker=penstock-worker:$TAG
+case $BUILDER in docker*) ;; *) worker=localhost/$worker ;; esac
+
 for part in ${IMAGES:-worker operator}; do
     echo "== make image: penstock-$part:$TAG with $BUILDER"
     # shellcheck disable=SC2086  # options are words
     $build --quiet ${BASE_IMAGE:+--build-arg BASE_IMAGE="$BASE_IMAGE"} ${BUILD_OPTIONS:-} \
         $([ "$part" = worker ] && echo --build-arg KERNEL_CPU="${KERNEL_CPU:-generic}") \
+        $([ "$part" = spark ] && echo --build-arg WORKER_IMAGE="$worker") \
         -t "penstock-$part:$TAG" -f "Dockerfile.$part" . >/dev/null
 done
 [ "$BUILDER" = buildah ] && list="buildah images" || list="$BUILDER image ls"
-$list | grep -E "penstock-(worker|operator) +$TAG"
+$list | grep -E "penstock-(worker|operator|spark) +$TAG"

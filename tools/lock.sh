@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the lock files anew: of development, of builds, and of the two images. uv resolves for every platform at
+# Writes the lock files anew: of development, of builds, and of the images. uv resolves for every platform at
 # once and is needed here only, so it is installed into a folder of its own. No address of an
 # index is written: the locks work wherever the user's pip looks for packages.
 set -eu
@@ -20,3 +20,4 @@ compile pyproject.toml --all-extras -o requirements.lock
 # The images get what is tested: the same versions, fewer packages.
 compile pyproject.toml -c requirements.lock -o requirements-worker.lock
 compile requirements-operator.in -c requirements.lock -o requirements-operator.lock
+compile requirements-spark.in -c requirements.lock -o requirements-spark.lock

@@ -1,5 +1,6 @@
 """Waiting for a cluster: with a deadline, and with the last thing seen in the complaint."""
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,10 +15,13 @@ class TooLate(AssertionError):
     """What was waited for did not come."""
 
 
-def wait_for(what: str, look: Callable[[], T | None], timeout_s: float) -> T:
+def wait_for(
+    what: str, look: Callable[[], T | None], timeout_s: float, say: Callable[[], str] | None = None
+) -> T:
     """Look until something other than None, False or nothing comes back. Raises TooLate.
 
-    An API server that is away for a moment is part of some tests: it is asked again.
+    An API server that is away for a moment is part of some tests: it is asked again. ``say``
+    tells where things stood when it was too late.
     """
     deadline = time.monotonic() + timeout_s
     complaint = ""
@@ -26,7 +30,8 @@ def wait_for(what: str, look: Callable[[], T | None], timeout_s: float) -> T:
             if found := look():
                 return found
             complaint = ""
-        except Refused as refused:
+        except (Refused, subprocess.TimeoutExpired) as refused:
             complaint = f"; last: {refused}"
         time.sleep(LOOK_EVERY_S)
-    raise TooLate(f"no {what} within {timeout_s:g} s{complaint}")
+    stood = "" if say is None or complaint else f"; it stood at {say()}"
+    raise TooLate(f"no {what} within {timeout_s:g} s{complaint}{stood}")

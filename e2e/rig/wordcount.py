@@ -1,7 +1,10 @@
 """The word count of the examples in a cluster: its input, its object, its output, its truth."""
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from e2e.rig.cluster import Cluster
-from e2e.rig.waiting import wait_for
-from tests.integration.kubernetes.kubectl import Kubectl
+from e2e.rig.streamjob import StreamJob
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "/data"
@@ -20,6 +22,7 @@ FILES = 8
 WORDS = 3_000
 CLAIM = "shared"
 START_TIMEOUT_S = 180.0
+ORACLE_TIMEOUT_S = 180.0
 
 
 def line(number: int) -> str:
@@ -28,13 +31,17 @@ def line(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class WordCount:
+class WordCount(StreamJob):
     """One StreamJob with folders of its own on the volume that all nodes share."""
 
     cluster: Cluster
-    kubectl: Kubectl
     folder: Path
     lines: int
+
+    @property
+    def input(self) -> Path:
+        """Give the folder of the lines, as seen here."""
+        return self.folder / "in"
 
     @property
     def output(self) -> Path:
@@ -43,132 +50,76 @@ class WordCount:
 
     def prepare(self) -> None:
         """Make the input, and the claim that checkpoints and files live on."""
-        for each in (self.folder, self.folder / "in", self.output):
+        for each in (self.folder, self.input, self.output):
             each.mkdir()
             each.chmod(0o777)  # the pods' user is not ours
         each_file = self.lines // FILES
         for file in range(FILES):
             numbers = range(file * each_file, (file + 1) * each_file)
             table = pa.table({"line": [line(n) for n in numbers]})
-            pq.write_table(table, self.folder / "in" / f"part-{file}.parquet", row_group_size=1000)
-        self.kubectl.apply(*self._volume())
+            pq.write_table(table, self.input / f"part-{file}.parquet", row_group_size=1000)
+        path = f"{self.cluster.shared_on_nodes}/{self.folder.name}"
+        self.kubectl.apply(*claim_of(CLAIM, self._volume_name(), self.kubectl.namespace, path))
 
     def manifest(self, **spec: Any) -> Any:
         """Give the example's StreamJob with what a cluster adds, and ``spec`` over it."""
         job = yaml.safe_load((ROOT / "examples" / "wordcount.yaml").read_text())
-        parameters = {"input": f"{DATA}/in", "output": f"{DATA}/out"}
+        job["metadata"]["name"] = self.name
+        parameters = {"input": f"{DATA}/in", "output": f"{DATA}/{self.output.name}"}
         job["spec"]["job"]["parameters"].update(parameters)
         job["spec"]["checkpoint"]["volume"] = {"claimName": CLAIM}
-        mounts = [{"name": "data", "mountPath": DATA}]
         job["spec"] |= {
-            "image": self.cluster.worker_image,
+            "image": self.cluster.images.worker,
             "imagePullPolicy": "Never",
-            "podTemplate": {
-                "spec": {
-                    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}],
-                    "containers": [
-                        {"name": name, "volumeMounts": mounts} for name in ("keeper", "engine")
-                    ],
-                }
-            },
+            "podTemplate": mounted(DATA),
             **spec,
         }
         return job
 
-    def start(self, rate: int, **spec: Any) -> None:
-        """Apply the job, paced to ``rate`` lines/s a file; returns when it is Ready."""
+    def apply(self, rate: int = 0, **spec: Any) -> None:
+        """Apply the job, paced to ``rate`` lines/s a file; 0 is as fast as it can."""
         manifest = self.manifest(**spec)
         manifest["spec"]["job"]["parameters"]["rate"] = rate
-        self.kubectl.apply(manifest, manager="kubectl")
+        self.kubectl.apply(manifest, manager="kubectl", force=True)
+
+    def start(self, rate: int, **spec: Any) -> None:
+        """Apply the job; returns when it is Ready."""
+        self.apply(rate, **spec)
         self.until("Ready", START_TIMEOUT_S)
 
-    def job(self) -> Any:
-        """Give the StreamJob as it is."""
-        return self.kubectl.get("streamjob", "wordcount")
-
-    def state(self) -> str:
-        """Give the state in one word; empty before the operator has looked."""
-        return str(self.job().get("status", {}).get("state", ""))
-
-    def conditions(self) -> list[Any]:
-        """Give the conditions."""
-        found: list[Any] = self.job().get("status", {}).get("conditions", [])
-        return found
-
-    def is_so(self, condition: str) -> bool:
-        """Whether the condition is true of the newest spec."""
-        job = self.job()
-        return any(
-            each["type"] == condition
-            and each["status"] == "True"
-            and each["observedGeneration"] == job["metadata"]["generation"]
-            for each in job.get("status", {}).get("conditions", [])
-        )
-
-    def until(self, condition: str, timeout_s: float) -> None:
-        """Wait until a condition is true."""
-        wait_for(f"condition {condition}", lambda: self.is_so(condition), timeout_s)
-
-    def epoch(self) -> int:
-        """Give the newest committed epoch of the status; 0 when there is none."""
-        status = self.job().get("status", {})
-        return int(status.get("checkpoint", {}).get("lastCompleted", {}).get("epoch", 0))
-
-    def commits(self, more: int, timeout_s: float) -> None:
-        """Wait for so many epochs beyond the newest."""
-        wanted = self.epoch() + more
-        wait_for(f"epoch {wanted}", lambda: self.epoch() >= wanted, timeout_s)
-
-    def workers(self) -> dict[str, Any]:
-        """Give the worker pods by name."""
-        pods = self.kubectl.items(
-            "pods", "penstock.dev/job=wordcount,penstock.dev/component=worker"
-        )
-        return {pod["metadata"]["name"]: pod for pod in pods}
-
-    def lives(self) -> dict[str, tuple[str, int]]:
-        """Give what may not change in a rescale: each pod's UID and its containers' restarts."""
-        return {
-            name: (
-                pod["metadata"]["uid"],
-                sum(c["restartCount"] for c in pod["status"].get("containerStatuses", [])),
-            )
-            for name, pod in self.workers().items()
-        }
-
-    def scale(self, workers: int, timeout_s: float) -> None:
-        """Scale as a person does; returns when so many workers work."""
-        self.kubectl("scale", "streamjob", "wordcount", f"--replicas={workers}")
-        wait_for(
-            f"{workers} workers at work",
-            lambda: self.is_so("Ready") and self.job()["status"].get("readyReplicas") == workers
-            and len(self.workers()) == workers,
-            timeout_s,
-        )  # fmt: skip
-
-    def finish(self, timeout_s: float) -> None:
-        """Let it run without pause to the end of its input."""
-        manifest = self.manifest()
-        manifest["spec"]["job"]["parameters"]["rate"] = 0
-        replicas = self.job()["spec"]["replicas"]
-        manifest["spec"]["replicas"] = replicas
-        self.kubectl.apply(manifest, manager="kubectl", force=True)
+    def finish(self, timeout_s: float, **spec: Any) -> None:
+        """Let it run without pause to the end of its input, on as many workers as now."""
+        self.apply(**{"replicas": self.job()["spec"]["replicas"], **spec})
         self.until_finished(timeout_s)
 
-    def until_finished(self, timeout_s: float) -> None:
-        """Wait for the end of a job whose input ends."""
-        wait_for("state Finished", lambda: self.state() == "Finished", timeout_s)
+    def check_exact(self, before: Sequence[Path] = ()) -> None:
+        """Compare the output, after files of ``before``, with the input.
 
-    def check_exact(self) -> None:
-        """Compare the output with the input: every word 1..n, in order, and nothing else."""
+        Every word has the counts 1..n, in order, where the order is that of files, then rows; and
+        there is nothing else.
+        """
         found: Counter[str] = Counter()
-        for file in sorted(self.output.glob("*.parquet")):
+        for file in (*sorted(before), *sorted(self.output.glob("*.parquet"))):
             table = pq.read_table(file, columns=["word", "count"])
             for word, count in zip(*(c.to_pylist() for c in table.columns), strict=True):
                 found[word] += 1
                 assert count == found[word], f"{file.name}: {word!r} has {count}, not {found[word]}"
         wanted = Counter(w for n in range(self.lines) for w in line(n).split(" "))
         assert found == wanted
+
+    def check_with_spark(self) -> str:
+        """Have Spark compute what the output must be, and compare; gives what it printed."""
+        command = [sys.executable, "-m", "penstock_spark", "oracle"]
+        folders = ["--input", str(self.input), "--output", str(self.output)]
+        done = subprocess.run(
+            [*command, *folders],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ORACLE_TIMEOUT_S,
+        )
+        assert not done.returncode, done.stdout + done.stderr
+        return done.stdout
 
     def remove(self) -> None:
         """Take away what namespaces do not take with them."""
@@ -178,33 +129,39 @@ class WordCount:
     def _volume_name(self) -> str:
         return f"shared-{self.kubectl.namespace}"
 
-    def _volume(self) -> list[Any]:
-        shape = {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "volumeName": self._volume_name(),
-            "resources": {"requests": {"storage": "1Gi"}},
+
+def mounted(path: str) -> Any:
+    """Give the ``podTemplate`` that mounts the whole claim into both containers."""
+    mounts = [{"name": "data", "mountPath": path}]
+    return {
+        "spec": {
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "containers": [{"name": name, "volumeMounts": mounts} for name in ("keeper", "engine")],
         }
-        path = f"{self.cluster.shared_on_nodes}/{self.folder.name}"
-        volume = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": path, "type": "Directory"},
-            "claimRef": {"name": CLAIM, "namespace": self.kubectl.namespace},
-        }
-        return [
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": self._volume_name()},
-                "spec": volume,
+    }
+
+
+def claim_of(name: str, volume: str, namespace: str, path: str) -> list[Any]:
+    """Give a claim and the volume behind it: a folder that every node has."""
+    modes, room = ["ReadWriteMany"], {"storage": "1Gi"}
+    made = {"accessModes": modes, "storageClassName": "", "capacity": room}
+    asked = {"accessModes": modes, "storageClassName": "", "resources": {"requests": room}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                **made,
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": {"path": path, "type": "Directory"},
+                "claimRef": {"name": name, "namespace": namespace},
             },
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": {"name": CLAIM},
-                "spec": shape,
-            },
-        ]
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name},
+            "spec": {**asked, "volumeName": volume},
+        },
+    ]

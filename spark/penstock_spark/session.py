@@ -21,6 +21,8 @@ from penstock_spark.java import java_home
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xshare:auto"
 """Two cores have no use for parallel collectors, and the first compiler is enough: the start and
 the first queries are a third shorter, and the oracle takes as long as with the second."""
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose JVM has started this process: a pod of a Spark operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,16 @@ class SparkSettings:
 def local_session(name: str, settings: SparkSettings | None = None) -> Iterator[SparkSession]:
     """Yield a session of its own JVM, ended with the block; scratch files go with it.
 
-    Raises ConfigError when no Java can be had (with the remedy) or the JVM does not start (with
-    its last words). Not re-entrant: PySpark allows one context per process.
+    In a process that spark-submit has started it is a session of that JVM, whose threads and heap
+    are what was asked of spark-submit. Raises ConfigError when no Java can be had (with the
+    remedy) or the JVM does not start (with its last words). Not re-entrant: PySpark allows one
+    context per process.
     """
     chosen = settings or SparkSettings()
+    if SUBMITTED in os.environ:
+        with _submitted_session(chosen) as session:
+            yield session
+        return
     home = java_home()
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as scratch:
         log_path = Path(scratch, "jvm.log")
@@ -50,6 +58,19 @@ def local_session(name: str, settings: SparkSettings | None = None) -> Iterator[
         finally:
             session.stop()
             _end_jvm(context)
+
+
+@contextmanager
+def _submitted_session(settings: SparkSettings) -> Iterator[SparkSession]:
+    context = SparkContext.getOrCreate()
+    context.setLogLevel("ERROR")
+    session = SparkSession(context)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.shuffle.partitions", str(4 * settings.threads))
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _conf(name: str, settings: SparkSettings, scratch: Path) -> SparkConf:

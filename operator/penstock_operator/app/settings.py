@@ -18,11 +18,15 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``namespaces``: those that are served, all when empty. ``identity``: of this process."""
+    """``namespaces``: those that are served, all when empty. ``identity``: of this process.
+
+    ``pod_uid``: of the pod of that name; empty outside a cluster.
+    """
 
     namespaces: tuple[str, ...] = ()
     namespace: str = "default"
     identity: str = "operator"
+    pod_uid: str = ""
     workers: int = 8
     http_port: int = 8080
     leader_election: bool = True
@@ -39,6 +43,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         namespaces=tuple(n.strip() for n in listed.split(",") if n.strip()),
         namespace=environment.get("POD_NAMESPACE", "default"),
         identity=environment.get("POD_NAME", "operator"),
+        pod_uid=environment.get("POD_UID", ""),
         workers=_whole(environment, "PENSTOCK_WORKERS", 8, at_least=1),
         http_port=_whole(environment, "PENSTOCK_HTTP_PORT", 8080, at_least=0),
         leader_election=environment.get("PENSTOCK_LEADER_ELECTION", "true") != "false",

@@ -2,6 +2,8 @@
 
 It is no fence: a process may sleep through its end. What two operators at once could harm is
 guarded by versions and uids in every write; see ``reconcile.workers``.
+
+The pod that holds it owns it: with the last pod of an operator that is removed it goes too.
 """
 
 import asyncio
@@ -21,11 +23,15 @@ RETRY_S = 2.0
 
 @dataclass(slots=True)
 class OperatorLease:
-    """Judges another's renewals by its own clock: clocks of two machines are never compared."""
+    """Judges another's renewals by its own clock: clocks of two machines are never compared.
+
+    ``identity`` is the name of the pod, ``pod_uid`` its UID; empty outside a cluster.
+    """
 
     client: Client
     namespace: str
     identity: str
+    pod_uid: str = ""
     seen: tuple[str, str] = ("", "")
     since: float = field(default=0.0)
 
@@ -73,15 +79,23 @@ class OperatorLease:
             ):
                 return False
             version = text_at(found, "metadata", "resourceVersion")
-            await self.client.replace({**_kind(found), "spec": self._spec(spec)}, version)
+            metadata = {**object_at(found, "metadata"), **self._owned()}
+            taken = {**_kind(found), "metadata": metadata, "spec": self._spec(spec)}
+            await self.client.replace(taken, version)
         except ApiError:
             return False
         self.seen = (self.identity, "")
         return True
 
     def _first(self) -> Object:
-        metadata: Object = {"name": NAME, "namespace": self.namespace}
+        metadata: Object = {"name": NAME, "namespace": self.namespace, **self._owned()}
         return {**_kind({}), "metadata": metadata, "spec": self._spec({})}
+
+    def _owned(self) -> Object:
+        if not self.pod_uid:
+            return {}
+        pod: Object = {"apiVersion": "v1", "kind": "Pod", "name": self.identity}
+        return {"ownerReferences": [{**pod, "uid": self.pod_uid}]}
 
     def _spec(self, old: Object) -> Object:
         now = datetime.fromtimestamp(time.time_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

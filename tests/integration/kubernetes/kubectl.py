@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-REQUEST_TIMEOUT_S = 60
+REQUEST_TIMEOUT_S = 240  # of a command that waits for something
 
 
 class Refused(Exception):

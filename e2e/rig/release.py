@@ -1,0 +1,31 @@
+"""The chart of this checkout, as a release of Helm in a cluster."""
+
+from pathlib import Path
+
+from e2e.rig.cluster import Cluster
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "penstock"
+RELEASE = "penstock"
+WITHIN_S = 180
+
+
+def install(cluster: Cluster, namespace: str, *options: str) -> None:
+    """Install or upgrade it, definitions and all; returns when its newest pod serves."""
+    definitions = str(CHART / "crds")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", definitions)
+    cluster.kubectl("wait", "--for=condition=Established", "-f", definitions, "--timeout=30s")
+    repository, _, tag = cluster.images.operator.rpartition(":")
+    cluster.run_helm(
+        "upgrade", "--install", RELEASE, str(CHART), f"--namespace={namespace}",
+        f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
+        # The same tag may name a newer image than the running pod has.
+        f"--set=podAnnotations.image-id={_image_id(cluster)}",
+        *options, "--wait", f"--timeout={WITHIN_S}s",
+    )  # fmt: skip
+
+
+def _image_id(cluster: Cluster) -> str:
+    """Give what tells two images of one name apart."""
+    node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+    shown = ["-o", "go-template", "--template", "{{.status.id}}"]
+    return cluster.on_node(node, "crictl", "inspecti", *shown, cluster.images.operator).strip()

@@ -1,0 +1,141 @@
+"""A StreamJob in a cluster: what a person asks of it with kubectl, and what it says."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.rig.waiting import wait_for
+from tests.integration.kubernetes.kubectl import Kubectl
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """The StreamJob ``name`` in the namespace of ``kubectl``; it need not be there yet."""
+
+    kubectl: Kubectl
+    name: str
+
+    # --- What a person does -----------------------------------------------------------------------
+
+    def patch(self, **spec: Any) -> None:
+        """Change fields of the spec."""
+        text = json.dumps({"spec": spec})
+        self.kubectl("patch", "streamjob", self.name, "--type=merge", "-p", text)
+
+    def scale(self, workers: int, timeout_s: float) -> None:
+        """Scale as a person does; returns when so many workers work."""
+        self.kubectl("scale", "streamjob", self.name, f"--replicas={workers}")
+        wait_for(f"{workers} workers at work", lambda: self.runs_on(workers), timeout_s, self.say)
+
+    def delete(self, timeout_s: float) -> None:
+        """Delete it; returns when it is gone."""
+        self.kubectl("delete", "streamjob", self.name, f"--timeout={timeout_s:g}s")
+
+    # --- What it says -----------------------------------------------------------------------------
+
+    def job(self) -> Any:
+        """Give the StreamJob as it is."""
+        return self.kubectl.get("streamjob", self.name)
+
+    def status(self) -> Any:
+        """Give its status; empty before the operator has looked."""
+        return self.job().get("status", {})
+
+    def state(self) -> str:
+        """Give the state in one word; empty before the operator has looked."""
+        return str(self.status().get("state", ""))
+
+    def conditions(self) -> list[Any]:
+        """Give the conditions."""
+        found: list[Any] = self.status().get("conditions", [])
+        return found
+
+    def is_so(self, condition: str, reason: str = "") -> bool:
+        """Whether the condition is true of the newest spec, for that reason where one is named."""
+        job = self.job()
+        return any(
+            each["type"] == condition
+            and each["status"] == "True"
+            and reason in {"", each["reason"]}
+            and each["observedGeneration"] == job["metadata"]["generation"]
+            for each in job.get("status", {}).get("conditions", [])
+        )
+
+    def until(self, condition: str, timeout_s: float, reason: str = "") -> None:
+        """Wait until a condition is true."""
+        what = f"condition {condition} {reason}".rstrip()
+        wait_for(what, lambda: self.is_so(condition, reason), timeout_s, self.say)
+
+    def until_state(self, state: str, timeout_s: float) -> None:
+        """Wait for a state, of the newest spec."""
+        wait_for(f"state {state}", lambda: self._is_in(state), timeout_s, self.say)
+
+    def until_finished(self, timeout_s: float) -> None:
+        """Wait for the end of a job whose input ends."""
+        self.until_state("Finished", timeout_s)
+
+    def epoch(self) -> int:
+        """Give the newest committed epoch of the status; 0 when there is none."""
+        return int(self.status().get("checkpoint", {}).get("lastCompleted", {}).get("epoch", 0))
+
+    def commits(self, more: int, timeout_s: float) -> None:
+        """Wait for so many epochs beyond the newest."""
+        wanted = self.epoch() + more
+        wait_for(f"epoch {wanted}", lambda: self.epoch() >= wanted, timeout_s, self.say)
+
+    def leader(self, timeout_s: float = 60.0) -> str:
+        """Give the pod that leads, once there is one."""
+        return str(wait_for("leader", lambda: self.status().get("leader"), timeout_s, self.say))
+
+    def say(self) -> str:
+        """Give the status in one line, for complaints."""
+        status = self.status()
+        conditions = {
+            f"{each['type']}={each['status']}": f"{each['reason']}: {each['message']}"
+            for each in status.get("conditions", [])
+        }
+        shown = {k: status.get(k) for k in ("state", "readyReplicas", "leader", "term", "attempt")}
+        return f"{shown} epoch {status.get('checkpoint')} {conditions}"
+
+    # --- Its pods ---------------------------------------------------------------------------------
+
+    def workers(self) -> dict[str, Any]:
+        """Give the worker pods by name."""
+        selector = f"penstock.dev/job={self.name},penstock.dev/component=worker"
+        return {pod["metadata"]["name"]: pod for pod in self.kubectl.items("pods", selector)}
+
+    def runs_on(self, workers: int) -> bool:
+        """Whether exactly so many workers work, and no pod is left of others."""
+        ready = self.is_so("Ready") and self.status().get("readyReplicas") == workers
+        return ready and len(self.workers()) == workers
+
+    def lives(self) -> dict[str, tuple[str, int]]:
+        """Give what may not change in a rescale: each pod's UID and its containers' restarts."""
+        return {
+            name: (
+                pod["metadata"]["uid"],
+                sum(c["restartCount"] for c in pod["status"].get("containerStatuses", [])),
+            )
+            for name, pod in self.workers().items()
+        }
+
+    def logged(self, container: str, words: str) -> list[dict[str, str]]:
+        """Give the lines of all workers' containers that have these words, as key=value."""
+        found = []
+        for name in self.workers():
+            done = self.kubectl.attempt("logs", name, "-c", container)
+            lines = (line for line in done.stdout.splitlines() if words in line)
+            found += [dict(_pairs(line), pod=name) for line in lines]
+        return found
+
+    def _is_in(self, state: str) -> bool:
+        job = self.job()
+        status: Mapping[str, Any] = job.get("status", {})
+        newest = status.get("observedGeneration") == job["metadata"]["generation"]
+        return newest and status.get("state") == state
+
+
+def _pairs(line: str) -> list[tuple[str, str]]:
+    parts = (word.partition("=") for word in line.replace('"', " ").split())
+    return [(key, value) for key, equals, value in parts if equals]

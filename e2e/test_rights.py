@@ -1,0 +1,140 @@
+"""Who may do what: rights as listed, strangers kept out, and a namespace that enforces it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.conftest import SYSTEM
+from e2e.rig import stranger
+from e2e.rig.waiting import wait_for
+from e2e.rig.wordcount import WordCount
+from penstock.contract import pod
+from penstock_operator.api.rights import RIGHTS
+from tests.integration.kubernetes.kubectl import Kubectl, Refused
+from tests.integration.kubernetes.pods import rights as keepers_rights
+
+STEP_TIMEOUT_S = 120.0
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+DOORS = (pod.CONTROL_PORT, pod.FLIGHT_PORT)
+
+Right = tuple[str, str, str, str]  # API group, resource, name ("" is any), verb
+
+
+def rights_of(kubectl: Kubectl, account: str) -> set[Right]:
+    """Ask the server for all that an account may do here, without what any account may."""
+    return _asked(kubectl, account) - _asked(kubectl, f"{SYSTEM}:nobody-of-this-name")
+
+
+def _asked(kubectl: Kubectl, account: str) -> set[Right]:
+    user = kubectl.impersonating(f"system:serviceaccount:{account}")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": kubectl.namespace},
+    }
+    found = json.loads(user("create", "-f-", "-o", "json", stdin=json.dumps(review)))
+    return spread(found["status"]["resourceRules"])
+
+
+def spread(rules: list[Any]) -> set[Right]:
+    return {
+        (group, resource, name, verb)
+        for rule in rules
+        for group in rule.get("apiGroups") or [""]
+        for resource in rule.get("resources") or []
+        for name in rule.get("resourceNames") or [""]
+        for verb in rule["verbs"]
+    }
+
+
+def test_accounts_may_do_what_is_listed_and_nothing_else(wordcount: WordCount) -> None:
+    wordcount.start(rate=40)
+    here = wordcount.kubectl
+    keeper = rights_of(here, f"{here.namespace}:wordcount-keeper")
+    assert keeper == spread(keepers_rights("wordcount"))
+    assert rights_of(here, f"{here.namespace}:default") == set()
+    operator = rights_of(here, f"{SYSTEM}:penstock")
+    listed = {(r.group, r.resource, "", verb) for r in RIGHTS if not r.own for verb in r.verbs}
+    assert operator == listed
+    assert not {r for r in operator if "*" in r or r[1:] == ("secrets", "", "list")}
+    for account, found in (("keeper", keeper), ("operator", operator)):
+        print(f"{account}: {len(found)} rights, none of them with a wildcard")
+
+    worker = next(iter(wordcount.workers()))
+    folder = pod.TOKEN_FOLDER
+    there = here.attempt("exec", worker, "-c", pod.KEEPER_CONTAINER, "--", "ls", folder)
+    assert "token" in there.stdout
+    absent = here.attempt("exec", worker, "-c", pod.ENGINE_CONTAINER, "--", "ls", folder)
+    assert absent.returncode, "user code runs beside no token"
+
+
+@pytest.mark.timeout(600)
+def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
+    wordcount.start(rate=40)
+    other = replace(wordcount, name="other")
+    other.apply(suspend=True)
+    secret = pod.trust_name(other.name)
+    here = wordcount.kubectl
+    wait_for("its certificates", lambda: here.get("secret", secret), STEP_TIMEOUT_S, other.say)
+    address = next(iter(wordcount.workers().values()))["status"]["podIP"]
+    with pytest.raises(Refused, match="violates PodSecurity"):
+        here.apply(stranger_pod(wordcount, address, secured=False))
+    here.apply(stranger_pod(wordcount, address, secured=True))
+    wait_for("its end", lambda: phase(here) in {"Succeeded", "Failed"}, STEP_TIMEOUT_S)
+    found = json.loads(here("logs", "stranger"))
+    print(json.dumps(found, indent=1))
+    for port in map(str, DOORS):
+        refused = {way: end for way, end in found[port].items() if way != "its own"}
+        assert set(refused.values()) == {"FlightUnavailableError"}, refused
+    # With the job's own certificate the door opens, and a call without a worker's token is refused.
+    assert found[str(pod.FLIGHT_PORT)]["its own"] == "FlightUnauthenticatedError"
+    wordcount.commits(2, STEP_TIMEOUT_S)
+    assert wordcount.is_so("Ready")
+
+
+def phase(kubectl: Kubectl) -> str:
+    return str(kubectl.get("pod", "stranger").get("status", {}).get("phase", ""))
+
+
+def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:
+    """Give a pod of the same namespace, with both jobs' certificates, that knocks."""
+    folders = {"own": job.name, "other": "other"}
+    for folder, name in folders.items():
+        host = {"host": pod.certificate_host(name, job.kubectl.namespace)}
+        found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"host-{folder}"}}
+        job.kubectl.apply({**found, "data": host})
+    source = Path(stranger.__file__).read_text()
+    container = {
+        "name": "stranger",
+        "image": job.cluster.images.worker,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-c", source, address, *map(str, DOORS)],
+        "volumeMounts": [{"name": folder, "mountPath": f"/{folder}"} for folder in folders],
+        "securityContext": RESTRICTED if secured else {},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger"},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "volumes": [trust_volume(folder, name) for folder, name in folders.items()],
+            "containers": [container],
+        },
+    }
+
+
+def trust_volume(folder: str, job: str) -> Any:
+    """Give a volume with a job's certificates and the name that they are of."""
+    secret = {"secret": {"name": pod.trust_name(job)}}
+    host = {"configMap": {"name": f"host-{folder}"}}
+    return {"name": folder, "projected": {"sources": [secret, host]}}

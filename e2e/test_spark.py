@@ -1,0 +1,140 @@
+"""Spark in the cluster: a SparkApplication feeds a job, and another one says that it is exact."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from e2e.conftest import SYSTEM
+from e2e.rig.cluster import Cluster
+from e2e.rig.streamjob import StreamJob
+from e2e.rig.waiting import wait_for
+from e2e.rig.wordcount import CLAIM, ROOT, WordCount
+
+STEP_TIMEOUT_S = 120.0
+SPARK_TIMEOUT_S = 240.0
+RELEASE = "spark-operator"
+SPARK_SYSTEM = "spark-operator"
+EXAMPLES = ROOT / "examples" / "kubernetes"
+DEFINITIONS = ["sparkapplications", "scheduledsparkapplications", "sparkconnects"]
+
+
+class SparkOperator:
+    """Kubeflow's chart as a release that serves one namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+
+    def install(self) -> None:
+        """Install it; ours then sees the new kind when it starts anew."""
+        registry, _, name = self._cluster.images.spark.rpartition("/")
+        repository, _, tag = name.rpartition(":")
+        cluster = self._cluster
+        cluster.run_helm(
+            "install", RELEASE, str(cluster.spark_chart), f"--namespace={SPARK_SYSTEM}",
+            "--create-namespace", f"--set=spark.jobNamespaces={{{self._namespace}}}",
+            f"--set=image.registry={registry or 'docker.io/library'}",
+            f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
+            "--wait", "--timeout=180s",
+        )  # fmt: skip
+        restart_ours(cluster)
+
+    def remove(self) -> None:
+        """Remove it with its definitions."""
+        kubectl = self._cluster.kubectl
+        names = [f"{name}.sparkoperator.k8s.io" for name in DEFINITIONS]
+        kubectl.attempt("delete", "crd", "--ignore-not-found", "--timeout=60s", *names)
+        self._cluster.run_helm(
+            "uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found", "--wait"
+        )
+        kubectl.attempt("delete", "namespace", SPARK_SYSTEM, "--wait=false")
+        restart_ours(self._cluster)
+
+
+def restart_ours(cluster: Cluster) -> None:
+    system = cluster.kubectl.in_namespace(SYSTEM)
+    system("rollout", "restart", "deployment/penstock")
+    system("rollout", "status", "deployment/penstock", "--timeout=120s")
+
+
+@pytest.fixture
+def spark(wordcount: WordCount) -> Iterator[SparkOperator]:
+    """Give the Spark operator, not installed yet."""
+    operator = SparkOperator(wordcount.cluster, wordcount.kubectl.namespace)
+    yield operator
+    operator.remove()
+
+
+def adapted(name: str, image: str) -> Any:
+    """Give an example with the images and the claim that there are here."""
+    found = yaml.safe_load((EXAMPLES / name).read_text().replace("wordcount}", f"{CLAIM}}}"))
+    found["spec"] |= {"image": image, "imagePullPolicy": "Never"}
+    return found
+
+
+def application(job: WordCount, name: str) -> Any:
+    return job.kubectl.get("sparkapplications.sparkoperator.k8s.io", name)
+
+
+def state_of(found: Any) -> str:
+    return str(found.get("status", {}).get("applicationState", {}).get("state", ""))
+
+
+@pytest.mark.timeout(900)
+def test_spark_feeds_a_job_and_says_that_it_is_exact(
+    wordcount: WordCount, spark: SparkOperator
+) -> None:
+    data = wordcount.folder / "data"
+    for folder in (data, data / "senders", data / "replayed"):
+        folder.mkdir()
+        folder.chmod(0o777)
+    wordcount.input.rename(data / "lines")
+
+    job = StreamJob(wordcount.kubectl, "replayed")
+    images = wordcount.cluster.images
+    manifest = adapted("replayed.yaml", images.worker)
+    manifest["spec"]["checkpoint"]["interval"] = "2s"
+    manifest["spec"]["replay"] |= {"image": images.spark, "rate": 4000}
+    job.kubectl.apply(manifest, manager="kubectl")
+    wait_for("the word that Spark is not there", lambda: replay_unavailable(job), STEP_TIMEOUT_S)
+    job.until("Ready", STEP_TIMEOUT_S)
+    print(f"without the Spark operator: {replay_unavailable(job)}")
+
+    spark.install()
+    begun = time.monotonic()
+    shown = wait_for("a replay", lambda: job.status().get("sparkApplication"), STEP_TIMEOUT_S,
+                     job.say)  # fmt: skip
+    wait_for("its state in the status", lambda: replay_state(job) == "RUNNING", SPARK_TIMEOUT_S,
+             lambda: str(application(wordcount, shown["name"]).get("status")))  # fmt: skip
+    print(f"replay RUNNING after {time.monotonic() - begun:.1f} s")
+    job.until_finished(SPARK_TIMEOUT_S)
+    wait_for("the replay's end", lambda: replay_state(job) == "COMPLETED", STEP_TIMEOUT_S, job.say)
+    rows = sum(pq.read_metadata(f).num_rows for f in (data / "replayed").glob("*.parquet"))
+    print(f"replay COMPLETED, job Finished after {time.monotonic() - begun:.1f} s: {rows} rows out")
+
+    begun = time.monotonic()
+    job.kubectl.apply(adapted("spark/oracle.yaml", images.spark))
+    ended = wait_for(
+        "the oracle's word",
+        lambda: state_of(application(wordcount, "replayed-oracle")) in {"COMPLETED", "FAILED"},
+        SPARK_TIMEOUT_S,
+        lambda: str(application(wordcount, "replayed-oracle").get("status")),
+    )
+    assert ended
+    log = job.kubectl("logs", "replayed-oracle-driver")
+    print(f"oracle ended after {time.monotonic() - begun:.1f} s\n{log[-600:]}")
+    assert state_of(application(wordcount, "replayed-oracle")) == "COMPLETED", log
+    assert "exact: yes" in log
+
+
+def replay_unavailable(job: StreamJob) -> str:
+    found = [c for c in job.conditions() if c["reason"] == "ReplayUnavailable"]
+    return str(found[0]["message"]) if found else ""
+
+
+def replay_state(job: StreamJob) -> str:
+    return str((job.status().get("sparkApplication") or {}).get("state", ""))

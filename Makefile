@@ -11,6 +11,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SCENARIO ?= chaos
 SEEDS ?= 1..2000
 TOOLS ?= all
+# Two tests at a time on two cores; more processes than this only wait for each other's.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
@@ -35,7 +37,7 @@ demo: $(STAMP)  ## count words of real text while workers die and come; Spark ch
 
 test: $(STAMP)  ## run every test
 	@echo "== make test: every test (unit, golden, property, simulation, integration)"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 	@echo "== make unit: the quick tests"

@@ -6,6 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+API_BINARIES = ("etcd", "kube-apiserver", "kubeadm", "kubectl", "helm", "glua")
+REMEDY = (
+    "`make e2e-tools TOOLS=api` builds them (once, some minutes, needs Go), or let "
+    "PENSTOCK_E2E_CACHE name a folder where they are built"
+)
 
 
 def cache() -> Path:
@@ -18,9 +23,5 @@ def binaries(*names: str) -> list[Path]:
     paths = [cache() / "bin" / name for name in names]
     missing = [path.name for path in paths if not os.access(path, os.X_OK)]
     if missing:
-        pytest.skip(
-            f"no {', '.join(missing)} in {cache() / 'bin'}: `make e2e-tools TOOLS=api` builds "
-            "them (once, some minutes, needs Go), or let PENSTOCK_E2E_CACHE name a folder "
-            "where they are built"
-        )
+        pytest.skip(f"no {', '.join(missing)} in {cache() / 'bin'}: {REMEDY}")
     return paths

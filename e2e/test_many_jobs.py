@@ -19,6 +19,14 @@ from tests.integration.kubernetes.kubectl import Kubectl
 JOBS = 50
 WORKERS = 2
 NODES = 5
+LEASE_S = 40
+STAGES = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-delete",
+    "pod/fast/pod-complete",
+)
 STEP_TIMEOUT_S = 180.0
 MARK = {"kwok.x-k8s.io/node": "fake"}
 SAMPLE = re.compile(r"^(penstock_operator_\w+|process_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
@@ -38,6 +46,8 @@ def hollow_nodes(operator: Cluster) -> Iterator[None]:
                 f"--kubeconfig={operator.kubeconfig}",
                 "--manage-all-nodes=false",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+                f"--node-lease-duration-seconds={LEASE_S}",
+                *(f"--config={operator.kwok_stages / stage}.yaml" for stage in STAGES),
             ],
             stdout=out,
             stderr=out,

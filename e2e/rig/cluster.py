@@ -38,6 +38,7 @@ class Cluster:
     kubectl: Kubectl
     programs: Mapping[str, Path]
     images: Images
+    kwok_stages: Path
     spark_chart: Path
     shared_on_nodes: str
     shared_here: Path
@@ -91,6 +92,7 @@ def read_cluster(file: Path) -> Cluster:
         kubectl=Kubectl(programs["kubectl"], kubeconfig),
         programs=programs,
         images=Images(**told["images"]),
+        kwok_stages=Path(told["kwok_stages"]),
         spark_chart=Path(told["spark_chart"]),
         shared_on_nodes=told["shared_on_nodes"],
         shared_here=Path(told["shared_here"]),

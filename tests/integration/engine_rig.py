@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket, socketpair
 
-from penstock.cluster.link import KeeperLink, LinkClosed
+from penstock.cluster.framing import LinkClosed
+from penstock.cluster.link import KeeperLink
 from penstock.contract import control as c
 from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.codec import encode

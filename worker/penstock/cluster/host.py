@@ -15,14 +15,11 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.base.errors import PeerError
-from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.link import LENGTH, LinkClosed
+from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, framed, read_exactly
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
@@ -76,29 +73,24 @@ class HostLink:
 
     def send(self, message: ToHost | FromHost, descriptor: int | None = None) -> None:
         """Send one message, with a file descriptor if one is given. Raises LinkClosed."""
-        data = encode(message)
+        head, body = framed(message)
         descriptors = [] if descriptor is None else [descriptor]
         try:
             with self._sending:
-                socket.send_fds(self._socket, [LENGTH.pack(len(data))], descriptors)
-                self._socket.sendall(data)
+                socket.send_fds(self._socket, [head], descriptors)
+                self._socket.sendall(body)
         except OSError as error:
             raise LinkClosed(str(error)) from error
 
     def receive(self) -> tuple[Any, int | None]:
         """Wait for a message and what came with it. Raises LinkClosed, PeerError on nonsense."""
         head, descriptors = self._head()
-        (length,) = LENGTH.unpack(head)
-        if length > CONTROL_MESSAGE_BYTES_MAX:
-            raise PeerError(f"a message of {length} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
-        message = decode(self._kind, self._rest(length))
+        message = decode(self._kind, read_exactly(self._socket, body_length(head)))
         return message, descriptors[0] if descriptors else None
 
     def close(self) -> None:
         """End both directions; a thread that waits in ``receive`` gets LinkClosed. Idempotent."""
-        with suppress(OSError):  # already ended by the other side: what is wanted
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        end(self._socket)
 
     def _head(self) -> tuple[bytes, list[int]]:
         try:
@@ -107,19 +99,7 @@ class HostLink:
             raise LinkClosed(str(error)) from error
         if not head:
             raise LinkClosed("the other container ended")
-        return head + self._rest(LENGTH.size - len(head)), descriptors
-
-    def _rest(self, size: int) -> bytes:
-        pieces = bytearray()
-        while len(pieces) < size:
-            try:
-                piece = self._socket.recv(size - len(pieces))
-            except OSError as error:
-                raise LinkClosed(str(error)) from error
-            if not piece:
-                raise LinkClosed("the other container ended")
-            pieces += piece
-        return bytes(pieces)
+        return head + read_exactly(self._socket, LENGTH.size - len(head)), descriptors
 
 
 def spawn(launch: EngineLaunch, link: int) -> "subprocess.Popen[bytes]":

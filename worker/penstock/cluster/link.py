@@ -8,25 +8,18 @@ and a socket of its own needs no threads or server on that side.
 """
 
 import socket
-import struct
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from penstock.base.errors import ConfigError, PeerError
-from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.contract.codec import decode, encode
+from penstock.base.errors import ConfigError
+from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, framed, read_exactly
+from penstock.contract.codec import decode
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Term
 from penstock.contract.progress import EngineProgress
 
-LENGTH = struct.Struct(">I")
 Received = TypeVar("Received")
-
-
-class LinkClosed(Exception):
-    """The other process is gone, or this end was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +43,21 @@ class _Link(Generic[Received]):
 
     def receive(self) -> Received:
         """Wait for the next message. Raises LinkClosed at the end, PeerError on nonsense."""
-        (length,) = LENGTH.unpack(self._read(LENGTH.size))
-        if length > CONTROL_MESSAGE_BYTES_MAX:
-            raise PeerError(f"a message of {length} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
-        message: Received = decode(self._kind, self._read(length))
+        length = body_length(read_exactly(self._socket, LENGTH.size))
+        message: Received = decode(self._kind, read_exactly(self._socket, length))
         return message
 
     def close(self) -> None:
         """End both directions; a thread waiting in ``receive`` gets LinkClosed. Idempotent."""
-        with suppress(OSError):  # already ended by the other side: what is wanted
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        end(self._socket)
 
     def _send(self, message: object) -> None:
-        data = encode(message)
-        if len(data) > CONTROL_MESSAGE_BYTES_MAX:
-            raise PeerError(f"a message of {len(data)} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
+        head, body = framed(message)
         try:
             with self._sending:
-                self._socket.sendall(LENGTH.pack(len(data)) + data)
+                self._socket.sendall(head + body)
         except OSError as error:
             raise LinkClosed(str(error)) from error
-
-    def _read(self, size: int) -> bytes:
-        pieces = bytearray()
-        while len(pieces) < size:
-            try:
-                piece = self._socket.recv(size - len(pieces))
-            except OSError as error:
-                raise LinkClosed(str(error)) from error
-            if not piece:
-                raise LinkClosed("the other process ended")
-            pieces += piece
-        return bytes(pieces)
 
 
 class EngineLink(_Link[TermedCommand]):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import ENGINE_LAST_WORDS_LINES, KEEPER_DIAL_INTERVAL_S
+from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import (
     SOCKET_NAME,
     Began,
@@ -31,7 +32,6 @@ from penstock.cluster.host import (
     ToHost,
     spawn,
 )
-from penstock.cluster.link import LinkClosed
 from penstock.contract.ids import Incarnation
 from penstock.contract.pod import ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
 

@@ -88,7 +88,7 @@ def _endpoint(place: EnginePlace) -> "Endpoint":
 
 
 def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
-    from penstock.cluster.link import LinkClosed  # noqa: PLC0415
+    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
     from penstock.engine.build import JobParts  # noqa: PLC0415
     from penstock.engine.warm import warm_rest  # noqa: PLC0415

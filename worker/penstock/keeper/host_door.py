@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.errors import PeerError
+from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended, FromHost, HostLink, Kill
-from penstock.cluster.link import LinkClosed
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
 

@@ -22,8 +22,9 @@ from penstock.base.limits import (
     ENGINE_EXIT_GRACE_S,
     ENGINE_LAST_WORDS_LINES,
 )
+from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
-from penstock.cluster.link import KeeperLink, LinkClosed
+from penstock.cluster.link import KeeperLink
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch

@@ -74,3 +74,26 @@ def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_p
     assert "MetadataMissing" in done.stderr
     assert sorted(folders.output.iterdir()) == visible
     assert sorted((folders.state / "wordcount" / "checkpoints").rglob("*.sst")) == kept
+
+
+def test_a_changed_job_begins_without_state_when_it_is_told_to(
+    halfway: Folders, tmp_path: Path
+) -> None:
+    folders = copied(halfway, tmp_path)
+    visible = {file.name: file.read_bytes() for file in folders.output.glob("*.parquet")}
+    changed = ("--set", "maxKeyGroups=128", "--restore", "empty")
+
+    done = run_again(folders, *changed)
+    assert done.returncode == 1
+    assert "to begin without state reads all input" in " ".join(done.stderr.split())
+    assert {file.name for file in folders.output.glob("*.parquet")} == set(visible)
+
+    done = run_again(folders, *changed, "--allow-output-replay")
+    assert done.returncode == 0, done.stderr
+    again = Folders(folders.input, tmp_path / "again", folders.state)
+    again.output.mkdir()
+    for file in sorted(folders.output.glob("*.parquet")):
+        if file.name not in visible:
+            file.rename(again.output / file.name)
+    check_exact(again)
+    assert {f.name: f.read_bytes() for f in folders.output.glob("*.parquet")} == visible

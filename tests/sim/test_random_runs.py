@@ -9,6 +9,7 @@ RANDOM: dict[str, range] = {
     "chaos": range(80),
     "chaos-window": range(60),
     "chaos-diamond": range(20),
+    "chaos-empty": range(40),
     "aimed": range(70),
     "aimed-window": range(30),
     "aimed-diamond": range(15),
@@ -22,6 +23,7 @@ NAMED = tuple(name for name in SCENARIOS if name not in RANDOM)
 
 # Rare states that a run of this size must have met; one that stays at 0 is not tested at all.
 SOMETIMES = (
+    "began without state",
     "committed a checkpoint",
     "committed a final",
     "committed a rescale",

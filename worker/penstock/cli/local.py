@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.supervisor.settings import ClusterSettings
 
 LATEST = "latest"
+EMPTY = "empty"
 
 
 def kept_path(job: "JobFile", directory: Path) -> Path:
@@ -60,17 +61,18 @@ def restore_of(
 ) -> Restore | None:
     """Return what to begin from: ``--restore`` (each time anew), else ``spec.restore`` (once).
 
-    ``wanted`` is ``latest``, an epoch's number, or the folder of a savepoint. Raises ConfigError
-    when that folder is not there.
+    ``wanted`` is ``latest``, an epoch's number, ``empty`` for no state at all, or the folder of a
+    savepoint. Raises ConfigError when that folder is not there.
     """
     if wanted is not None:
-        path = None if wanted == LATEST or wanted.isdigit() else _folder(wanted)
+        path = None if wanted in {LATEST, EMPTY} or wanted.isdigit() else _folder(wanted)
         epoch = Epoch(int(wanted)) if wanted.isdigit() else None
-        return Restore(str(uuid.uuid4()), path, epoch, replay_output, drop_unpublished)
+        nonce = str(uuid.uuid4())
+        return Restore(nonce, path, epoch, replay_output, drop_unpublished, empty=wanted == EMPTY)
     given = spec.restore
     if given is None:
         return None
-    if given.path is None:
+    if given.snapshot_ref is not None:
         raise ConfigError(
             "restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path"
         )
@@ -78,9 +80,10 @@ def restore_of(
         raise ConfigError("restore.allowNonRestoredState is not built: state fits the job or not")
     return Restore(
         given.nonce,
-        path=_folder(given.path),
+        path=_folder(given.path) if given.path is not None else None,
         allow_output_replay=given.allow_output_replay,
         drop_unpublished=given.unpublished is Unpublished.DROP,
+        empty=given.empty is True,
     )
 
 
@@ -88,6 +91,6 @@ def _folder(path: str) -> str:
     folder = Path(path).absolute()
     if not folder.is_dir():
         raise ConfigError(
-            f"--restore {path}: there is no such folder; give a savepoint's, or latest"
+            f"--restore {path}: there is no such folder; give a savepoint's, latest or empty"
         )
     return str(folder)

@@ -35,8 +35,8 @@ RestoreOption = Annotated[
     str | None,
     typer.Option(
         "--restore",
-        metavar="PATH|latest",
-        help="begin from a savepoint's folder, an epoch or the newest one",
+        metavar="PATH|latest|empty",
+        help="begin from a savepoint's folder, an epoch, the newest one, or without state",
     ),
 ]
 ReplayOutputOption = Annotated[

@@ -166,12 +166,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """What a job begins from, once per ``nonce``: a savepoint, a retained epoch, or the newest.
+    """What a job begins from, once per ``nonce``: a savepoint, some epoch, the newest, nothing.
 
     ``path`` is a savepoint's folder (its files are imported before the first commit), ``epoch`` a
-    retained epoch of this job; with neither, the newest committed one is meant, and only
-    ``drop_unpublished`` matters. Older than the newest committed is refused unless
-    ``allow_output_replay``.
+    retained epoch of this job, ``empty`` no state at all: the sources begin anew. With none of
+    them the newest committed one is meant, and only ``drop_unpublished`` matters. What is older
+    than the newest committed one is refused unless ``allow_output_replay``.
     """
 
     nonce: str
@@ -179,6 +179,7 @@ class Restore:
     epoch: Epoch | None = None
     allow_output_replay: bool = False
     drop_unpublished: bool = False
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

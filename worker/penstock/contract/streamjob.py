@@ -94,14 +94,20 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class RestoreFrom:
-    """An explicit restore: it happens once per ``nonce``."""
+    """An explicit restore: it happens once per ``nonce``; ``empty`` begins without state."""
 
     nonce: str
     snapshot_ref: str | None = None
     path: str | None = None
+    empty: bool | None = None
     allow_non_restored_state: bool = False
     allow_output_replay: bool = False
     unpublished: Unpublished = Unpublished.FAIL
+
+    def __post_init__(self) -> None:
+        """Refuse to begin without state where nobody has said that output may come again."""
+        said = self.empty is None or (self.empty and self.allow_output_replay)
+        rules.RESTORE_EMPTY.refuse(not said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ RESTORE = group(
     text("nonce", "a new text asks for a new restore", required=True),
     object_name("snapshotRef", "name of a StreamSnapshot in the same namespace"),
     text("path", "directory of a savepoint or checkpoint", length_max=PATH_CHARS_MAX),
+    boolean("empty", "true: begin without any state, and read all input again"),
     boolean("allowNonRestoredState", "drop state that no step takes", default=False),
     boolean(
         "allowOutputReplay", "restore before output that is visible: at least once", default=False
@@ -123,7 +124,7 @@ RESTORE = group(
     choice(
         "unpublished", "committed output that cannot be published", sj.Unpublished, default="Fail"
     ),
-    one_of=("snapshotRef", "path"),
+    one_of=("snapshotRef", "path", "empty"),
     rules=rules.RESTORE,
 )
 CHECKPOINT = group(

@@ -61,7 +61,14 @@ SHUFFLE = (
         path=".bufferBytes",
     ),
 )
+RESTORE_EMPTY = Rule(
+    "!has(self.empty) || (self.empty && self.allowOutputReplay)",
+    "empty: true reads all input again and writes all output again: it needs"
+    " allowOutputReplay: true",
+    path=".empty",
+)
 RESTORE = (
+    RESTORE_EMPTY,
     Rule(
         "self.nonce != oldSelf.nonce || self == oldSelf",
         "a restore happens once per nonce: change nonce too",

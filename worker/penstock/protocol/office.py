@@ -49,7 +49,7 @@ from penstock.protocol.opening import Opening
 from penstock.protocol.recovery import Recovery
 from penstock.protocol.requests import Requests
 from penstock.protocol.rescale import Rescale, Stage
-from penstock.protocol.restore import Restoring, pending
+from penstock.protocol.restore import Restoring, owes_output, pending
 from penstock.protocol.roster import member_of
 from penstock.protocol.shelf import Shelf
 
@@ -168,8 +168,11 @@ class Office:
             case Phase.OPENING:
                 self.opening.pursue(lead, self.shelf)
             case Phase.GATHERING:
+                undecided = lead.swaps.busy
                 if self.restoring.pursue(lead, self.shelf):
                     self.recovery.gather(lead, self.shelf)
+                elif not undecided:
+                    self.recovery.drop()  # drafted from another checkpoint than will be restored
             case Phase.RESETTING:
                 why = self.recovery.reset(lead)
             case Phase.PUBLISHING:
@@ -277,6 +280,7 @@ def _announce(lead: Lead) -> None:
 
 def _rollback(lead: Lead) -> str | None:
     """Return why the attempt has to be given up, None when it goes on."""
-    if pending(lead) is not None:
+    wanted = pending(lead)
+    if wanted is not None and not owes_output(lead, wanted):
         return "a restore was asked for"
     return health.trouble(lead)

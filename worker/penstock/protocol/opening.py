@@ -109,4 +109,6 @@ def load(lead: Lead, shelf: Shelf) -> bool:
 def _goes_elsewhere(lead: Lead) -> bool:
     """Say whether another checkpoint was asked for: only then a damaged one is passed over."""
     wanted = pending(lead)
-    return wanted is not None and (wanted.path is not None or wanted.epoch is not None)
+    if wanted is None:
+        return False
+    return wanted.path is not None or wanted.epoch is not None or wanted.empty

@@ -56,6 +56,8 @@ class Recovery:
         if self.file is not None and self.name is not None:
             self._admit(lead, shelf, self.name, self.file)
             return
+        if lead.swaps.busy:  # a draft is made from what is decided
+            return
         if lead.plan is None or not lead.desk.due(max(lead.not_before, self.retry_at)):
             return
         if not _root_known(lead, shelf):
@@ -258,7 +260,12 @@ def _root_known(lead: Lead, shelf: Shelf) -> bool:
     the handles of the one before must not be published under its number.
     """
     at = lead.latest
-    if at.root is None or (lead.root is not None and lead.root.epoch == at.epoch):
+    if at.members is None:
+        lead.file = None  # as the object says: no attempt yet, or a restore took it away
+    if at.root is None:
+        lead.root = None
+        return True
+    if lead.root is not None and lead.root.epoch == at.epoch:
         return True
     root = shelf.root(lead.desk, at.root)
     if root is not None:

@@ -4,7 +4,11 @@
 
     newest ── (drop its unpublished output) ───────────────────────────┐
     retained epoch ── read its manifest ── check ──────────────────────┼─> one swap: root, restored
-    folder ── read its manifest ── check ── import as a new epoch ─────┘
+    folder ── read its manifest ── check ── import as a new epoch ─────┤
+    nothing ── what is committed is visible, or given up ──────────────┘
+
+To begin from nothing names no checkpoint any more: the sources list their splits anew and all
+output is written again. So it needs leave, like any epoch that is older than the newest one.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +38,8 @@ def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
     if root.fingerprint != plan.fingerprint:
         return (
             f"StateError: the state of checkpoint {root.epoch} does not fit this job (fingerprint "
-            f"{root.fingerprint}, now {plan.fingerprint}): steps, keys or state columns changed"
+            f"{root.fingerprint}, now {plan.fingerprint}): steps, keys or state columns changed; "
+            "take that back, or begin without state by restore.empty"
         )
     return None
 
@@ -45,6 +50,15 @@ def pending(lead: Lead) -> Restore | None:
     if wanted is None or wanted.nonce == lead.latest.restored:
         return None
     return wanted
+
+
+def owes_output(lead: Lead, wanted: Restore) -> bool:
+    """Say whether committed output must become visible first: nothing would ever write it again.
+
+    A checkpoint that is restored leads to the same output once more; the input read anew, by a
+    job that has perhaps changed, need not.
+    """
+    return wanted.empty and not wanted.drop_unpublished and not lead.published()
 
 
 @dataclass(slots=True)
@@ -73,12 +87,14 @@ class Restoring:
                     lead.failure = f"StateError: the savepoint cannot be restored: {reason}"
 
     def pursue(self, lead: Lead, shelf: Shelf) -> bool:
-        """Do what was asked for; True when there is nothing (more) to restore."""
+        """Do what was asked for; True when there is nothing (more) to restore, or not yet."""
         wanted = pending(lead)
         if wanted is None:
             return True
         if lead.plan is None or lead.swaps.busy:
             return False
+        if wanted.empty:
+            return _empty(lead, wanted, lead.plan)
         if wanted.path is not None:
             self._folder(lead, wanted, wanted.path)
         elif wanted.epoch is not None:
@@ -163,6 +179,38 @@ class Restoring:
             )
         lead.failure = lead.failure or why
         return why is None
+
+
+def _empty(lead: Lead, wanted: Restore, plan: PhysicalPlan) -> bool:
+    """Forget every checkpoint in one swap; True while the attempt has to go on before that."""
+    at = lead.latest
+    if at.max_epoch > 0 and not wanted.allow_output_replay:
+        lead.failure = (
+            f"StateError: {at.max_epoch} epochs are committed: to begin without state reads all "
+            "input and writes all output again; allowOutputReplay accepts that"
+        )
+    elif owes_output(lead, wanted):
+        if incompatible(lead.root, plan) is None:
+            return True  # a rollback follows as soon as the output is visible
+        lead.failure = (
+            f"StateError: nobody knows that the output of epoch {at.epoch} is all visible, and the "
+            "changed job cannot publish it: run the job as it was and stop it, or give "
+            "restore.unpublished: Drop (--drop-unpublished) to lose what is not"
+        )
+    else:
+        through = lead.published_through() if lead.published() else at.published_through
+        dropped = _dropped(replace(at, published_through=through), wanted)
+        lead.propose(
+            replace(
+                dropped,
+                epoch=Epoch(0),
+                root=None,
+                members=None,
+                restored=wanted.nonce,
+                replayed=at.replayed or at.max_epoch > 0,
+            )
+        )
+    return False
 
 
 def _dropped(at: Latest, wanted: Restore) -> Latest:

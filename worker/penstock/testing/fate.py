@@ -6,6 +6,7 @@ from penstock.contract.ids import Ordinal
 from penstock.testing.kernel import Kernel
 from penstock.testing.nemesis import (
     Ask,
+    BeginEmpty,
     BreakStream,
     Cut,
     DiskFull,
@@ -61,6 +62,10 @@ class Fate:
                 self.world.supervisor.ask(kind, argument)
             case RunAgain(oldest, allow_replay):
                 self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
+            case BeginEmpty(allow_replay, drop_unpublished):
+                self.world.supervisor.begin_empty(
+                    allow_replay=allow_replay, drop_unpublished=drop_unpublished
+                )
             case LoseObject():
                 self.world.lose_object()
             case LoseWorker(ordinal):

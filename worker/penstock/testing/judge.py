@@ -1,5 +1,6 @@
 """Watches the stores while a run goes on: every swap, deletion and publication is judged at once.
 
+E  what the object calls published is visible
 G  nothing of a stale term or attempt becomes visible: what is committed is of the attempt that
    holds, what is published was committed before
 C  after every commit: copy only what it lists elsewhere, restore the copy, compare with the fold
@@ -63,14 +64,26 @@ class Judge:
         if new.max_epoch < old.max_epoch:
             raise Violation("C", f"maxEpoch went back from {old.max_epoch} to {new.max_epoch}")
         self._count(old, new)
+        self._check_published(old, new)
         if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
             raise Violation("G", f"version {new.version} was committed without an epoch")
         self.output.replay = new.replayed
         if new.root != old.root and new.root is not None and new.restored == old.restored:
             self._committed(old, new)
 
+    def _check_published(self, old: Latest, new: Latest) -> None:
+        """What is called published, and what is forgotten, is visible or given up by name."""
+        due = [new.published_through] if new.published_through > old.published_through else []
+        if new.root is None:
+            due.append(old.epoch)
+        for target, epoch in self.committed.items():
+            hidden = target not in self.disk.visible and epoch not in new.lost_output
+            if epoch in due and hidden:
+                raise Violation("E", f"epoch {epoch} is let go, and {target} is not visible")
+
     def _count(self, old: Latest, new: Latest) -> None:
         seen = {
+            "began without state": old.epoch > 0 == new.epoch,
             "leader changed": new.term != old.term > 0,
             "rollback to a checkpoint": new.attempt != old.attempt and old.epoch > 0,
             "rescale undone": new.attempt == old.attempt

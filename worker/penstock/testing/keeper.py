@@ -7,7 +7,7 @@ keeper dies first.
 
 from dataclasses import dataclass
 
-from penstock.contract.control import EngineHello, EngineReport
+from penstock.contract.control import EngineHello, EngineReport, MembersFile
 from penstock.contract.ids import Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
@@ -155,6 +155,8 @@ class KeeperNode:
             case act.SwapLatest(latest, version):
                 self._ask(core, MetaSwap(LATEST, latest, version), action)
             case act.WriteBlob(name, value):
+                if isinstance(value, MembersFile):
+                    self.kernel.happened("members drafted")
                 self._ask(core, Put(name, value), action)
             case act.ReadBlob(ref, _):
                 self._ask(core, Get(ref), action)

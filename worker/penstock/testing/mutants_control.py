@@ -90,6 +90,50 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "empty-without-leave",
+        "empty",
+        line(
+            "protocol.restore",
+            "if at.max_epoch > 0 and not wanted.allow_output_replay:",
+            "if False:",
+        ),
+        "empty-refused",
+        0,
+    ),
+    Mutant(
+        "empty-before-published",
+        "empty",
+        line(
+            "protocol.restore",
+            "return wanted.empty and not wanted.drop_unpublished and not lead.published()",
+            "return False",
+        ),
+        "begin-empty-hidden",
+        0,
+    ),
+    Mutant(
+        "empty-with-the-old-table",
+        "empty",
+        line(
+            "protocol.recovery",
+            "lead.file = None  # as the object says: no attempt yet, or a restore took it away",
+            "pass",
+        ),
+        "begin-empty",
+        0,
+    ),
+    Mutant(
+        "draft-admitted-after-restore",
+        "draft",
+        line(
+            "protocol.office",
+            "self.recovery.drop()  # drafted from another checkpoint than will be restored",
+            "pass",
+        ),
+        "begin-empty-gathering",
+        0,
+    ),
+    Mutant(
         "ended-before-publication",
         "final",
         line(

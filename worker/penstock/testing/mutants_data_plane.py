@@ -187,8 +187,8 @@ MUTANTS = (
         )
         + line(
             "protocol.recovery",
-            "if at.root is None or (lead.root is not None and lead.root.epoch == at.epoch):",
-            "if at.root is None or lead.root is not None:",
+            "if lead.root is not None and lead.root.epoch == at.epoch:",
+            "if lead.root is not None:",
         ),
         "swap-unknown-engine-dies",
         1,

@@ -90,6 +90,14 @@ class RunAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginEmpty:
+    """The user wants the job to begin without its state, while it runs or after it was stopped."""
+
+    allow_replay: bool = True
+    drop_unpublished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LoseObject:
     """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
 
@@ -112,6 +120,7 @@ Happening = (
     | Rescale
     | Ask
     | RunAgain
+    | BeginEmpty
     | LoseObject
     | LoseWorker
 )

@@ -135,6 +135,9 @@ class Wishes(Protocol):
 
     impossible: int | None
 
+    def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
+        """Want the job to begin without state."""
+
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
         """Start a stopped job again."""
         ...

@@ -41,6 +41,8 @@ RULES: dict[str, str] = {
     "missed": "a file that missed its epoch is never listed later",
     "root-file": "a volume that belongs to another object starts nothing",
     "older": "restoring an older epoch is refused unless replay is allowed",
+    "empty": "to begin without state needs leave, and what is committed is visible before it",
+    "draft": "what was drafted before a restore is never admitted after it",
     "final": "end of stream follows the publication of the final epoch",
     "unseen": "an input that is not read to its end keeps the final epoch from being taken",
     "start": "sources start when all are ready and the old output is visible",

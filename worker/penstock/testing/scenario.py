@@ -55,6 +55,7 @@ class Scenario:
     safety_us: int = 6 * SECOND
     liveness_us: int = 40 * SECOND
     pace_us: int | None = None
+    poll_us: int = SECOND // 4
     idle_after_s: float | None = None
     skewed_clocks: bool = False
     codec_share: float = 0.0

@@ -7,6 +7,7 @@ from penstock.testing.faults import Rates
 from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (
     Ask,
+    BeginEmpty,
     DiskFull,
     Happening,
     KillEngine,
@@ -167,6 +168,43 @@ DIRECTED = (
         name="lease-lost",
         rates={"lease": Rates(failed=0.6), "swap": Rates(unknown=0.3), "read": Rates(failed=0.2)},
     ),
+    # The state is forgotten in the midst of rescales, checkpoints and rollbacks.
+    replace(
+        BUSY,
+        name="begin-empty",
+        events=BUSY.events + _at(1.0, BeginEmpty()) + _at(4.0, BeginEmpty()),
+    ),
+    replace(
+        BUSY,
+        name="begin-empty-aimed",
+        job="window",
+        moments=(
+            Moment("committed a rescale", 1, BeginEmpty()),
+            Moment("rows held for a new owner", 5, BeginEmpty()),
+            Moment("committed a checkpoint", 6, KillKeeper(None)),
+        ),
+    ),
+    # What is committed is not visible yet, and becomes so with difficulty.
+    replace(
+        BUSY,
+        name="begin-empty-hidden",
+        events=(),
+        rates={"publish": Rates(failed=0.5)},
+        moments=(
+            Moment("committed a checkpoint", 1, BeginEmpty()),
+            Moment("committed a checkpoint", 2, BeginEmpty()),
+            Moment("committed a checkpoint", 3, BeginEmpty(drop_unpublished=True)),
+        ),
+        poll_us=2_000,
+    ),
+    # An attempt is being admitted when the user wants to begin without state.
+    replace(
+        BUSY,
+        name="begin-empty-gathering",
+        events=_at(1.2, KillEngine(0)) + _at(2.6, KillEngine(1)) + _at(4.0, KillEngine(0)),
+        moments=tuple(Moment("members drafted", nth, BeginEmpty()) for nth in (2, 4, 7)),
+        poll_us=2_000,
+    ),
     AIMED,
     replace(AIMED, name="aimed-window", job="window"),
     replace(AIMED, name="aimed-diamond", job="diamond"),
@@ -220,6 +258,13 @@ SCENARIOS: dict[str, Scenario] = {
             refusal="older",
         ),
         Scenario(
+            "empty-refused",
+            size=LONG,
+            pace_us=100_000,
+            events=_at(2.5, BeginEmpty(allow_replay=False)),
+            refusal="to begin without state",
+        ),
+        Scenario(
             "object-lost",
             size=LONG,
             pace_us=100_000,
@@ -239,6 +284,7 @@ SCENARIOS: dict[str, Scenario] = {
             events=_at(2.5, Ask("stop")) + _at(4, RunAgain()),
         ),
         CHAOS,
+        replace(CHAOS, name="chaos-empty", events=_at(3, BeginEmpty()) + _at(7, BeginEmpty())),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
         *DIRECTED,

@@ -44,6 +44,7 @@ class SupervisorNode:
         self.desired = Desired(workers, run="run-1")
         self.impossible: int | None = None
         self._requests = 0
+        self._restores = 0
 
     def handle(self, event: object, now: float) -> None:
         """Take one event."""
@@ -81,6 +82,18 @@ class SupervisorNode:
             if not self.machine.worker_runs(ordinal):
                 self.machine.start_worker(ordinal)
         self.desired = replace(self.desired, requests=(), restore=restore, run="run-2")
+        self.machine.write_desired(self.desired)
+
+    def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
+        """Want the job to begin without state, once more with each call."""
+        self._restores += 1
+        restore = Restore(
+            f"empty-{self._restores}",
+            allow_output_replay=allow_replay,
+            drop_unpublished=drop_unpublished,
+            empty=True,
+        )
+        self.desired = replace(self.desired, restore=restore)
         self.machine.write_desired(self.desired)
 
     def _look(self) -> None:

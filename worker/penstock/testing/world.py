@@ -85,7 +85,7 @@ class World:
         self.sizes = scenario.sizes(streams.workload)
         self.control = scenario.control
         self.beat_us = int(scenario.control.heartbeat_interval_s * SECOND)
-        self.poll_us = SECOND // 4
+        self.poll_us = scenario.poll_us
         self.idle_after_s = scenario.idle_after_s
         self.disorder_us: int | None = 30 if scenario.job == "window" else None
         self.pace_us = scenario.pace(streams.workload)

@@ -170,13 +170,21 @@ BAD: dict[str, tuple[Plain, str]] = {
         job({"shuffle": {"bufferBytes": "9Mi"}}),
         "bufferBytes must not exceed highWatermark",
     ),
-    "a restore from nothing": (
+    "a restore from nothing named": (
         job({"restore": {"nonce": "1"}}),
-        "exactly one of snapshotRef, path is needed",
+        "exactly one of snapshotRef, path, empty is needed",
     ),
     "a restore from two": (
         job({"restore": {"nonce": "1", "snapshotRef": "a", "path": "b"}}),
-        "exactly one of snapshotRef, path is needed",
+        "exactly one of snapshotRef, path, empty is needed",
+    ),
+    "a restore without state, and without leave to repeat output": (
+        job({"restore": {"nonce": "1", "empty": True}}),
+        "it needs allowOutputReplay: true",
+    ),
+    "a restore that is not empty": (
+        job({"restore": {"nonce": "1", "empty": False, "allowOutputReplay": True}}),
+        "it needs allowOutputReplay: true",
     ),
     "two volumes": (
         job({"checkpoint": {"volume": {"claimTemplate": {}}}}),

@@ -17,8 +17,8 @@ LOCKS := requirements.lock requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim integration check bench image e2e-tools cluster-up cluster-down e2e \
-	format lock clean
+.PHONY: help setup demo test unit sim integration check bench bench-compare image e2e-tools cluster-up \
+	cluster-down e2e format lock clean
 
 help:  ## list the commands
 	@echo "Penstock. Commands:"
@@ -59,9 +59,15 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
 	@echo "== make check: all clean"
 
-bench: $(STAMP)  ## run the benchmarks: table, JSON and plots in bench/results (10 minutes)
+bench: $(STAMP)  ## run the benchmarks: tables, JSON and plots in bench/results (6 minutes; BENCH='NAME ...')
 	@echo "== make bench: network word count with checkpoints; counts are checked"
-	@$(BIN)/python -m bench.run
+	@$(BIN)/python -m bench.run $(BENCH)
+	@$(BIN)/python -m bench.report
+
+bench-compare: $(STAMP)  ## compare with other engines, in turn; installs them into .bench (20 minutes)
+	@echo "== make bench-compare: the same words through every engine; counts are checked"
+	@$(BIN)/python -m bench.compare $(BENCH)
+	@$(BIN)/python -m bench.report
 
 image:  ## build the images of worker and operator: TAG=... BASE_IMAGE=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh

@@ -1,0 +1,219 @@
+"""An engine to compare with: its file, its environment, and one run of its program."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = Path(__file__).parent / "peers"
+HOME = ROOT / ".bench"  # environments; removed by hand, made anew when it is missing
+RUN_TIMEOUT_S = 170.0
+SAMPLE_INTERVAL_S = 0.5
+LAST_WORDS_CHARS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One engine. ``rows`` are so many that a run takes about ten seconds.
+
+    ``inputs`` are the files it reads (lines, parquet) where it does not make rows from the block;
+    ``shares`` names the engine whose environment it uses.
+    """
+
+    name: str
+    title: str
+    packages: tuple[str, ...]
+    program: str
+    rows: int
+    emits: str
+    checkpoints: str
+    set_up: str
+    inputs: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    java: bool = False
+    shares: str | None = None
+
+    @property
+    def home(self) -> Path:
+        """The folder of its environment."""
+        return HOME / (self.shares or self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a program said, and what it used: the peak of memory of all its processes, its CPU."""
+
+    counts: dict[str, int]
+    marks: list[tuple[float, float]]
+    emitted: int
+    memory_max: int
+    cpu_s: float
+    seconds: float
+
+
+class PeerError(Exception):
+    """An engine could not be installed or did not do its job; the message has its last words."""
+
+
+def names() -> list[str]:
+    """List the engines that are known."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Peer:
+    """Read an engine's file. Raises SystemExit naming the known ones."""
+    path = FOLDER / f"{name}.toml"
+    if not path.exists():
+        raise SystemExit(f"unknown engine {name!r}: known are {', '.join(names())}")
+    plain = tomllib.loads(path.read_text())
+    for key in ("packages", "inputs"):
+        plain[key] = tuple(plain.get(key, ()))
+    return Peer(name=name, **plain)
+
+
+# --- Its environment ------------------------------------------------------------------------
+
+
+def install(peer: Peer) -> dict[str, str]:
+    """Make the environment when it is not there; return the versions in it. Raises PeerError."""
+    marker = peer.home / "installed"
+    wanted = hashlib.sha256(" ".join(peer.packages).encode()).hexdigest()
+    if not marker.exists() or marker.read_text() != wanted:
+        print(f"   installing {', '.join(peer.packages)} into {peer.home}", flush=True)
+        shutil.rmtree(peer.home, ignore_errors=True)
+        _call([sys.executable, "-m", "venv", str(peer.home)], peer)
+        pip = [str(_python(peer)), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        _call([*pip, "--no-input", *peer.packages], peer)
+        marker.write_text(wanted)
+    if peer.program.endswith(".java"):
+        _compile(peer)
+    return _versions(peer)
+
+
+def _python(peer: Peer) -> Path:
+    return peer.home / "bin" / "python"
+
+
+def _classes(peer: Peer) -> Path:
+    return peer.home / "classes"
+
+
+def _jars(peer: Peer) -> str:
+    found = sorted(peer.home.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
+    return os.pathsep.join([str(_classes(peer)), *map(str, found)])
+
+
+def _compile(peer: Peer) -> None:
+    _classes(peer).mkdir(exist_ok=True)
+    source = FOLDER / "programs" / peer.program
+    # Compiled before anything is measured: a second is nothing here, and it is never out of date.
+    _call(["javac", "-cp", _jars(peer), "-d", str(_classes(peer)), str(source)], peer)
+
+
+def _versions(peer: Peer) -> dict[str, str]:
+    listed = _call([str(_python(peer)), "-m", "pip", "list", "--format=json"], peer)
+    wanted = {package.partition("==")[0] for package in peer.packages}
+    found = {p["name"]: p["version"] for p in json.loads(listed) if p["name"] in wanted}
+    if peer.java:
+        told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+        found["java"] = (told.stderr.splitlines() or ["none"])[0]
+    return found
+
+
+def _call(command: list[str], peer: Peer) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except FileNotFoundError as error:
+        raise PeerError(f"{peer.name}: {command[0]} is not installed") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or error.stdout)[-LAST_WORDS_CHARS:]
+        raise PeerError(f"{peer.name}: {' '.join(command[:4])} failed:\n{last}") from error
+    return done.stdout
+
+
+# --- A run ----------------------------------------------------------------------------------
+
+
+def run(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> Answer:
+    """Run the program over the task in ``folder``. Raises PeerError."""
+    begun = time.monotonic()
+    log_file = folder / "log"
+    with log_file.open("w") as log:
+        process = subprocess.Popen(
+            command(peer, folder, splits, checkpoint_s),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, **peer.environment, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+        watch = Watch(process.pid)
+        try:
+            code = process.wait(RUN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            watch.end(process)
+    answer = folder / "answer.json"
+    if code or not answer.exists():
+        last = log_file.read_text(errors="replace")[-LAST_WORDS_CHARS:]
+        raise PeerError(f"{peer.name} ended with {code}:\n{last}")
+    plain: dict[str, Any] = json.loads(answer.read_text())
+    marks = [(float(at), float(rows)) for at, rows in plain["marks"]]
+    seconds = time.monotonic() - begun
+    return Answer(plain["counts"], marks, plain["emitted"], watch.memory_max, watch.cpu_s, seconds)
+
+
+def command(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> list[str]:
+    """Return the command line of a run."""
+    if peer.program.endswith(".java"):
+        given = [str(folder), str(peer.rows), str(splits), str(round(1000 * checkpoint_s))]
+        name = peer.program.removesuffix(".java")
+        return ["java", "-Xmx3g", *_JAVA_OPENS, "-cp", _jars(peer), name, *given]
+    return [str(_python(peer)), "-m", f"bench.peers.programs.{peer.program}", str(folder)]
+
+
+_JAVA_OPENS = [
+    f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
+    for package in ("lang", "util", "nio", "time")
+]
+
+
+class Watch:
+    """Looks at the memory and the CPU of a process and all that descend from it."""
+
+    def __init__(self, pid: int) -> None:
+        """Start to look."""
+        self.memory_max = 0
+        self.cpu_s = 0.0
+        self._pid = pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self, process: "subprocess.Popen[bytes]") -> None:
+        """Stop looking; end whatever the process has left behind."""
+        self._over.set()
+        self._thread.join()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _look(self) -> None:
+        while not self._over.wait(SAMPLE_INTERVAL_S):
+            pids = processes.tree(self._pid)
+            self.memory_max = max(self.memory_max, processes.resident_bytes(pids))
+            self.cpu_s = max(self.cpu_s, processes.cpu_s(pids))

@@ -1,0 +1,159 @@
+"""Puts everything in ``bench/results`` on one static page: ``python -m bench.report``.
+
+Every figure stands beside the file and the command it comes from.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import page, records, table
+from bench.draw.sweep import fields_of
+
+SHOWN = (
+    "rows_per_s", "p50_ms", "p99_ms", "p99.9_ms", "max_ms", "cpu_ns_per_row", "wire_bytes_per_row",
+    "memory_max_mib", "epochs", "checkpoint_s", "load_before",
+)  # fmt: skip
+LIMITS = (
+    "All of it ran on one machine with two cores, which carried both ends of every connection "
+    "and the harness itself; no network card was involved. Absolute figures say little "
+    "elsewhere: ratios of runs that alternated say more. Where the load before a run is above "
+    "0.5, something else was running. The words are made by a generator that slices a block in "
+    "memory; its own limit is in each file (generator_rows_per_s). Engines that are compared do "
+    "not give out the same: the table says what."
+)
+Record = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.report")
+    parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
+    folder = parser.parse_args().out
+    found = records.read_all(folder)
+    if not found:
+        print(f"no results in {folder}: run `make bench`", file=sys.stderr)
+        return 1
+    target = folder / "index.html"
+    target.write_text(page.page("Penstock: measurements", parts(found, folder)))
+    print(f"== report: {target}")
+    return 0
+
+
+def parts(found: Mapping[str, Record], folder: Path) -> list[str]:
+    """Return the parts of the page, in order."""
+    scenarios = {stem: r for stem, r in found.items() if r["kind"] == "scenario"}
+    others = {stem: r for stem, r in found.items() if r["kind"] != "scenario"}
+    made = [page.heading(1, "Penstock: measurements"), *_machines(list(found.values()))]
+    made += [page.heading(2, "Targets"), targets(scenarios)]
+    for stem, record in scenarios.items():
+        made += scenario(stem, record, folder)
+    for stem, record in others.items():
+        made += comparison(stem, record, folder)
+    return [*made, page.heading(2, "What this does not show"), page.paragraph(LIMITS)]
+
+
+def _machines(all_records: Sequence[Record]) -> list[str]:
+    told = {
+        ", ".join(
+            (m["cpu"], f"{m['cores']} cores", f"{m['memory_gib']} GiB", m["system"], m["python"])
+        )
+        for m in (record["machine"] for record in all_records)
+    }
+    return [page.paragraph(text, "soft") for text in sorted(told)]
+
+
+def targets(scenarios: Mapping[str, Record]) -> str:
+    """Return the table of every target, run by run."""
+    body = []
+    for record in scenarios.values():
+        for run in record["runs"]:
+            for target in record["targets"]:
+                value = run["results"].get(target["name"])
+                told = "not measured" if value is None else table.number(value)
+                verdict = "met" if _met(target["bound"], value) else "MISSED"
+                exact = "yes" if run["exact"] else "NO"
+                body.append([run["name"], target["name"], target["bound"], told, verdict, exact])
+    return page.table(["run", "figure", "target", "measured", "", "exact"], body)
+
+
+def _met(bound: str, value: float | None) -> bool:
+    how, number = bound.split()
+    if value is None:
+        return False
+    return value >= float(number) if how == ">=" else value <= float(number)
+
+
+def scenario(stem: str, record: Record, folder: Path) -> list[str]:
+    """Return the section of a scenario."""
+    runs = record["runs"]
+    names = [n for n in SHOWN if any(n in run["results"] for run in runs)]
+    head = ["run", *(f"{n.removesuffix('_ms')} {table.unit(n)}".strip() for n in names), "exact"]
+    body = [[_label(run), *_values(run, names), "yes" if run["exact"] else "NO"] for run in runs]
+    made = [page.heading(2, record["title"]), page.table(head, body)]
+    if len(runs) == 1:
+        rest = {k: v for k, v in runs[0]["results"].items() if k not in names}
+        made.append(page.table(list(rest), [[table.number(v) for v in rest.values()]]))
+    made += [page.paragraph(_verdict(v)) for v in record.get("verdicts", ())]
+    made += _pictures(stem, record["title"], folder)
+    return [*made, page.source(record["command"], f"{stem}.json")]
+
+
+def _label(run: Record) -> str:
+    told = ", ".join(f"{k} {v}" for k, v in fields_of(run).items())
+    variant = run["name"].rpartition("/")[2] if "/" in run["name"] else ""
+    return " ".join(filter(None, (told, variant))) or str(run["name"])
+
+
+def _values(run: Record, names: Sequence[str]) -> list[str]:
+    return [table.number(run["results"][n]) if n in run["results"] else "" for n in names]
+
+
+def _verdict(v: Record) -> str:
+    low, high = v["interval"]
+    ratio = f"{v['other']} is {v['ratio']:.3f} [{low:.3f}, {high:.3f}] of {v['base']}"
+    return f"{v['figure']}: {ratio} over {v['pairs']} pairs: {v['verdict']}"
+
+
+def _pictures(stem: str, text: str, folder: Path) -> list[str]:
+    found = [f"{stem}{what}.png" for what in ("", "-latency")]
+    return [page.picture(name, text) for name in found if (folder / name).exists()]
+
+
+def comparison(stem: str, record: Record, folder: Path) -> list[str]:
+    """Return the section of engines, or revisions, that were compared in turn."""
+    made = [page.heading(2, record["title"])]
+    head = [
+        "compared",
+        "M rows/s: least, median, most",
+        "Penstock beside it",
+        "ratio",
+        "95 %",
+        "turns",
+    ]
+    made.append(page.table(head, [_ratio_row(v) for v in record["verdicts"]]))
+    made += [page.paragraph(f"not run: {k}: {v}") for k, v in record.get("not_run", {}).items()]
+    made += _pictures(stem, record["title"], folder)
+    if record.get("engines"):
+        head = ["engine", "gives out", "checkpoints", "set up"]
+        rows = [
+            [e["title"], e["emits"], e["checkpoints"], " ".join(e["set_up"].split())]
+            for e in record["engines"].values()
+        ]
+        made.append(page.table(head, rows))
+    return [*made, page.source(record["command"], f"{stem}.json")]
+
+
+def _ratio_row(v: Record) -> list[str]:
+    def spread(values: Sequence[float]) -> str:
+        return ", ".join(f"{x / 1e6:.3g}" for x in values)
+
+    low, high = v["interval"]
+    rates = [spread(v["base_spread"]), spread(v["other_spread"])]
+    return [v["base"], *rates, f"{v['ratio']:.1f}", f"{low:.1f} - {high:.1f}", str(v["pairs"])]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+from itertools import chain
+
+import pytest
+
+from bench import inputs
+from bench.oracle import words_spec
+from bench.peer import load, names
+from bench.peers.programs.task import merged
+from bench.scenario import Scenario
+from bench.turns import rate_after_warm_up, ratios
+from penstock.connectors.generator import WordBlock, WordSource
+
+SMALL = Scenario("s", "t", workers=2, keys=50, payload=4, rows=70_000)
+
+
+def test_every_engine_gets_the_rows_that_the_generator_gives() -> None:
+    spec = words_spec(SMALL)
+    source, block = WordSource(spec), WordBlock(spec)
+    for split, state in enumerate(source.splits()):
+        reader = source.open(state)
+        given: list[str] = []
+        while (read := reader.read(8192)) is not None:
+            given += read.batch.column("word").to_pylist()
+        rows = inputs.rows_of(SMALL, block, split)
+        assert list(chain.from_iterable(part.to_pylist() for part in rows)) == given
+
+
+def test_a_wrong_count_of_one_word_is_found() -> None:
+    wanted = inputs.expected_counts(SMALL)
+    assert sum(wanted.values()) == 140_000
+    assert inputs.differences(wanted, dict(wanted)) == []
+    word = min(wanted)
+    (told,) = inputs.differences(wanted, {**wanted, word: wanted[word] - 1})
+    assert told.startswith(f"1 of {len(wanted)} words")
+    assert inputs.differences(wanted, {**wanted, "extra": 1})
+
+
+def test_the_first_third_is_warm_up_and_the_idle_end_does_not_count() -> None:
+    slow_then_fast = [(0.0, 0.0), (1.0, 10.0), (3.0, 2010.0), (9.0, 2010.0)]
+    assert rate_after_warm_up(slow_then_fast) == pytest.approx(1000.0)
+    assert rate_after_warm_up([(0.0, 5.0)]) == 0.0
+    assert rate_after_warm_up([]) == 0.0
+
+
+def test_only_turns_in_which_both_were_exact_make_a_ratio() -> None:
+    def run(name: str, turn: int, rate: float, exact: bool = True) -> dict[str, object]:
+        return {"name": name, "turn": turn, "exact": exact, "results": {"rows_per_s": rate}}
+
+    runs = [run("penstock", n, 80.0 + n) for n in range(3)]
+    runs += [run("other", n, (80.0 + n) / 8) for n in range(3)]
+    runs += [run("penstock", 3, 1.0), run("other", 3, 9.0, exact=False)]
+    (found,) = ratios(runs)
+    assert found["pairs"] == 3
+    assert found["ratio"] == pytest.approx(8.0)
+
+
+def test_marks_of_processes_add_up() -> None:
+    one, two = [(1.0, 10), (3.0, 30)], [(2.0, 5), (4.0, 6)]
+    assert merged([one, two]) == [(1.0, 10), (2.0, 15), (3.0, 35), (4.0, 36)]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_engine_says_what_it_is_and_how_it_was_set_up(name: str) -> None:
+    engine = load(name)
+    assert engine.set_up.strip()
+    assert all("==" in package for package in engine.packages)
+    assert engine.rows % 2 == 0

@@ -1,0 +1,85 @@
+from typing import Any
+
+import pytest
+
+from bench import results
+from bench.samples import Event, Samples
+from bench.scenario import Disturbance, Scenario
+from penstock.connectors.discard_sink import LATENCY_PREFIX, ROWS_AT_PREFIX
+
+MIB = 2**20
+BEGUN = 500.0  # of the monotonic clock
+
+
+def status(at: float, sent: int, counted: int, checkpoint: dict[str, Any] | None = None) -> Any:
+    words = {"name": "words", "rows_out": sent, "queue_bytes": 0}
+    counts = {"name": "counts", "rows_in": counted, "queue_bytes": 0}
+    return {"at": at, "steps": [words, counts], "checkpoint": checkpoint, "workers": []}
+
+
+def samples_of(rows_each_tick: list[int], first_s: float = 2.0) -> Samples:
+    first = round((BEGUN + first_s) * 10)
+    totals = {f"{ROWS_AT_PREFIX}{first + i}": n for i, n in enumerate(rows_each_tick) if n}
+    return Samples(begun=BEGUN, totals=totals, seconds=99.0)
+
+
+def test_the_rate_is_that_behind_the_warm_up() -> None:
+    samples = samples_of([10] * 20 + [100] * 30)
+    found = results.figures(Scenario("s", "t", rows=1, warmup_s=2.0), samples)
+    assert found["rows_per_s"] == pytest.approx(1000.0)
+    assert found["measured_s"] == pytest.approx(2.9)
+
+
+def test_cpu_and_wire_are_told_by_row_of_the_same_time() -> None:
+    samples = samples_of([1000] * 41)
+    samples.statuses = [status(float(n), 0, 10_000 * max(0, n - 2)) for n in range(9)]
+    samples.cpu = [(float(n), 0.5 * n) for n in range(9)]
+    samples.wire = [(float(n), 400_000.0 * n) for n in range(9)]
+    found = results.figures(Scenario("s", "t", rows=1, warmup_s=1.0), samples)
+    assert found["cpu_ns_per_row"] == pytest.approx(50_000.0)
+    assert found["wire_bytes_per_row"] == pytest.approx(40.0)
+
+
+def test_a_checkpoint_is_counted_once_with_the_size_that_was_told_last() -> None:
+    first = {"epoch": 1, "bytes": 0, "duration_s": 0.0}
+    told = {"epoch": 1, "bytes": 3 * MIB, "duration_s": 0.2}
+    samples = samples_of([1])
+    samples.statuses = [status(1.0, 0, 0, first), status(1.5, 0, 0, told), status(2.0, 0, 0, told)]
+    found = results.figures(Scenario("s", "t", rows=1), samples)
+    assert (found["epochs"], found["checkpoint_mib"], found["checkpoint_s"]) == (1, 3.0, 0.2)
+    assert samples.epochs()[0]["at"] == 1.0
+
+
+def test_a_stall_tells_whether_rows_came_and_by_how_much_memory_grew() -> None:
+    scenario = Scenario("s", "t", rows=1, warmup_s=0.0, stall_after=10.0, stall_for=60.0)
+    samples = samples_of([5])
+    sent = [min(n, 15) * 100 for n in range(90)]
+    samples.statuses = [status(float(n), sent[n], 100 * min(n, 10)) for n in range(90)]
+    samples.memory = [(float(n), (100 + (47 if n > 20 else 0)) * MIB) for n in range(90)]
+    found = results.figures(scenario, samples)
+    assert found["stalled_rows_per_s"] == 0.0
+    assert found["stalled_source_rows_per_s"] == 0.0
+    assert found["memory_growth_mib"] == 47.0
+
+
+def test_each_kill_has_its_own_recovery_and_one_that_never_came_is_said() -> None:
+    ticks = [100] * 50 + [0] * 30 + [100] * 40 + [0] * 60
+    samples = samples_of(ticks, first_s=0.0)
+    samples.events = [Event(5.0, "kill"), Event(12.0, "kill-leader")]
+    kills = (Disturbance("kill", 5.0), Disturbance("kill-leader", 12.0))
+    scenario = Scenario("s", "t", rate=1000, seconds=18.0, disturb=kills)
+    back, never = results.recoveries(scenario, samples)
+    assert back == pytest.approx(3.0)
+    assert never is None
+    found = results.disturbed(scenario, samples)
+    assert (found["kills"], found["not_back"]) == (2, 1)
+    assert found["recovery_p95_s"] == 3.0
+
+
+def test_latency_comes_from_the_buckets_of_all_sinks() -> None:
+    samples = samples_of([1])
+    samples.totals |= {f"{LATENCY_PREFIX}1000": 99, f"{LATENCY_PREFIX}200000": 1}
+    found = results.figures(Scenario("s", "t", rows=1), samples)
+    assert found["markers"] == 100
+    assert 1.0 <= found["p99_ms"] < 1.01
+    assert 200.0 <= found["max_ms"] < 202.0

@@ -2,6 +2,7 @@
 
 words         sources -> keyed running count -> discard; every word goes to the worker that owns it
 relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
+changed       words, each once as fast as possible, and beside them few words that go on coming
 backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
 """
 
@@ -49,6 +50,19 @@ def _words(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
     ]
 
 
+def _changed(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    words, counts, end = _words(scenario, report)
+    drift = {
+        "rows": round(scenario.changing_rate * scenario.seconds / scenario.splits),
+        "rate": scenario.changing_rate // scenario.splits,
+        "splits": scenario.splits,
+        "payload": scenario.payload,
+        "keys": scenario.changing_keys,
+    }
+    source = {"name": "drift", "source": {"generator": drift}}
+    return [words, source, counts | {"inputs": ["words", "drift"]}, end]
+
+
 def _relay(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
     relay = {"name": "counts", "map": {"function": "bench.stages:same"}}
     return [
@@ -92,4 +106,4 @@ def _sink(scenario: "Scenario", report: Path) -> dict[str, Any]:
     return {"name": "end", "sink": {"discard": discard}}
 
 
-STEPS = {"words": _words, "relay": _relay, "backpressure": _backpressure}
+STEPS = {"words": _words, "changed": _changed, "relay": _relay, "backpressure": _backpressure}

@@ -1,11 +1,12 @@
 """What must have come out, computed from the generator alone."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from bench.scenario import Scenario
-from penstock.connectors.generator import WordBlock, WordsSpec
+from penstock.connectors.generator import Integers, WordBlock, WordsSpec
 
 
 def words_spec(scenario: Scenario) -> WordsSpec:
@@ -25,15 +26,29 @@ def expected(scenario: Scenario) -> dict[str, int]:
     A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2: a lost, repeated or
     misrouted word changes it.
     """
-    rows = scenario.rows_per_split * scenario.splits
-    if scenario.kind != "words":
-        return {"rows": rows}
-    block = WordBlock(words_spec(scenario))
-    counts = np.zeros(scenario.keys, np.int64)
-    for split in range(scenario.splits):
-        counts += block.counts(split, scenario.rows_per_split)
+    if scenario.kind in {"relay", "backpressure"}:
+        return {"rows": scenario.rows_per_split * scenario.splits}
+    counts = _counts(words_spec(scenario))
+    if scenario.kind == "changed":
+        counts = np.concatenate([counts, _counts(changing_spec(scenario))])
     sums = counts.astype(np.uint64) * (counts + 1).astype(np.uint64) // np.uint64(2)
     return {"rows": int(counts.sum()), "count": int(sums.sum(dtype=np.uint64))}
+
+
+def changing_spec(scenario: Scenario) -> WordsSpec:
+    """Return the few words that go on coming; they are others than those that come once."""
+    rows = round(scenario.changing_rate * scenario.seconds / scenario.splits)
+    spec = replace(words_spec(scenario), rows=rows, keys=scenario.changing_keys)
+    return replace(spec, distribution="uniform")
+
+
+def _counts(spec: WordsSpec) -> Integers:
+    """Count each word of all splits, by its place."""
+    block, rows = WordBlock(spec), spec.rows or 0
+    counts = np.zeros(spec.keys, np.int64)
+    for split in range(spec.splits):
+        counts += block.counts(split, rows)
+    return counts
 
 
 def differences(wanted: Mapping[str, int], got: Mapping[str, int]) -> list[str]:

@@ -133,7 +133,9 @@ def comparison(stem: str, record: Record, folder: Path) -> list[str]:
         "95 %",
         "turns",
     ]
-    made.append(page.table(head, [_ratio_row(v) for v in record["verdicts"]]))
+    of_rates = [v for v in record["verdicts"] if v["figure"] == "rows_per_s"]
+    made.append(page.table(head, [_ratio_row(v) for v in of_rates]))
+    made += [page.paragraph(_verdict(v)) for v in record["verdicts"] if record["kind"] != "compare"]
     made += [page.paragraph(f"not run: {k}: {v}") for k, v in record.get("not_run", {}).items()]
     made += _pictures(stem, record["title"], folder)
     if record.get("engines"):

@@ -1,5 +1,7 @@
 """From raw samples to figures: rate after warm-up, latency, memory, checkpoints, disturbances."""
 
+from statistics import median
+
 from bench import histogram, stats
 from bench.samples import Samples, Series
 from bench.scenario import Scenario
@@ -33,6 +35,8 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
     }
     if scenario.stall_for:
         results |= _stalled(scenario, samples)
+    if scenario.changing_keys:
+        results |= _late_checkpoints(samples)
     if scenario.disturb:
         results |= disturbed(scenario, samples)
     return results
@@ -64,6 +68,17 @@ def _checkpoints(samples: Samples) -> Figures:
         "epochs": len(epochs),
         "checkpoint_s": max((epoch["duration_s"] for epoch in epochs), default=0.0),
         "checkpoint_mib": round(max((epoch["bytes"] for epoch in epochs), default=0) / MIB, 2),
+    }
+
+
+def _late_checkpoints(samples: Samples) -> Figures:
+    """Return the middle one of the last three checkpoints before the end."""
+    last = samples.epochs()[-4:-1]
+    if not last:
+        return {}
+    return {
+        "late_checkpoint_s": median(epoch["duration_s"] for epoch in last),
+        "late_checkpoint_mib": round(median(epoch["bytes"] for epoch in last) / MIB, 2),
     }
 
 

@@ -86,6 +86,10 @@ class Scenario:
     shuffle: dict[str, Any] = field(default_factory=dict)
     buffer: str | None = None  # bytes of an output buffer, which then is all that waits there
     state: dict[str, Any] = field(default_factory=dict)
+    changing_keys: int = (
+        0  # of kind ``changed``: so many words go on coming, ``changing_rate`` a second
+    )
+    changing_rate: int = 0
     cold: bool = False  # compile every kernel anew, as after an installation
     stall_after: float = 0.0
     stall_for: float = 0.0

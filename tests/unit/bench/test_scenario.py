@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ def test_the_oracle_adds_up_running_counts_of_all_splits() -> None:
     evenly = 3 * (n // 3) * (n // 3 + 1) // 2
     assert evenly <= wanted["count"] <= evenly * 1.01
     assert oracle.expected(Scenario("s", "t", kind="relay", rows=5)) == {"rows": 5}
+
+
+def test_the_oracle_of_changing_words_has_both_kinds() -> None:
+    one = Scenario("s", "t", workers=2, keys=9, payload=4, rows=100, kind="changed", seconds=2.0)
+    one = replace(one, changing_keys=3, changing_rate=50)
+    alone = oracle.expected(replace(one, kind="words"))
+    both = oracle.expected(one)
+    assert both["rows"] == alone["rows"] + 100
+    assert both["count"] - alone["count"] >= 3 * 33 * 34 // 2
 
 
 def test_a_lost_a_repeated_and_a_misrouted_word_show() -> None:

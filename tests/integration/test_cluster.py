@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.limits import LOCAL_LEASE_DURATION_S
+from penstock.contract.status import JobStatus, WorkerStatus
 from tests.integration.cluster_rig import Cluster, running, send
 
 pytestmark = pytest.mark.timeout(600)
@@ -22,6 +23,10 @@ def rescale(cluster: Cluster, workers: int) -> None:
     cluster.job.rescale(workers)
     cluster.job.until(f"{workers} workers", lambda s: len(s.workers) == workers, 120)
     cluster.job.epochs(1)
+
+
+def led_by_another(status: JobStatus, old: WorkerStatus) -> bool:
+    return any(w.leader and w.ordinal != old.ordinal for w in status.workers)
 
 
 def test_five_kills_and_three_rescales_under_load(tmp_path: Path) -> None:
@@ -48,16 +53,16 @@ def test_a_leader_stopped_for_longer_than_its_lease_is_refused(tmp_path: Path) -
         try:
             deposed = cluster.job.until(
                 "another leader",
-                lambda s: s.term > before.term,
+                lambda s: s.term > before.term and led_by_another(s, old),
                 LOCAL_LEASE_DURATION_S + 120,
             )
         finally:
             send(signal.SIGCONT, old.keeper_pid, old.engine_pid)
-        # It may be back before it was given up: then nothing is rolled back, it just obeys.
+        # It may be back before it was given up: then nothing is rolled back, it just obeys. On a
+        # busy machine it may even lead again, but in a term that is its own.
         cluster.job.epochs(2)
         after = cluster.well()
         assert after.term >= deposed.term > before.term
-        assert cluster.victim(leader=True).ordinal != old.ordinal
         cluster.finish()
         cluster.check_exact()
 

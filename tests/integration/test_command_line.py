@@ -67,7 +67,7 @@ def words_in_order(*outputs: Path) -> Counter[str]:
 
 
 def test_savepoint_stop_and_go_on_here_and_elsewhere(tmp_path: Path) -> None:
-    folders = make_lines(tmp_path, files=3, lines=4000)
+    folders = make_lines(tmp_path, files=3, lines=40_000)
     where = ("--dir", str(folders.state))
     with penstock_run(folders, rate=400) as process:
         wait_for_output(folders)

@@ -72,8 +72,8 @@ def test_a_full_disk_aborts_the_epoch_and_nothing_else(tmp_path: Path) -> None:
         assert os.path.ismount(disk)
         with filled(disk):
             wait_until(lambda: "No space left on device" in (client.status().failure or ""))
+            wait_until(lambda: client.status().state is JobState.RUNNING)
             before = client.status()
-            assert before.state is JobState.RUNNING
             rows = sum(step.rows_in for step in before.steps)
             wait_until(lambda: sum(step.rows_in for step in client.status().steps) > rows)
         epoch = committed(client)

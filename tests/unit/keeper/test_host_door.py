@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.host import Began, Begin, Ended, HostLink, Kill, ToHost
 from penstock.cluster.framing import LinkClosed
+from penstock.cluster.host import Began, Begin, Ended, HostLink, Kill, ToHost
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.keeper.host_door import STATUS_GONE, HostDoor, HostedChild

@@ -128,11 +128,13 @@ def test_requests_after_the_end_are_answered_finished() -> None:
     town = running()
     exhaust(town, 0, 1)
     town.until(lambda: town.latest.finished)
-    town.want(requests=(Request("a", "checkpoint"), Request("b", "stop")))
-    town.until(lambda: len(town.latest.answers) == 2)
+    late = (Request("a", "checkpoint"), Request("b", "stop"), Request("c", "stop", "kept"))
+    town.want(requests=late)
+    town.until(lambda: len(town.latest.answers) == 3)
     assert town.latest.answers == (
         Answer("a", False, "the job is finished"),
         Answer("b", True, "the job is finished"),
+        Answer("c", False, "the job is finished: savepoint 'kept' was not taken"),
     )
 
 

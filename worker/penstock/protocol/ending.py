@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.control import EndStreams, Shutdown
-from penstock.contract.latest import Answer, Latest, clip
+from penstock.contract.latest import Answer, Latest, Request, clip
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.restore import pending
 from penstock.protocol.roster import member_of
@@ -93,9 +93,7 @@ class Ending:
             return
         left = lead.requests()
         if left:
-            state = _state(at)
-            new = [Answer(r.id, r.kind == "stop", f"the job is {state}") for r in left]
-            lead.propose(replace(at, answers=lead.answers(*new)))
+            lead.propose(replace(at, answers=lead.answers(*(_late(r, at) for r in left))))
 
     def _opens(self, lead: Lead) -> bool:
         """Say whether a new run begins; what is finished stays so, unless it is restored."""
@@ -106,6 +104,15 @@ class Ending:
 
 def _run(lead: Lead) -> str:
     return lead.desired.run if lead.desired is not None else lead.latest.run
+
+
+def _late(request: Request, at: Latest) -> Answer:
+    """Answer what came after the end: only a stop that wants nothing kept has what it wants."""
+    met = request.kind == "stop" and request.argument is None
+    text = f"the job is {_state(at)}"
+    if request.kind == "stop" and not met:
+        text += f": savepoint {request.argument!r} was not taken"
+    return Answer(request.id, met, text)
 
 
 def _state(at: Latest) -> str:

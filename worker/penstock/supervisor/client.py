@@ -10,6 +10,7 @@ from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.supervisor.folders import find_endpoint
 
 ANSWER_INTERVAL_S = 0.05
+SILENT_CALLS_MAX = 3
 
 
 def connect(directory: Path, job: str) -> "JobClient":
@@ -52,9 +53,17 @@ class JobClient:
 
     def _wait_for(self, answer: RequestAnswer) -> RequestAnswer:
         pause = threading.Event()
+        silent = 0
         while answer.ok is None:
             pause.wait(ANSWER_INTERVAL_S)
-            answer = self._call(ANSWER, AnswerOf(answer.id))
+            try:
+                answer = self._call(ANSWER, AnswerOf(answer.id))
+            except StorageError:  # on a busy machine one call may come too late: ask again
+                silent += 1
+                if silent == SILENT_CALLS_MAX:
+                    raise
+            else:
+                silent = 0
         return answer
 
     def _call(self, method: Method[Request, Reply], request: Request) -> Reply:

@@ -24,9 +24,14 @@ def entries_of(root: RootManifest, stage: StageIndex, share: Share) -> tuple[Sta
     return tuple(sorted((f for f in found if f.groups), key=lambda f: f.order))
 
 
-def splits_of(root: RootManifest, splits: tuple[SplitId, ...]) -> tuple[SplitState, ...]:
-    """Return the stored states of splits, in that order. Raises StateError on a lost one."""
-    stored = {s.split: s for manifest in root.tasks for s in manifest.splits}
+def splits_of(
+    root: RootManifest, stage: StageIndex, splits: tuple[SplitId, ...]
+) -> tuple[SplitState, ...]:
+    """Return the stored states of a source's splits, in that order: another may have such names.
+
+    Raises StateError on a lost one.
+    """
+    stored = {s.split: s for m in root.tasks if m.task.stage == stage for s in m.splits}
     lost = [split for split in splits if split not in stored]
     if lost:
         raise StateError(f"checkpoint {root.epoch} does not know where splits stand: {lost}")

@@ -152,7 +152,7 @@ class Frame:
     ) -> tuple[SplitState, ...]:
         """Return the states of splits in a checkpoint, or their first ones."""
         if root is not None:
-            return splits_of(root, names)
+            return splits_of(root, self.task.stage, names)
         first = {s.split: s for s in self.setup.first_splits}
         return tuple(first[name] for name in names)
 

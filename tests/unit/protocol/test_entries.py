@@ -1,0 +1,53 @@
+"""What a task reads of a checkpoint: the entries, splits and watermark of its own stage."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
+from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
+from penstock.protocol.entries import splits_of, watermark_of
+from tests.towns import running
+
+LEFT, RIGHT = StageIndex(0), StageIndex(1)
+A, B = SplitId("a"), SplitId("b")
+
+
+def task(stage: StageIndex, worker: int) -> TaskId:
+    return TaskId(stage, Ordinal(worker), 0)
+
+
+def two_sources() -> RootManifest:
+    """Make a checkpoint of two sources whose splits have the same names."""
+    town = running()
+    assert town.latest.root is not None
+    made = town.blobs[town.latest.root.name]
+    assert isinstance(made, RootManifest)
+    tasks = (
+        TaskManifest(task(LEFT, 0), splits=(SplitState(A, "left", 1),), watermark_us=10),
+        TaskManifest(task(LEFT, 1), splits=(SplitState(B, "left", 2),), watermark_us=5),
+        TaskManifest(task(RIGHT, 0), splits=(SplitState(B, "right", 3),)),
+        TaskManifest(task(RIGHT, 1), splits=(SplitState(A, "right", 4),), watermark_us=7),
+    )
+    return replace(made, tasks=tasks)
+
+
+def test_a_split_stands_where_its_own_source_left_it() -> None:
+    root = two_sources()
+    assert splits_of(root, LEFT, (B, A)) == (SplitState(B, "left", 2), SplitState(A, "left", 1))
+    assert splits_of(root, RIGHT, (A,)) == (SplitState(A, "right", 4),)
+
+
+def test_a_split_that_only_another_source_knows_is_lost() -> None:
+    root = two_sources()
+    tasks = tuple(t for t in root.tasks if t.task != task(RIGHT, 0))
+    with pytest.raises(StateError, match=r"does not know where splits stand: \['b'\]"):
+        splits_of(replace(root, tasks=tasks), RIGHT, (A, B))
+
+
+def test_a_task_that_joins_begins_at_the_lowest_watermark_of_its_stage() -> None:
+    root = two_sources()
+    assert watermark_of(root, task(LEFT, 0)) == 10
+    assert watermark_of(root, task(LEFT, 2)) == 5
+    assert watermark_of(root, task(RIGHT, 2)) is None, "one of them knows none"

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.event_time import STAMP
 from penstock.connectors.own import OwnSource, OwnWriter
 from penstock.contract.columns import Column
@@ -115,3 +115,21 @@ def test_a_sink_never_sees_hidden_columns() -> None:
     own: Any = Writer()
     OwnWriter(own).write(pa.record_batch({"x": [1], STAMP: [2]}))
     assert own.names == ["x"]
+
+
+def test_a_reader_that_raises_is_named_with_its_place() -> None:
+    class Broken(Reader):
+        def read(self, max_rows: int) -> Read | None:
+            if self.now.offset:
+                raise KeyError("gone")
+            return super().read(max_rows)
+
+    class Owner(Own):
+        def open(self, state: SplitState) -> Reader:
+            return Broken(self.reads, state)
+
+    own = Owner([Read(times(1, 2), 0)])
+    reader = OwnSource("mine", own, Source(Connector("python"), (), None)).open(FIRST)
+    assert reader.read(10) is not None
+    with pytest.raises(StorageError, match="source 'mine', partition 'a', offset 2: KeyError"):
+        reader.read(10)

@@ -1,14 +1,18 @@
 """Rows find their receivers: of now, and of after a rescale."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from penstock.base.errors import UserCodeError
+from penstock.connectors.event_time import STAMP_FIELD
 from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
-from penstock.engine.router import EdgeRouter
+from penstock.engine.partitioner import Partitioner
+from penstock.engine.router import Custom, EdgeRouter
 from penstock.model.keyhash import hash_columns, key_groups
 from penstock.protocol.routes import routes
 from penstock.protocol.task_events import Piece
@@ -38,11 +42,11 @@ def to(worker: int) -> ChannelId:
 def pieces(
     kind: Partitioning,
     new: Assignment | None = None,
-    custom: object = None,
+    custom: Custom | None = None,
     batch: pa.RecordBatch = BATCH,
 ) -> list[Piece]:
     edge = replace(EDGE, partitioning=kind)
-    router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), custom)  # type: ignore[arg-type]
+    router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), custom)
     return router.pieces(batch)
 
 
@@ -84,14 +88,41 @@ def test_a_custom_partitioner_is_asked_about_both_versions() -> None:
     def by_number(batch: pa.RecordBatch, receivers: int) -> list[int]:
         return [n % receivers for n in batch.column("n").to_pylist()]
 
-    for piece in pieces(Partitioning.CUSTOM, THREE, by_number):
+    for piece in pieces(Partitioning.CUSTOM, THREE, Partitioner("count", by_number)):
         for n in piece.data.payload.column("n").to_pylist():
             assert (piece.old, piece.new) == (to(n % 2), to(n % 3))
 
 
-def test_a_partitioner_that_points_nowhere_is_refused() -> None:
-    with pytest.raises(ValueError, match="500 places in 0\\.\\.1"):
-        pieces(Partitioning.CUSTOM, None, lambda batch, receivers: [2] * batch.num_rows)
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            lambda rows, tasks: [0] * 7 + [2] * (rows.num_rows - 7),
+            r"step 'count', record \{'word': 'w7', .* places in 0\.\.1, not 2",
+        ),
+        (lambda rows, tasks: [0], "step 'count': TypeError: .* 500 whole numbers, not int64 of"),
+        (lambda rows, tasks: [0.5] * rows.num_rows, "500 whole numbers, not float64"),
+        (lambda rows, tasks: rows.column("wrod"), "step 'count': KeyError"),
+    ],
+)
+def test_a_partitioner_that_fails_or_points_nowhere_fails_the_job_by_its_step(
+    answer: Callable[..., object], message: str
+) -> None:
+    with pytest.raises(UserCodeError, match=message):
+        pieces(Partitioning.CUSTOM, None, Partitioner("count", answer))
+
+
+def test_a_partitioner_sees_no_hidden_columns() -> None:
+    seen: list[list[str]] = []
+
+    def first(rows: pa.RecordBatch, tasks: int) -> list[int]:
+        seen.append(rows.schema.names)
+        return [0] * rows.num_rows
+
+    stamped = BATCH.append_column(STAMP_FIELD, pa.array([0] * 500, STAMP_FIELD.type))
+    (piece,) = pieces(Partitioning.CUSTOM, None, Partitioner("count", first), stamped)
+    assert seen == [["word", "n"]]
+    assert piece.data.payload.schema.names == stamped.schema.names
 
 
 def test_a_sender_that_leaves_has_no_receiver_in_the_next_version() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
@@ -78,8 +78,18 @@ class OwnReader:
         self._stamper = Stamper(time, state.max_ts) if time is not None else None
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the next rows. Raises StateError for a gap, a repeat, or other columns."""
-        read = self._own.read(max_rows)
+        """Return the next rows.
+
+        Raises StateError for a gap, a repeat, or other columns, StorageError when the user's
+        reader raises something of its own.
+        """
+        try:
+            read = self._own.read(max_rows)
+        except PenstockError:
+            raise
+        except Exception as error:  # a user's: perhaps what it reads from is away, so try again
+            place = f"{self._place}, offset {self._next}"
+            raise StorageError(f"{place}: {type(error).__name__}: {error}") from error
         if read is None or not read.batch.num_rows:
             return None
         if read.offset != self._next:

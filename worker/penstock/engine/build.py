@@ -15,6 +15,7 @@ from penstock.contract.control import StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.plan import PhysicalPlan
+from penstock.engine.partitioner import Partitioner
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
@@ -125,7 +126,7 @@ class JobParts:
         """Make everything that one task owns."""
         stage = self._job.stages[core.task.stage]
         edges = tuple(
-            OutEdge(e.plan, e.keys, e.function, [])
+            OutEdge(e.plan, e.keys, self._partitioner(e), [])
             for e in self._job.edges
             if e.plan.sender == stage.plan.index
         )
@@ -138,6 +139,10 @@ class JobParts:
             source = SourceTask(found.name, found.source, found.parameters.batch_rows)
             chain.read_by(source.where)
         return TaskParts(core, chain, edges, sinks, state, source)
+
+    def _partitioner(self, edge: CompiledEdge) -> Partitioner | None:
+        step = self.plan.stages[edge.plan.receiver].steps[0]
+        return None if edge.function is None else Partitioner(step, edge.function)
 
     def _slot(self, name: str, task: TaskId, attempt: Attempt) -> SinkSlot:
         sink = self._sinks[name]

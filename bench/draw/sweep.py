@@ -61,6 +61,9 @@ def draw(runs: Sequence[Run], heading: str, target: Path) -> Path | None:
             values = [value / scale for _, value in points]
             axes.plot([at for at, _ in points], values, "o-", color=colour, lw=1.5, label=text)
         axes.set_xscale("log")
+        seen = sorted({float(fields_of(run)[x]) for run in runs if x in fields_of(run)})
+        axes.set_xticks(seen, [f"{value:,.0f}" for value in seen])
+        axes.minorticks_off()
         axes.set_xlabel(LABELS.get(x, x))
         tidy(axes, label, zero=name == "rows_per_s")
         if name != "rows_per_s":

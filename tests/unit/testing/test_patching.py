@@ -1,9 +1,12 @@
+import os
 import subprocess
 import sys
 
 import pytest
 
-from penstock.testing.patching import Patch, install, patched_source
+from penstock.contract.keygroups import Range, share_size
+from penstock.testing.forks import in_a_fork
+from penstock.testing.patching import Patch, change, install, patched_source
 
 PATCH = Patch(
     "penstock.contract.ids",
@@ -44,3 +47,34 @@ def test_the_patch_holds_in_its_process_and_nowhere_else() -> None:
     from penstock.contract.ids import NO_EPOCH
 
     assert NO_EPOCH == 0
+
+
+GROUPS = "penstock.contract.keygroups"
+CHANGES = (
+    Patch(GROUPS, "return sum(len(r) for r in share)", "return 1 + sum(len(r) for r in share)"),
+    Patch(GROUPS, "return self.stop - self.start", "return self.stop"),
+)
+
+
+# The process of the tests may have threads; the copy uses none of what they hold.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_functions_are_changed_for_all_who_hold_them_in_their_process_only() -> None:
+    share = (Range(2, 5),)
+
+    def changed() -> int:
+        change(CHANGES)
+        return share_size(share)
+
+    assert in_a_fork(changed) == 6
+    assert share_size(share) == 3
+
+
+def test_a_line_outside_every_function_is_not_changed_in_place() -> None:
+    with pytest.raises(AssertionError, match=r"no function of penstock\.contract\.ids"):
+        change((PATCH,))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_that_dies_is_said() -> None:
+    with pytest.raises(EOFError):
+        in_a_fork(lambda: os._exit(3))

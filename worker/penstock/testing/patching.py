@@ -1,15 +1,19 @@
 """Runs a module of the core with one line changed, without touching any file on disk.
 
-The patch is an import hook: the module is compiled from its own source with one line replaced,
-and the byte-code cache is neither read nor written. Use it in a fresh process, before the module
-was imported for the first time.
+Either by an import hook (``install``): the module is compiled from its own source with one line
+replaced, in a process that has not imported it yet. Or in place (``change``): the one function in
+which the line stands gets the code of the changed source, so that everybody who holds it runs
+that. Either holds until the process ends.
 """
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import CodeType, ModuleType
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,44 @@ def install(patch: Patch) -> None:
     """Change the module for this process. Raises AssertionError when it was imported before."""
     assert patch.module not in sys.modules, f"{patch.module} is imported already"
     sys.meta_path.insert(0, _Finder(patch))
+
+
+def change(patches: Sequence[Patch]) -> None:
+    """Change functions in place. Raises AssertionError for a line that is in none."""
+    for name in dict.fromkeys(patch.module for patch in patches):
+        module = import_module(name)
+        assert module.__file__ is not None
+        source = changed = Path(module.__file__).read_text(encoding="utf-8")
+        for patch in (p for p in patches if p.module == name):
+            changed = patched_source(changed, patch)
+        before, after = (compile(s, module.__file__, "exec") for s in (source, changed))
+        codes = list(_changed(before, after))
+        assert codes, f"no function of {name} has the line"
+        for code in codes:
+            _function(module, code.co_qualname).__code__ = code
+
+
+def _changed(before: CodeType, after: CodeType) -> Iterator[CodeType]:
+    """Find the functions that differ, those of classes included, not those inside functions."""
+    inner = [[c for c in code.co_consts if isinstance(c, CodeType)] for code in (before, after)]
+    for old, new in zip(*inner, strict=True):
+        if old == new:
+            continue
+        if new.co_flags & inspect.CO_OPTIMIZED:
+            yield new
+        else:  # the body of a class
+            yield from _changed(old, new)
+
+
+def _function(module: ModuleType, qualname: str) -> FunctionType:
+    found: object = module
+    for part in qualname.split("."):
+        found = inspect.getattr_static(found, part)
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    assert callable(found)
+    found = inspect.unwrap(found)
+    assert isinstance(found, FunctionType), f"{module.__name__}.{qualname} is no function"
+    return found

@@ -1,4 +1,4 @@
-"""Runs scenarios: one run, many seeds, a fault at every effect; in one process or in several."""
+"""Runs scenarios: one run, many seeds, a fault at every effect, mutants; in one process or two."""
 
 import os
 import traceback
@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from multiprocessing import get_context
 from typing import Any
 
 from penstock.testing.faults import CrashAt, Faults, Verdict, parse_crash
+from penstock.testing.forks import in_a_fork
 from penstock.testing.kernel import Streams, Violation
 from penstock.testing.mutant_table import Mutant
+from penstock.testing.patching import change
 from penstock.testing.scenario_table import SCENARIOS
 from penstock.testing.search import Small, search
 from penstock.testing.small_doors import SmallDoors
@@ -128,10 +131,24 @@ def every_crash(scenario: str, seed: int) -> list[Case]:
     return [make(CrashAt(index, verdict)) for index in points for verdict in VERDICTS]
 
 
+def hunt_all(mutants: Iterable[Mutant], runs_max: int, processes: int = 2) -> Iterator[Result]:
+    """Hunt each mutant in a fork, which has imported the core already and changes it in place."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_hunted, mutants, repeat(runs_max))
+
+
+def _hunted(mutant: Mutant, runs_max: int) -> Result:
+    def changed() -> Result:
+        change(mutant.patches)
+        return hunt(mutant, runs_max)
+
+    return in_a_fork(changed)
+
+
 def hunt(mutant: Mutant, runs_max: int) -> Result:
     """Look for a run that notices a mutant, first where it is known; the last result otherwise.
 
-    The core must have been patched before it was imported, see :mod:`patching`.
+    The core must have been changed before, see :mod:`patching`.
     """
     make = partial(Case, mutant.scenario, mutant=mutant.name)
     if mutant.crash:

@@ -33,6 +33,7 @@ class Standing:
         if self._assignment is None and self._proposed is None:
             return msg.EngineStatus(self.attempt)
         self._reach(tasks)
+        holding = self._holding_tasks()
         return msg.EngineStatus(
             self.attempt,
             self.attempt if self._was_ready else Attempt(0),
@@ -42,7 +43,7 @@ class Standing:
             self._settled,
             self._published_here(tasks),
             all(t.core.exhausted for t in tasks),
-            all(t.finished for t in tasks if t.id not in self._holding_tasks()),
+            all(t.finished for t in tasks if t.id not in holding),
             self._ended,
         )
 

@@ -16,8 +16,12 @@ class ConflictError(Exception):
 
 @dataclass(slots=True)
 class FakeApi:
-    """Objects by kind and name, in one namespace. ``log`` lists every write, newest last."""
+    """Objects by kind and name, in one namespace. ``log`` lists every write, newest last.
 
+    uids have the ``seed`` in them: no two runs share one, as no two clusters do.
+    """
+
+    seed: int = 0
     objects: dict[Key, Object] = field(default_factory=dict)
     count: int = 0
     log: list[tuple[str, Key]] = field(default_factory=list)
@@ -35,7 +39,7 @@ class FakeApi:
         self.count += 1
         made = dict(manifest)
         metadata = dict(object_at(made, "metadata"))
-        metadata["uid"] = uid or f"u{self.count:07d}-0000"
+        metadata["uid"] = uid or f"u{self.count:07d}-{self.seed}"
         metadata["resourceVersion"] = str(self.count)
         made["metadata"] = metadata
         self._bump_generation(made, None)
@@ -76,16 +80,22 @@ class FakeApi:
         for part in ("labels", "annotations"):
             merged = {**texts_at(old, "metadata", part), **texts_at(manifest, "metadata", part)}
             metadata[part] = dict(merged)
+        owners = object_at(manifest, "metadata").get("ownerReferences")
+        if owners is not None:  # a manager that applies owns the references that it gave before
+            metadata["ownerReferences"] = owners
         self.put({**old, **manifest, "metadata": metadata}, version=version, verb="apply")
 
-    def delete(self, key: Key, *, uid: str = "", now: float = 0.0) -> None:
-        """Delete; an object with finalizers, and a pod, is only marked."""
+    def delete(self, key: Key, *, uid: str = "", now: float = 0.0, by_force: bool = False) -> None:
+        """Delete; an object with finalizers, and a pod but ``by_force``, is only marked."""
         old = self.get(*key)
         if old is None:
             return
         if uid and uid != text_at(old, "metadata", "uid"):
             raise ConflictError(f"{key} is another one")
         metadata = dict(object_at(old, "metadata"))
+        if by_force:
+            self._remove(key)
+            return
         if metadata.get("deletionTimestamp"):
             return
         if metadata.get("finalizers") or key[0] == "Pod":

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.latest import Latest, Request
+from penstock.contract.latest import Desired, Latest, Request
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.times import seconds
 from tests.sim.operator_api import FakeApi, Key, job_of
 from tests.sim.operator_workers import JOB, Workers
 
+OVERDUE_S = 15.0
 SET = ("StatefulSet", pod.workers_name(JOB))
 LATEST = ("ConfigMap", pod.latest_name(JOB))
 
@@ -21,13 +23,15 @@ class ViolationError(AssertionError):
 class Judge:
     """Looks at every write before it is done, and at the world when it has come to rest.
 
-    ``committed``: the newest epoch of each job that ever lived; ``purged``: whose was to go.
+    Of each job that ever lived, ``committed`` is the newest epoch and ``restored`` the nonce of
+    the newest restore that its spec asked for; ``purged``: whose checkpoints were to go.
     """
 
     seed: int
     api: FakeApi
     workers: Workers
     committed: dict[str, int] = field(default_factory=dict)
+    restored: dict[str, str] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
 
     def _fail(self, text: str) -> None:
@@ -39,6 +43,8 @@ class Judge:
         if at is not None:
             known = self.committed.get(at.job_uid, 0)
             self.committed[at.job_uid] = max(known, int(at.max_epoch))
+            if at.restored and not at.restored.startswith("stateless "):
+                self.restored[at.job_uid] = at.restored
 
     def check_always(self) -> None:
         live = self.workers.pods()
@@ -75,13 +81,44 @@ class Judge:
 
     def check_create(self, manifest: Object) -> None:
         key = (text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+        if key[0] == "Job":
+            self._check_removal(key[1])
         if key != LATEST or key in self.api.objects:
             return
         uid = job_of(manifest)
         if self.committed.get(uid, 0) > 0:
             self._fail(f"-latest of {uid} is created anew after epoch {self.committed[uid]}")
 
-    def check_delete(self, key: Key, uid: str, *, now: bool) -> None:
+    def _check_removal(self, name: str) -> None:
+        """Files go only with what they are of, and only where that was asked for."""
+        job = self.api.objects.get(("StreamJob", JOB))
+        of_job = name == names.purge_name(JOB, text_at(job, "metadata", "uid"))
+        gone = text_at(job, "metadata", "deletionTimestamp") and not self.workers.pods()
+        if of_job and gone and text_at(job, "spec", "deletionPolicy") == "Purge":
+            return
+        given_up = {
+            names.purge_name(JOB, text_at(found, "metadata", "uid"))
+            for key, found in self.api.objects.items()
+            if key[0] == "StreamSnapshot"
+            and object_at(found, "spec")["disposeOnDelete"]
+            and text_at(found, "metadata", "deletionTimestamp")
+        }
+        if name not in given_up:
+            self._fail(f"{name} removes files that nobody gave up")
+
+    def check_fresh(self, before: Desired, after: Desired) -> None:
+        """A restore happens once; state goes only by one, or with a change of what runs."""
+        restore, at = after.restore, self.workers.latest()
+        if restore is None or restore == before.restore:
+            return
+        if at is not None and self.restored.get(at.job_uid) == restore.nonce:
+            self._fail(f"a second restore under the nonce {restore.nonce}")
+        changed = before.run.rpartition("-")[2] != after.run.rpartition("-")[2]
+        if restore.nonce.startswith("stateless ") and not changed:
+            self._fail(f"state is dropped ({restore.nonce!r}) although nothing changed")
+
+    def check_delete(self, key: Key, uid: str, by_force: float | None) -> None:
+        """``by_force`` is the time of a deletion without grace, None of any other."""
         found = self.api.objects.get(key)
         if found is None or text_at(found, "metadata", "uid") != uid:
             return
@@ -94,8 +131,10 @@ class Judge:
             if self.workers.pods():
                 self._fail("-latest is deleted under running workers")
             self.purged.add(job_of(found))
-        if key[0] == "Pod" and now:
-            self._fail("a pod is ended by force although its worker is not lost")
+        if key[0] == "Pod" and by_force is not None:
+            asked = seconds(text_at(found, "metadata", "deletionTimestamp"))
+            if not asked or by_force < asked + OVERDUE_S:
+                self._fail("a pod is ended by force although its worker is not lost")
 
     def check_answers(self, wanted: tuple[Request, ...]) -> None:
         """An answered request may go only when its snapshot's status has the answer."""
@@ -117,6 +156,7 @@ class Judge:
         at = self.workers.latest()
         for uid, epoch in self.committed.items():
             self._check_kept(uid, epoch, at)
+        self._check_snapshots()
         if job is None:
             return
         if text_at(job, "metadata", "deletionTimestamp"):
@@ -161,7 +201,11 @@ class Judge:
         retain = object_at(job, "spec").get("deletionPolicy", "Retain") == "Retain"
         if retain and object_at(job, "metadata").get("finalizers"):
             self._fail("a finalizer although nothing waits for it")
+
+    def _check_snapshots(self) -> None:
         for (kind, name), plain in self.api.objects.items():
             state = text_at(plain, "status", "state")
+            if kind == "StreamSnapshot" and text_at(plain, "metadata", "deletionTimestamp"):
+                self._fail(f"the deletion of {name} hangs")
             if kind == "StreamSnapshot" and state not in {"Completed", "Failed"}:
                 self._fail(f"{name} is {state} for ever")

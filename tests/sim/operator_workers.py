@@ -41,12 +41,16 @@ def read_desired(text: str) -> Desired:
 
 @dataclass(slots=True)
 class Workers:
-    """The set's controller, the kubelets and the leader. ``finishes``: the input may end."""
+    """The set's controller, the kubelets and the leader. ``finishes``: the input may end.
+
+    ``calm``: no epoch is committed but the first of a run, so that the world may come to rest.
+    """
 
     api: FakeApi
     rng: random.Random
     finishes: bool = False
     fails: bool = True
+    calm: bool = False
 
     def step(self, now: float) -> None:
         """Do one thing that is due, chosen at random."""
@@ -176,6 +180,9 @@ class Workers:
             leader = Leader(Ordinal(live[0]), Incarnation("x"), "x:1")
             return replace(at, leader=leader, term=Term(at.term + 1))
         if desired.restore is not None and desired.restore.nonce != at.restored:
+            if desired.restore.empty:
+                nonce = desired.restore.nonce
+                return replace(at, restored=nonce, epoch=Epoch(0), root=None, replayed=True)
             epoch = Epoch(at.max_epoch + 1)
             kept = Retained(epoch, root_of(epoch))
             return replace(
@@ -232,6 +239,8 @@ class Workers:
             return replace(self._epoch(at), finished=True, run=desired.run)
         if self.fails and dice < 0.1:
             return replace(at, attempt=Attempt(at.attempt + 1))
+        if self.calm and at.epoch > int(desired.run.split("-")[1]):
+            return at
         return self._epoch(at)
 
     def _epoch(self, at: Latest) -> Latest:

@@ -11,35 +11,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import status_plain
 from penstock.contract.streamsnapshot_fields import snapshot_status_plain
 from penstock_operator.api import names, views
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.disposal import decide_orphans
 from penstock_operator.resources import records
 from penstock_operator.resources.target import Owner
 from tests.sim.operator_api import ConflictError, FakeApi, Key
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
-from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
+from tests.sim.operator_users import DESIRED, Users
+from tests.sim.operator_workers import JOB, Workers
 
 Decide = Callable[[Observed], act.Decision]
-DESIRED = ("ConfigMap", pod.desired_name(JOB))
 START_S = 1_700_000_000.0
-
-
-def first_spec(rng: random.Random) -> Object:
-    """Make the spec of a small job."""
-    return {
-        "image": "v1",
-        "job": {"entrypoint": "jobs:count"},
-        "replicas": rng.randint(1, 4),
-        "checkpoint": {"volume": {"claimName": "shared"}},
-        "upgrade": {"savepointDeadline": "60s", "stableDeadline": "120s"},
-    }
 
 
 @dataclass(slots=True)
@@ -51,12 +41,11 @@ class World:
     live_order: tuple[Key, ...] = (SET, DESIRED, LATEST)
 
     rng: random.Random = field(init=False)
-    api: FakeApi = field(default_factory=FakeApi)
+    api: FakeApi = field(init=False)
     workers: Workers = field(init=False)
     now: float = START_S
     judge: Judge = field(init=False)
-    jobs: int = 0
-    taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
+    users: Users = field(init=False)
     seen: dict[str, int] = field(default_factory=dict)
     caches: list[dict[Key, Object]] = field(default_factory=list)
     quiet: list[dict[Key, Object]] = field(default_factory=lambda: [{}, {}])
@@ -64,12 +53,14 @@ class World:
     def __post_init__(self) -> None:
         """Make the first job, and the claim of its checkpoints."""
         self.rng = random.Random(self.seed)
+        self.api = FakeApi(self.seed)
         self.workers = Workers(self.api, self.rng, finishes=self.rng.random() < 0.2)
         self.judge = Judge(self.seed, self.api, self.workers)
         claim: Object = {"accessModes": ["ReadWriteMany"]}
         meta: Object = {"name": "shared", "labels": {}}
         self.api.create({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
-        self._new_job()
+        self.users = Users(self.seed, self.rng, self.api, self.workers, self.seen)
+        self.users.new_job()
         self.caches = [self.api.listed(), self.api.listed()]
 
     # --- running ------------------------------------------------------------------------------
@@ -80,21 +71,21 @@ class World:
         for _ in range(steps):
             self.now += self.rng.choice((0.1, 0.5, 2.0))
             dice = self.rng.random()
-            if dice < 0.45:
+            if dice < 0.42:
                 which = self.rng.randrange(2)
                 if self.rng.random() < 0.04:
                     operators[which] = self._operator(which)  # killed, and started again
                 for _ in range(self.rng.choice((1, 2, 4, 12))):
                     next(operators[which])
-            elif dice < 0.90:
+            elif dice < 0.80:
                 self.workers.step(self.now)
                 self.judge.look()
-            elif dice < 0.94:
-                self._fault()
-            elif dice < 0.97:
+            elif dice < 0.86:
+                self.users.break_something(self.now)
+            elif dice < 0.90:
                 self.api.collect(self.now)
             else:
-                self._user()
+                self.users.act(self.now)
             self.judge.check_always()
         self._make_peace()
 
@@ -102,8 +93,9 @@ class World:
         """No more faults: all must come to rest where the user wants it."""
         self.workers.fails = False
         self.workers.finishes = False
-        if self.taken is not None and LATEST not in self.api.objects:
-            self.api.create(self.taken)
+        self.workers.calm = True
+        if self.users.taken is not None and LATEST not in self.api.objects:
+            self.api.create(self.users.taken)
         job = self.api.get("StreamJob", JOB)
         if job is not None and text_at(job, "metadata", "deletionTimestamp") == "":
             spec = object_at(job, "spec")
@@ -127,7 +119,7 @@ class World:
                 self.judge.look()
             self.judge.check_always()
             quiet = quiet + 1 if self._meaning() == before else 0
-            if quiet >= 3:
+            if quiet >= 2:
                 return self.judge.check_rest()
         raise ViolationError(f"seed {self.seed}: never comes to rest")
 
@@ -157,10 +149,13 @@ class World:
                 continue  # nothing has happened since it last had nothing to do
             seen = self._observe(self.caches[which], refresh=self.rng.random() < 0.05)
             if seen is None:
+                yield from self._orphans()
                 continue
             first = self.decide(seen)
             if not first.actions and first.status is None:
                 self.quiet[which] = dict(self.caches[which])
+            elif self.workers.calm:  # nobody else is there: what was seen is what is
+                yield from self._perform(first, seen)
             else:
                 live = dict(self.caches[which])
                 for key in self.live_order:
@@ -179,6 +174,19 @@ class World:
                 if seen is None:
                     continue
                 yield from self._perform(self.decide(seen), seen)
+
+    def _orphans(self) -> Iterator[str]:
+        """Look after snapshots without a job, once the API server says that there is none."""
+        yield "reads job"
+        if self.api.get("StreamJob", JOB) is not None:
+            return
+        seen = assemble(
+            JobView(JOB, "default", "", 0, None, StreamJobStatus()),
+            self.api.listed().values(),
+            Moment(self.now),
+        )
+        if seen.snapshots:
+            yield from self._perform(decide_orphans(seen), seen)
 
     def _refresh(self, which: int) -> None:
         """A watch catches up, wholly or for some objects only; or it is silent."""
@@ -209,16 +217,19 @@ class World:
                 self._write_status(decision, seen)
             for action in decision.actions:
                 yield str(type(action).__name__)
-                if self.rng.random() < 0.02:
+                if self._bad_luck():
                     return  # refused for no reason of ours: 429, 500
                 self._do(action, seen)
-                if self.rng.random() < 0.02:
+                if self._bad_luck():
                     return  # done, but the reply was lost
             if not decision.status_first:
                 yield "status"
                 self._write_status(decision, seen)
         except ConflictError:
             return
+
+    def _bad_luck(self) -> bool:
+        return not self.workers.calm and self.rng.random() < 0.02
 
     def _write_status(self, decision: act.Decision, seen: Observed) -> None:
         job = self.api.get("StreamJob", JOB)
@@ -247,21 +258,12 @@ class World:
             case act.Scale(replicas, turn, version):
                 self._scale(replicas, turn, version)
             case act.WriteDesired(value, turn, latest_uid, version):
-                manifest = records.desired(owner, value, turn, latest_uid)
-                if not version:
-                    self.api.create(manifest)
-                else:
-                    old = self.api.get(*DESIRED)
-                    if old is None or text_at(old, "metadata", "resourceVersion") != version:
-                        raise ConflictError("changed")
-                    self.judge.check_answers(value.requests)
-                    both = {**object_at(old, "metadata"), **object_at(manifest, "metadata")}
-                    self.api.put({**old, **manifest, "metadata": both}, version=version)
+                self._want(records.desired(owner, value, turn, latest_uid), version)
             case act.Archive(job_uid, uid, version):
                 self._archive(owner, (job_uid, uid, version))
             case act.Delete(kind, name, uid, now):
-                self.judge.check_delete((kind, name), uid, now=now)
-                self.api.delete((kind, name), uid=uid, now=self.now)
+                self.judge.check_delete((kind, name), uid, self.now if now else None)
+                self.api.delete((kind, name), uid=uid, now=self.now, by_force=now)
             case act.MakeTrust():
                 meta: Object = {
                     "name": pod.trust_name(JOB),
@@ -272,13 +274,29 @@ class World:
                     self.api.create({"kind": "Secret", "metadata": meta})
                 except ConflictError:
                     return
-            case act.SetFinalizer(present, _, version):
-                self._finalizer(seen, version, present=present)
+            case act.SetFinalizer(present, "", version):
+                self._finalizer(("StreamJob", JOB), seen.job.uid, version, present=present)
+            case act.SetFinalizer(present, name, version):
+                uid = next(s.uid for s in seen.snapshots if s.name == name)
+                self._finalizer(("StreamSnapshot", name), uid, version, present=present)
             case act.WriteSnapshotStatus(name, status, version):
                 found = self.api.get("StreamSnapshot", name)
                 if found is not None:
                     plain = dict(snapshot_status_plain(status))
                     self.api.put({**found, "status": plain}, version=version)
+
+    def _want(self, manifest: Object, version: str) -> None:
+        if not version:
+            self.api.create(manifest)
+            return
+        old = self.api.get(*DESIRED)
+        if old is None or text_at(old, "metadata", "resourceVersion") != version:
+            raise ConflictError("changed")
+        value = views.desired_view(manifest).value
+        self.judge.check_answers(value.requests)
+        self.judge.check_fresh(views.desired_view(old).value, value)
+        both = {**object_at(old, "metadata"), **object_at(manifest, "metadata")}
+        self.api.put({**old, **manifest, "metadata": both}, version=version)
 
     def _scale(self, replicas: int, turn: int, version: str) -> None:
         old = self.api.get(*SET)
@@ -299,94 +317,16 @@ class World:
             self.api.create(records.archive(owner, found, job_uid))
         self.api.delete(LATEST, uid=uid)
 
-    def _finalizer(self, seen: Observed, version: str, *, present: bool) -> None:
-        job = self.api.get("StreamJob", JOB)
-        if job is None:
+    def _finalizer(self, key: Key, uid: str, version: str, *, present: bool) -> None:
+        found = self.api.get(*key)
+        if found is None:
             return
         metadata: Object = {
-            **object_at(job, "metadata"),
+            **object_at(found, "metadata"),
             "finalizers": [names.FINALIZER] if present else [],
         }
-        if text_at(metadata, "uid") != seen.job.uid:
-            raise ConflictError("another job")
+        if text_at(metadata, "uid") != uid:
+            raise ConflictError("another one")
         if metadata.get("deletionTimestamp") and present:
             raise ConflictError("no new finalizer on what is being deleted")
-        self.api.put({**job, "metadata": metadata}, version=version)
-
-    # --- users and faults ----------------------------------------------------------------------
-
-    def _new_job(self) -> None:
-        self.jobs += 1
-        meta: Object = {"name": JOB, "namespace": "default", "labels": {}}
-        job: Object = {"kind": "StreamJob", "metadata": meta, "spec": first_spec(self.rng)}
-        self.api.create(job, uid=f"job{self.jobs:04d}-{self.seed}")
-
-    def _user(self) -> None:
-        job = self.api.get("StreamJob", JOB)
-        if job is None:
-            if self.rng.random() < 0.5:
-                self._new_job()
-            return
-        spec = object_at(job, "spec")
-        changes: tuple[tuple[str, Plain], ...] = (
-            *(("replicas", self.rng.randint(1, 4)) for _ in range(4)),
-            ("suspend", spec.get("suspend") is not True),
-            ("image", self.rng.choice(("v1", "v2", "v3", BAD_IMAGE))),
-            ("image", "v4"),
-            ("restartNonce", self.rng.randint(1, 99)),
-            ("replicas", 0),  # CEL would refuse it; a bad spec all the same
-            ("upgrade", {"mode": self.rng.choice(("Savepoint", "LastCheckpoint"))}),
-            ("upgrade", {"rollback": True, "stableDeadline": "30s"}),
-            ("deletionPolicy", self.rng.choice(("Retain", "Savepoint", "Purge"))),
-            (
-                "restore",
-                {"nonce": str(self.rng.randint(1, 9)), "path": "default/a/savepoints/b"},
-            ),
-            ("delete", None),
-            ("snapshot", None),
-            ("snapshot", None),
-        )
-        change = self.rng.choice(changes)
-        self.seen[f"user {change[0]}"] = self.seen.get(f"user {change[0]}", 0) + 1
-        if change[0] == "delete":
-            self.api.delete(("StreamJob", JOB), now=self.now)
-        elif change[0] == "snapshot":
-            self._new_snapshot()
-        elif not text_at(job, "metadata", "deletionTimestamp"):
-            self.api.put({**job, "spec": {**spec, change[0]: change[1]}})
-
-    def _new_snapshot(self) -> None:
-        meta: Object = {"name": f"snap{self.api.count}", "creationTimestamp": ""}
-        spec: Object = {
-            "jobRef": JOB,
-            "type": self.rng.choice(("Savepoint", "Checkpoint")),
-            "retries": 1,
-            "deadline": "300s",
-        }
-        self.api.create({"kind": "StreamSnapshot", "metadata": meta, "spec": spec})
-
-    def _take_latest(self) -> None:
-        """Somebody removes the record of a job that has begun; only he may bring it back."""
-        found = self.api.get(*LATEST)
-        at = self.workers.latest()
-        if found is not None and at is not None and at.epoch > 0:
-            self.taken = found
-            self.seen["latest taken"] = self.seen.get("latest taken", 0) + 1
-            self.api.delete(LATEST, now=self.now)
-
-    def _fault(self) -> None:
-        """A pod dies, or somebody removes or changes an object that is not theirs."""
-        keys = sorted(self.api.objects)
-        pods = [k for k in keys if k[0] == "Pod"]
-        if LATEST in keys and self.rng.random() < 0.05:
-            self._take_latest()
-            return
-        others = [
-            k
-            for k in keys
-            if k[0] in {"Service", "Role", "Lease", "NetworkPolicy", "Secret"} or k == DESIRED
-        ]
-        if pods and self.rng.random() < 0.7:
-            self.api.delete(self.rng.choice(pods), now=self.now)
-        elif others:
-            self.api.delete(self.rng.choice(others), now=self.now)
+        self.api.put({**found, "metadata": metadata}, version=version)

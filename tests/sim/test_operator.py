@@ -64,13 +64,6 @@ def test_each_mutant_changes_exactly_one_line_that_is_there() -> None:
         compile(patched_source(source, mutant.patch), mutant.patch.module, "exec")
 
 
-def caught(name: str) -> bool:
-    seed = MUTANTS[name].seed
-    done = run("--mutant", name, "--seeds", f"{seed}..{seed + 1}", "--steps", str(STEPS))
-    return done.returncode == 1 and "seed" in done.stdout
-
-
 def test_every_rule_is_noticed_when_it_is_gone() -> None:
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        found = dict(zip(MUTANTS, pool.map(caught, MUTANTS), strict=True))
-    assert [name for name, seen in found.items() if not seen] == []
+    done = run("--mutants")
+    assert done.returncode == 0, done.stdout + done.stderr

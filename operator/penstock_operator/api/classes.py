@@ -91,6 +91,12 @@ def _digest_of(text: str) -> str:
     return _hash(values_of(json.loads(text), ChangeClass.RESTART))
 
 
+def without_nonce(spec: Plain) -> str:
+    """Return the digest of what restarts the workers, spec.restartNonce apart."""
+    fields = spec if isinstance(spec, dict) else {}
+    return digest_of({name: value for name, value in fields.items() if name != "restartNonce"})
+
+
 def refused(old: Plain, new: Plain) -> list[str]:
     """List the fields that changed and never may."""
     before, after = values_of(old, ChangeClass.REFUSE), values_of(new, ChangeClass.REFUSE)

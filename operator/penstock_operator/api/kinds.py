@@ -18,9 +18,10 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of an object, or of all in a namespace."""
+        """Return the path of an object, or of all in a namespace; of all there are when empty."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        parts = [f"{root}/namespaces/{namespace}/{self.plural}", name, subresource]
+        space = f"{root}/namespaces/{namespace}" if namespace else root
+        parts = [f"{space}/{self.plural}", name, subresource]
         return "/".join(part for part in parts if part)
 
 

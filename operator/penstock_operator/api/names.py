@@ -66,7 +66,7 @@ def archive_name(job: str, uid: str) -> str:
 
 
 def purge_name(job: str, uid: str) -> str:
-    """Name the Job that removes a deleted job's checkpoints."""
+    """Name the Job that removes files: ``uid`` is that of the StreamJob or StreamSnapshot."""
     return f"{job}-purge-{uid[:8]}"
 
 

@@ -15,7 +15,10 @@ from penstock.contract.streamsnapshot import SnapshotStatus
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The StreamJob. ``deleting_since`` is in seconds since 1970, None while it is wanted."""
+    """The StreamJob. ``deleting_since`` is in seconds since 1970, None while it is wanted.
+
+    ``spec_text`` is ``spec`` as JSON, with its keys sorted.
+    """
 
     name: str
     namespace: str
@@ -26,6 +29,7 @@ class JobView:
     version: str = ""
     deleting_since: float | None = None
     finalizers: tuple[str, ...] = ()
+    spec_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,11 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One worker's pod. ``unschedulable`` is the scheduler's message."""
+    """One worker's pod. ``unschedulable`` is the scheduler's message.
+
+    ``due`` is when a pod that is being deleted should be gone: after its grace period, or at once
+    when none of its containers ever started.
+    """
 
     name: str
     uid: str
@@ -74,6 +82,7 @@ class PodView:
     unschedulable: str = ""
     containers: tuple[ContainerView, ...] = ()
     created: float = 0.0
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +169,7 @@ class Observed:
     - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
     - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
-    - ``purged``: None while nothing is known of the purge's Job, then whether it succeeded.
+    - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
     """
 
     job: JobView
@@ -178,5 +187,4 @@ class Observed:
     configs: dict[str, Plain] = field(default_factory=dict)
     refresh: bool = False
     set_trouble: str = ""
-    autoscaler: str = ""
-    purged: bool | None = None
+    purges: dict[str, bool] = field(default_factory=dict)

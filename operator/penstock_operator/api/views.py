@@ -27,10 +27,12 @@ from penstock_operator.api.observed import (
     SnapshotView,
     SparkView,
 )
-from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.plain import at, list_at, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.times import seconds
+from penstock_operator.api.versions import once_per_version
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
+SPARK_OVER = ("ResourceReleased", "TerminatedWithoutReleaseResources")
 OUR_KINDS = ("StreamJob", "StreamSnapshot")
 
 
@@ -46,6 +48,7 @@ def finalizers(plain: Plain) -> tuple[str, ...]:
     return tuple(f for f in list_at(plain, "metadata", "finalizers") if isinstance(f, str))
 
 
+@once_per_version
 def job_view(plain: Plain) -> JobView:
     """View a StreamJob."""
     return JobView(
@@ -54,6 +57,7 @@ def job_view(plain: Plain) -> JobView:
         uid=text_at(plain, "metadata", "uid"),
         generation=whole_at(plain, "metadata", "generation"),
         spec=at(plain, "spec"),
+        spec_text=json.dumps(at(plain, "spec"), sort_keys=True),
         status=_status(json.dumps(object_at(plain, "status"))),
         version=text_at(plain, "metadata", "resourceVersion"),
         deleting_since=deleting_since(plain),
@@ -66,6 +70,7 @@ def _status(text: str) -> StreamJobStatus:
     return read_status(json.loads(text))
 
 
+@once_per_version
 def set_view(plain: Plain) -> SetView:
     """View a StatefulSet."""
     marks = texts_at(plain, "metadata", "annotations")
@@ -83,6 +88,7 @@ def set_view(plain: Plain) -> SetView:
     )
 
 
+@once_per_version
 def pod_view(plain: Plain) -> PodView:
     """View a worker's pod."""
     conditions = {text_at(c, "type"): c for c in list_at(plain, "status", "conditions")}
@@ -101,7 +107,19 @@ def pod_view(plain: Plain) -> PodView:
         unschedulable=text_at(scheduled, "message") if lost else "",
         containers=tuple(_container(c) for c in containers),
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
+        due=_due(plain, containers),
     )
+
+
+def _due(plain: Plain, containers: list[Plain]) -> float:
+    started = any(
+        at(c, "state", "running") or at(c, "state", "terminated") or whole_at(c, "restartCount")
+        for c in containers
+    )
+    asked = deleting_since(plain)
+    if asked is None:
+        return 0.0
+    return seconds(text_at(plain, "metadata", "deletionTimestamp")) if started else asked
 
 
 def _container(plain: Plain) -> ContainerView:
@@ -117,6 +135,7 @@ def _container(plain: Plain) -> ContainerView:
     )
 
 
+@once_per_version
 def latest_view(plain: Plain) -> LatestView:
     """View ``-latest``; one that cannot be read keeps its problem in words."""
     value, problem = None, ""
@@ -133,6 +152,7 @@ def latest_view(plain: Plain) -> LatestView:
     )
 
 
+@once_per_version
 def desired_view(plain: Plain) -> DesiredView:
     """View ``-desired``; one that cannot be read wants what a fresh one does."""
     marks = texts_at(plain, "metadata", "annotations")
@@ -161,6 +181,7 @@ def _desired(text: str) -> Desired:
     return decode(Desired, text.encode())
 
 
+@once_per_version
 def running_view(plain: Plain) -> JobStatus | None:
     """Read what the leader says of the running job; None before it says anything."""
     text = text_at(plain, "data", pod.RECORD)
@@ -170,12 +191,14 @@ def running_view(plain: Plain) -> JobStatus | None:
         return None  # of another version of the workers: shown when it can be read again
 
 
+@once_per_version
 def claim_view(plain: Plain) -> ClaimView:
     """View a PersistentVolumeClaim."""
     modes = tuple(m for m in list_at(plain, "spec", "accessModes") if isinstance(m, str))
     return ClaimView(text_at(plain, "status", "phase"), modes, deleting_since(plain) is not None)
 
 
+@once_per_version
 def snapshot_view(plain: Plain) -> SnapshotView:
     """View a StreamSnapshot."""
     return SnapshotView(
@@ -191,31 +214,46 @@ def snapshot_view(plain: Plain) -> SnapshotView:
     )
 
 
+@once_per_version
 def spark_view(plain: Plain) -> SparkView:
     """View a SparkApplication of either flavour."""
-    kubeflow = text_at(plain, "status", "applicationState", "state")
-    apache = text_at(plain, "status", "currentState", "currentStateSummary")
-    message = text_at(plain, "status", "applicationState", "errorMessage")
-    message = message or text_at(plain, "status", "currentState", "message")
-    return SparkView(text_at(plain, "metadata", "name"), kubeflow or apache, message)
+    name = text_at(plain, "metadata", "name")
+    kubeflow = object_at(plain, "status", "applicationState")
+    if kubeflow:
+        return SparkView(name, text_at(kubeflow, "state"), text_at(kubeflow, "errorMessage"))
+    found = _apache_state(plain)
+    return SparkView(name, text_at(found, "currentStateSummary"), text_at(found, "message"))
+
+
+def _apache_state(plain: Plain) -> Plain:
+    """Return where an application of Apache's operator is; once it is over, how it ended.
+
+    Success and failure are passed through at once and lead to the same last state.
+    """
+    now = at(plain, "status", "currentState")
+    if text_at(now, "currentStateSummary") not in SPARK_OVER:
+        return now
+    history = object_at(plain, "status", "stateTransitionHistory")
+    numbers = sorted((n for n in history if n.isdecimal()), key=int, reverse=True)
+    before = (history[n] for n in numbers)
+    over = (e for e in before if text_at(e, "currentStateSummary") not in SPARK_OVER)
+    return next(over, now)
 
 
 def children_of(objects: Iterable[Plain]) -> dict[ChildKey, Child]:
     """Index the objects of a job by kind and name; StreamJob and StreamSnapshots are none."""
-    found = {}
-    for plain in objects:
-        kind = text_at(plain, "kind")
-        if kind not in OUR_KINDS:
-            metadata = object_at(plain, "metadata")
-            found[ChildKey(kind, str(metadata.get("name")))] = _child(metadata)
-    return found
+    found = (_child(plain) for plain in objects)
+    return {key: child for key, child in found if key.kind not in OUR_KINDS}
 
 
-def _child(metadata: Object) -> Child:
+@once_per_version
+def _child(plain: Plain) -> tuple[ChildKey, Child]:
+    metadata = object_at(plain, "metadata")
     labels, marks = metadata.get("labels"), metadata.get("annotations")
     uid = labels.get(pod.LABEL_JOB_UID) if isinstance(labels, dict) else None
     applied = marks.get(names.ANNOTATION_APPLIED) if isinstance(marks, dict) else None
-    return Child(
+    key = ChildKey(text_at(plain, "kind"), str(metadata.get("name")))
+    return key, Child(
         uid=str(metadata.get("uid") or ""),
         job_uid=str(uid or ""),
         applied=str(applied or ""),

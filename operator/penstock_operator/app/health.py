@@ -1,7 +1,8 @@
 """Probes and metrics over HTTP. Alive is who gets work done, not who answers.
 
-/healthz fails when a job was not looked at for far too long, or the queue's head waits, or the
-operator's loop does not turn; /readyz when nothing is served yet.
+/healthz fails when a job was not looked at for far too long, when the queue's head waits, when a
+reconcile does not end, when a watch owes what we wrote ourselves, and, as nobody answers then,
+when the operator's loop does not turn. /readyz fails while nothing is served yet.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,22 @@ from aiohttp import web
 
 OLDEST_S = 1200.0  # a job is looked at every RESYNC_S even when nothing happens
 HEAD_S = 180.0
+TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens
+SILENT_S = 420.0  # Kopf leaves a frozen connection after 330 s and begins another
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """For how long what should have happened has not, in seconds; 0: nothing is late.
+
+    ``oldest``: since some job was looked at. ``head``: of the queue's. ``taken``: a reconcile is
+    under way. ``silent``: a watch has not shown what was written.
+    """
+
+    oldest: float = 0.0
+    head: float = 0.0
+    taken: float = 0.0
+    silent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +63,12 @@ class Health:
         return web.Response(body=self.page(), content_type="text/plain")
 
 
-def problem_of(oldest_s: float, head_s: float) -> str:
+def problem_of(ages: Ages) -> str:
     """Say what is stuck, empty when nothing is."""
-    if oldest_s > OLDEST_S:
-        return f"a job was not looked at for {oldest_s:.0f} s"
-    if head_s > HEAD_S:
-        return f"the queue's head has waited for {head_s:.0f} s"
-    return ""
+    limits = (
+        (ages.oldest, OLDEST_S, "a job was not looked at"),
+        (ages.head, HEAD_S, "the queue's head has waited"),
+        (ages.taken, TAKEN_S, "a reconcile has not ended"),
+        (ages.silent, SILENT_S, "a watch has not shown our own write"),
+    )
+    return "; ".join(f"{text} for {age:.0f} s" for age, limit, text in limits if age > limit)

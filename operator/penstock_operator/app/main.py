@@ -15,13 +15,14 @@ import kopf
 from penstock.base.errors import ConfigError
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.app.health import Health, problem_of
+from penstock_operator.app.health import Ages, Health, problem_of
 from penstock_operator.app.logs import log_as_json
 from penstock_operator.app.metrics import Metrics
 from penstock_operator.app.settings import Settings, read_settings
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.lease import OperatorLease
+from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import Performer
 from penstock_operator.cluster.store import Store
@@ -52,7 +53,8 @@ class Operator:
         health = Health(self._stuck, self._ready, self.metrics.page)
         runner, self.port = await health.serve(self.settings.http_port)
         LOG.info("listening", extra={"port": self.port})
-        lease = OperatorLease(self.client, self.settings.namespace, self.settings.identity)
+        s = self.settings
+        lease = OperatorLease(self.client, s.namespace, s.identity, s.pod_uid)
         try:
             return await self._lead(lease)
         finally:
@@ -73,7 +75,9 @@ class Operator:
             LOG.info("leading", extra={"identity": self.settings.identity})
             tasks.append(asyncio.create_task(lease.hold()))
         self.metrics.leading.set(1)
+        lister = Lister(self.client, self.reconciler.store, self.settings.namespaces)
         tasks += [asyncio.create_task(self._watch())]
+        tasks += [asyncio.create_task(self.reconciler.relist(lister))]
         tasks += [asyncio.create_task(self.reconciler.work()) for _ in range(self.settings.workers)]
         done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         told = self.stop.is_set()
@@ -122,7 +126,15 @@ class Operator:
         return tuple(found)
 
     def _stuck(self) -> str:
-        return problem_of(self.reconciler.oldest_age_s(), self.reconciler.queue.head_age_s())
+        reconciler = self.reconciler
+        return problem_of(
+            Ages(
+                reconciler.oldest_age_s(),
+                reconciler.queue.head_age_s(),
+                reconciler.queue.longest_taken_s(),
+                reconciler.store.silent_s(),
+            )
+        )
 
     def _ready(self) -> bool:
         return self.watching.is_set() or self.settings.leader_election
@@ -134,7 +146,7 @@ def build(settings: Settings) -> Operator:
     configure(kopf_settings)
     metrics = Metrics()
     client = Client(access_of(login(kopf_settings)), metrics.called)
-    store, queue = Store(), WorkQueue(time.monotonic)
+    store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
     reconciler = Reconciler(
         store, queue, Observer(client, store), Performer(client, store), metrics.reconciled
     )
@@ -143,6 +155,14 @@ def build(settings: Settings) -> Operator:
         "penstock_operator_oldest_job_seconds",
         "For how long some job had no reconcile",
         reconciler.oldest_age_s,
+    )
+    metrics.watch(
+        "penstock_operator_queue_head_seconds", "Age of the oldest due job", queue.head_age_s
+    )
+    metrics.watch(
+        "penstock_operator_watch_silent_seconds",
+        "For how long a watch has not shown one of our own writes",
+        store.silent_s,
     )
     metrics.watch("penstock_operator_jobs", "StreamJobs", lambda: float(len(store.jobs())))
     stop, watching = asyncio.Event(), asyncio.Event()

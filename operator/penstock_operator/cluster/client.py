@@ -14,6 +14,7 @@ from penstock_operator.cluster.access import Access
 
 TIMEOUT_S = 15.0
 CONNECTIONS_MAX = 16
+PAGE = 500  # objects of one answer to a list
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TEXT_CHARS_MAX = 500
@@ -65,6 +66,18 @@ class Client:
         found = await self._ask("GET", "list", kind, kind.path(namespace), query=query)
         items = found.get("items")
         return items if isinstance(items, list) else []
+
+    async def list_all(self, kind: Kind, namespace: str, selector: str) -> tuple[list[Object], int]:
+        """List a namespace (empty: all), page by page, and the version that the list is of."""
+        items: list[Object] = []
+        query = {"labelSelector": selector, "limit": str(PAGE)}
+        while True:
+            found = await self._ask("GET", "list", kind, kind.path(namespace), query=query)
+            marks: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
+            items += [{**i, **marks} for i in list_at(found, "items") if isinstance(i, dict)]
+            query["continue"] = text_at(found, "metadata", "continue")
+            if not query["continue"]:
+                return items, int(text_at(found, "metadata", "resourceVersion") or 0)
 
     async def serves(self, kind: Kind) -> bool:
         """Say whether the API server knows a kind."""

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
+from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, views
 from penstock_operator.api.kinds import Kind
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
@@ -36,12 +37,12 @@ class Observer:
         return await self._assemble(key, job, self.store.objects(key), refresh=refresh)
 
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
-        """Read live: StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
+        """Read live: the job, StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
 
         In this order: whoever wants more workers writes the set before ``-desired``, and no leader
         commits them before that; so a truth that is read last is as new as both.
         """
-        job = self.store.job(key)
+        job = await self._job(key)
         if job is None:
             return None
         objects = self.store.objects(key)
@@ -60,6 +61,27 @@ class Observer:
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         self.troubles[key] = await self._trouble(key, found)
         return await self._assemble(key, job, objects, refresh=refresh)
+
+    async def _job(self, key: JobKey) -> Object | None:
+        """Read the job; a watch may not have shown that it is gone, and whose children go too."""
+        known = self.store.job(key)
+        if known is None:
+            return None
+        kind = kinds.STREAM_JOB
+        found = await self.client.get(kind, key.namespace, key.name)
+        if found is None:
+            self.store.remove(known)
+            return None
+        job: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
+        self.store.keep(job)
+        return job
+
+    async def look_at_orphans(self, key: JobKey) -> Observed | None:
+        """Observe StreamSnapshots of a StreamJob that does not exist; None when it does."""
+        if key.name and await self.client.get(kinds.STREAM_JOB, key.namespace, key.name):
+            return None  # the watch has not shown it yet
+        job = JobView(key.name, key.namespace, "", 0, None, StreamJobStatus())
+        return assemble(job, self.store.objects(key).values(), Moment(_wall_s()))
 
     async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
         found = await self.client.get(kind, key.namespace, name)

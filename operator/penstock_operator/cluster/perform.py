@@ -147,15 +147,9 @@ class Performer:
         """Post an Event; the same one again counts up. One that cannot be posted is no failure."""
         now = stamp(time.time_ns() / 1e9)
         text = event.message[:EVENT_CHARS_MAX]
-        mark = hashlib.sha256(f"{seen.job.uid}{event.reason}{text}".encode()).hexdigest()[:16]
-        name = f"{seen.job.name}.{mark}"
-        about: Object = {
-            "apiVersion": STREAM_JOB.api_version,
-            "kind": STREAM_JOB.kind,
-            "name": seen.job.name,
-            "namespace": seen.job.namespace,
-            "uid": seen.job.uid,
-        }
+        about = _about(seen, event)
+        mark = hashlib.sha256(f"{about['uid']}{event.reason}{text}".encode()).hexdigest()[:16]
+        name = f"{about['name']}.{mark}"
         manifest: Object = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -180,9 +174,24 @@ class Performer:
                 raise
 
     def _keep(self, kind: kinds.Kind, found: Object) -> None:
-        self.store.put({**found, "apiVersion": kind.api_version, "kind": kind.kind})
+        self.store.keep({**found, "apiVersion": kind.api_version, "kind": kind.kind})
 
     def _keep_as(self, manifest: Object, found: Object) -> None:
         if text_at(manifest, "kind") != "Secret":
             kind = kinds.kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
             self._keep(kind, {**found, "metadata": object_at(found, "metadata")})
+
+
+def _about(seen: Observed, event: act.Event) -> Object:
+    """Refer to the object that an event is about."""
+    kind, name, uid = STREAM_JOB, seen.job.name, seen.job.uid
+    if event.snapshot:
+        kind, name = STREAM_SNAPSHOT, event.snapshot
+        uid = next((s.uid for s in seen.snapshots if s.name == name), "")
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": name,
+        "namespace": seen.job.namespace,
+        "uid": uid,
+    }

@@ -1,9 +1,12 @@
 """What the watches have shown so far, by job. Old by nature: nothing dangerous is decided from it.
 
 An object that a write returned is put in as well, so that the next look is not older than the
-last touch; an older version never replaces a newer one.
+last touch; an older version never replaces a newer one. Every write comes back through a watch:
+one that does not shows a watch that has gone silent, which nothing else would.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
@@ -29,11 +32,40 @@ Place = tuple[str, str]  # kind and name
 
 @dataclass(slots=True)
 class Store:
-    """Objects by namespace, then kind and name."""
+    """Objects by namespace, then kind and name. ``clock`` is monotonic, in seconds.
 
+    ``awaited`` are our own writes that no watch has shown yet, and since when.
+    """
+
+    clock: Callable[[], float]
     spaces: dict[str, dict[Place, Object]] = field(default_factory=dict)
+    awaited: dict[tuple[str, Place], tuple[int, float]] = field(default_factory=dict)
+
+    def keep(self, plain: Object) -> None:
+        """Take in what a write has returned."""
+        namespace, place = text_at(plain, "metadata", "namespace"), place_of(plain)
+        known = self.spaces.get(namespace, {}).get(place)
+        if known is None or _version(known) < _version(plain):
+            self.awaited[namespace, place] = (_version(plain), self.clock())
+        self._put(plain)
+
+    def silent_s(self) -> float:
+        """Return for how long a watch has owed one of our writes; 0 when none does."""
+        now = self.clock()
+        return max((now - since for _, since in self.awaited.values()), default=0.0)
 
     def put(self, plain: Object) -> list[JobKey]:
+        """Take in what a watch shows. Returns the jobs that it concerns."""
+        self._heard(plain, _version(plain))
+        return self._put(plain)
+
+    def _heard(self, plain: Object, version: float) -> None:
+        key = (text_at(plain, "metadata", "namespace"), place_of(plain))
+        awaited, _ = self.awaited.get(key, (0, 0.0))
+        if version >= awaited:
+            self.awaited.pop(key, None)
+
+    def _put(self, plain: Object) -> list[JobKey]:
         """Take an object in, unless a newer one is there. Returns the jobs that it concerns."""
         space = self.spaces.setdefault(text_at(plain, "metadata", "namespace"), {})
         place = place_of(plain)
@@ -45,11 +77,38 @@ class Store:
 
     def remove(self, plain: Object) -> list[JobKey]:
         """Forget an object, unless another of its name has taken its place."""
+        self._heard(plain, math.inf)
         space = self.spaces.get(text_at(plain, "metadata", "namespace"), {})
         old = space.get(place_of(plain))
         if old is not None and _uid(old) == _uid(plain):
             del space[place_of(plain)]
         return self.jobs_of(plain)
+
+    def compare(self, kind: str, namespace: str, listed: list[Object], version: int) -> set[JobKey]:
+        """Take a whole list in, as of ``version``; what it does not have is gone.
+
+        Empty ``namespace``: of all. Returns the jobs of what differed.
+        """
+        there = {(text_at(o, "metadata", "namespace"), _uid(o)) for o in listed}
+        found: set[JobKey] = set()
+        for plain in self._of(kind, namespace):
+            space = text_at(plain, "metadata", "namespace")
+            if (space, _uid(plain)) not in there and _version(plain) <= version:
+                found.update(self.remove(plain))
+        for plain in listed:
+            known = self.spaces.get(text_at(plain, "metadata", "namespace"), {})
+            old = known.get(place_of(plain))
+            if old is None or _version(old) < _version(plain):
+                found.update(self._put(plain))
+        return found
+
+    def _of(self, kind: str, namespace: str) -> list[Object]:
+        return [
+            plain
+            for space, objects in self.spaces.items()
+            for (each, _), plain in objects.items()
+            if each == kind and namespace in {"", space}
+        ]
 
     def job(self, key: JobKey) -> Object | None:
         """Return the StreamJob of a key."""
@@ -94,8 +153,8 @@ class Store:
         if kind == "StreamJob":
             return [JobKey(space, name)]
         if kind == "StreamSnapshot":
-            job = text_at(plain, "spec", "jobRef")
-            return [JobKey(space, job)] if job else []
+            # One that names files and no job is looked at under the empty name.
+            return [JobKey(space, text_at(plain, "spec", "jobRef"))]
         job = texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB, "")
         return [JobKey(space, job)] if job else []
 

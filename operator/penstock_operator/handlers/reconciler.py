@@ -1,19 +1,24 @@
 """One reconcile: look and decide; where something is to be done, look closely, decide, do it."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock_operator.api import kinds
 from penstock_operator.cluster.client import ApiError
+from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import Performer
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.work_queue import WorkQueue
 from penstock_operator.reconcile.decide import RESYNC_S, decide
 from penstock_operator.reconcile.decision import Decision
+from penstock_operator.reconcile.disposal import decide_orphans
 
 LOG = logging.getLogger("penstock_operator.reconcile")
+ORPHANS_AGAIN_S = 5.0
 
 
 @dataclass(slots=True)
@@ -45,13 +50,25 @@ class Reconciler:
                 self.told("done", time.monotonic() - begun)
                 self._done(key, again_s)
 
+    async def relist(self, lister: Lister) -> None:
+        """Compare the store with the server for ever, and look at every job that differed."""
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            try:
+                differing = await lister.list_again()
+            except ApiError as error:
+                LOG.warning("cannot list", extra={"reason": str(error)})
+                continue
+            for key in differing:
+                self.queue.add(key)
+
     async def reconcile(self, key: JobKey) -> float | None:
         """Bring one job nearer to what is wanted. Returns after how long to look again."""
         now = time.monotonic()
         refresh = now - self.refreshed.get(key, -RESYNC_S) >= RESYNC_S
         seen = await self.observer.look(key, refresh=refresh)
         if seen is None:
-            return None
+            return await self._orphans(key)
         decided = decide(seen)
         if decided.actions or decided.status is not None or refresh:
             seen = await self.observer.look_closely(key, refresh=refresh)
@@ -65,6 +82,18 @@ class Reconciler:
         # What was done shows in the watches; until then the store has what the writes returned.
         return 0.0 if decided.actions or decided.status_first else decided.again_s
 
+    async def _orphans(self, key: JobKey) -> float | None:
+        """Look after StreamSnapshots without a job; nothing else outlives one."""
+        if not any(kind == kinds.STREAM_SNAPSHOT.kind for kind, _ in self.store.objects(key)):
+            return None
+        seen = await self.observer.look_at_orphans(key)
+        if seen is None:
+            return ORPHANS_AGAIN_S
+        decided = decide_orphans(seen)
+        await self.performer.perform(seen, decided)
+        _log(key, decided)
+        return decided.again_s
+
     def oldest_age_s(self) -> float:
         """Return for how long some job has had no reconcile."""
         now = time.monotonic()
@@ -75,9 +104,12 @@ class Reconciler:
 
     def _done(self, key: JobKey, again_s: float | None) -> None:
         if self.store.job(key) is None:
-            self.queue.forget(key)
             self.reconciled.pop(key, None)
             self.refreshed.pop(key, None)
+            if again_s is None:
+                self.queue.forget(key)
+            else:
+                self.queue.done(key, again_s)
             return
         self.reconciled[key] = time.monotonic()
         self.queue.done(key, RESYNC_S if again_s is None else again_s)

@@ -22,7 +22,7 @@ class WorkQueue:
 
     clock: Callable[[], float]
     due: dict[JobKey, float] = field(default_factory=dict)
-    taken: set[JobKey] = field(default_factory=set)
+    taken: dict[JobKey, float] = field(default_factory=dict)
     failures: dict[JobKey, int] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -44,7 +44,7 @@ class WorkQueue:
             if ready:
                 _, key = min(ready)
                 del self.due[key]
-                self.taken.add(key)
+                self.taken[key] = now
                 return key
             self._wake.clear()
             later = [at for key, at in self.due.items() if key not in self.taken]
@@ -77,7 +77,7 @@ class WorkQueue:
         self._release(key)
 
     def _release(self, key: JobKey) -> None:
-        self.taken.discard(key)
+        self.taken.pop(key, None)
         if key in self.due:  # added meanwhile
             self.due[key] = max(self.due[key], self.clock() + PAUSE_S)
         self._wake.set()
@@ -91,3 +91,8 @@ class WorkQueue:
         """Return how long the oldest due key has waited."""
         now = self.clock()
         return max((now - at for k, at in self.due.items() if k not in self.taken), default=0.0)
+
+    def longest_taken_s(self) -> float:
+        """Return for how long the slowest worker has been at its key."""
+        now = self.clock()
+        return max((now - since for since in self.taken.values()), default=0.0)

@@ -14,7 +14,8 @@ from functools import lru_cache
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.fields import Plain
-from penstock.contract.streamjob import API_VERSION, KIND, UpgradeMode
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob import API_VERSION, KIND, Spec
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
@@ -22,8 +23,13 @@ from penstock_operator.api.classes import digest_of, refused
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.resources.target import Owner, RestoreSource, Target
 
+NO_AUTOSCALER = (
+    "spec.autoscaling: this operator has no autoscaler yet, the job runs on spec.replicas workers: "
+    "remove it, and have a HorizontalPodAutoscaler scale the StreamJob"
+)
 SPECS_KEPT = 512  # read; every reconcile of a job looks at the same few
 HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
+STATELESS = "stateless "  # begins the nonce of a restore that no spec names
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def last_good(seen: Observed) -> Target | None:
     at = seen.stateful_set
     if at is None or at.config not in seen.configs:
         return None
-    target = _target(seen, seen.configs[at.config])
+    target = _target(seen, _text(seen.configs[at.config]))
     if target is None:
         return None
     workers = target.spec.replicas if seen.desired is None else seen.desired.value.workers
@@ -100,8 +106,8 @@ def stable(seen: Observed) -> Target | None:
         return None
     for plain in seen.configs.values():
         if digest_of(plain) == kept.digest:
-            target = _target(seen, plain)
-            newest = _target(seen, seen.job.spec)
+            target = _target(seen, _text(plain))
+            newest = _target(seen, seen.job.spec_text)
             if target is None or newest is None:
                 return target
             now = newest.spec
@@ -110,9 +116,13 @@ def stable(seen: Observed) -> Target | None:
     return None
 
 
-def _target(seen: Observed, plain: Plain) -> Target | None:
+def _text(spec: Plain) -> str:
+    return json.dumps(spec, sort_keys=True)
+
+
+def _target(seen: Observed, spec: str) -> Target | None:
     try:
-        return target_of(owner_of(seen.job), json.dumps(plain, sort_keys=True))
+        return target_of(owner_of(seen.job), spec)
     except ConfigError:
         return None
 
@@ -120,45 +130,40 @@ def _target(seen: Observed, plain: Plain) -> Target | None:
 @lru_cache(SPECS_KEPT)
 def target_of(owner: Owner, text: str) -> Target:
     """Read a spec (JSON) as a target. Raises ConfigError with all its problems."""
+    spec, plain = _read(owner.name, owner.namespace, text)
+    return Target(owner, spec, plain, digest_of(plain))
+
+
+@lru_cache(SPECS_KEPT)
+def _read(name: str, namespace: str, text: str) -> tuple[Spec, Plain]:
     plain = json.loads(text)
     found: Plain = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": owner.name, "namespace": owner.namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": plain,
     }
-    spec = read_stream_job(found, cluster=True).spec
-    return Target(owner, spec, plain, digest_of(plain))
+    return read_stream_job(found, cluster=True).spec, plain
 
 
 def _newest(seen: Observed) -> Accepted:
     job = seen.job
     try:
-        target = target_of(owner_of(job), json.dumps(job.spec, sort_keys=True))
+        target = target_of(owner_of(job), job.spec_text)
     except ConfigError as error:
         raise NotTakenError(Reason.SPEC_INVALID, str(error)) from error
     spec = target.spec
     _check_changes(seen, target)
     _check_claim(seen, target)
-    if seen.autoscaler and spec.autoscaling is not None:
-        raise NotTakenError(
-            Reason.AUTOSCALER_CONFLICT,
-            f"spec.autoscaling and HorizontalPodAutoscaler {seen.autoscaler} would fight over "
-            "spec.replicas: remove one of them",
-        )
     source, path = _restore(seen, target)
     if source is not None:
         target = replace(target, restore=source)
+    if spec.autoscaling is not None:
+        return Accepted(target, Reason.SPEC_INVALID, NO_AUTOSCALER, restore_path=path)
     return Accepted(target, Reason.VALID, "", restore_path=path)
 
 
 def _check_changes(seen: Observed, target: Target) -> None:
-    if target.spec.upgrade.mode is UpgradeMode.STATELESS:
-        raise NotTakenError(
-            Reason.SPEC_INVALID,
-            "spec.upgrade.mode Stateless is not possible yet: delete the job and create it under "
-            "another name to begin without state",
-        )
     at = seen.stateful_set
     if at is None or at.config not in seen.configs:
         return
@@ -185,7 +190,7 @@ def _check_claim(seen: Observed, target: Target) -> None:
 def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str | None]:
     """Find the folder that is to be restored: what to mount, and its path in a container."""
     wanted = target.spec.restore
-    if wanted is None or restored(seen) == wanted.nonce:
+    if wanted is None or wanted.empty or restored(seen) == wanted.nonce:
         return None, None
     path = wanted.path
     if wanted.snapshot_ref is not None:
@@ -204,7 +209,14 @@ def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str 
 def restored(seen: Observed) -> str:
     """Return the nonce of the last restore that was carried out, empty when there was none."""
     latest = seen.latest.value if seen.latest is not None else None
-    return "" if latest is None else latest.restored
+    return "" if latest is None else nonce_of(latest)
+
+
+def nonce_of(latest: Latest) -> str:
+    """Return the nonce of the last restore that a spec asked for, empty when there was none."""
+    if latest.restored.startswith(STATELESS):
+        return latest.restored.split(" ", 2)[2]
+    return latest.restored
 
 
 def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:

@@ -19,7 +19,6 @@ class Moment:
     refresh: bool = False
     spark_installed: bool = False
     set_trouble: str = ""
-    autoscaler: str = ""
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
@@ -60,8 +59,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         configs={n: s for n, o in maps.items() if (s := config_spec(o)) is not None},
         refresh=moment.refresh,
         set_trouble=moment.set_trouble,
-        autoscaler=moment.autoscaler,
-        purged=_purged(job, kinds.get("Job", [])),
+        purges=_purges(kinds.get("Job", [])),
     )
 
 
@@ -85,14 +83,14 @@ def _claim(job: JobView) -> str:
     return given or names.claim_name(job.name)
 
 
-def _purged(job: JobView, jobs: list[Plain]) -> bool | None:
+def _purges(jobs: list[Plain]) -> dict[str, bool]:
+    ended = {}
     for plain in jobs:
-        if text_at(plain, "metadata", "name") == names.purge_name(job.name, job.uid):
-            if whole_at(plain, "status", "succeeded") > 0:
-                return True
-            failed = [c for c in list_at(plain, "status", "conditions") if _is_failed(c)]
-            return False if failed else None
-    return None
+        failed = any(_is_failed(c) for c in list_at(plain, "status", "conditions"))
+        succeeded = whole_at(plain, "status", "succeeded") > 0
+        if succeeded or failed:
+            ended[text_at(plain, "metadata", "name")] = succeeded
+    return ended
 
 
 def _is_failed(condition: Plain) -> bool:

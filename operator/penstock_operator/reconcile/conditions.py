@@ -83,9 +83,8 @@ def _condition(
     seen: Observed, kind: ConditionType, truth: Truth, reason: Reason, message: str
 ) -> Condition:
     old = seen.job.status.condition(kind)
-    since = stamp(seen.now)
-    if old is not None and old.status is truth:
-        since = old.last_transition_time
+    same = old is not None and old.status is truth
+    since = old.last_transition_time if same and old is not None else stamp(seen.now)
     return Condition(str(kind), truth, str(reason), message, since, seen.job.generation)
 
 

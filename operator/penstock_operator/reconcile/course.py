@@ -16,10 +16,14 @@ from enum import StrEnum
 from penstock.contract.latest import Latest
 from penstock.contract.streamjob import DeletionPolicy, UpgradeMode
 from penstock.contract.streamjob_status import Pending, Reason
+from penstock_operator.api.classes import without_nonce
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.restoring import restores
 from penstock_operator.resources.target import Target
+
+CHANGES = frozenset({Reason.UPGRADING, Reason.ROLLING_BACK, Reason.RESTARTING})
 
 
 class Course(StrEnum):
@@ -57,21 +61,21 @@ def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Headi
     if deleting:
         return _deleting(seen, latest)
     assert target is not None
-    wanted = not target.spec.suspend and not (latest.finished and not _restores(target, latest))
+    wanted = not target.spec.suspend and not (latest.finished and not restores(target, latest))
     if is_down(seen):
         if not wanted:
             return Heading(Course.DOWN)
         return Heading(Course.START, _starting_reason(seen, target, latest))
     if _empty(seen):  # scaled to nothing, and the last pods are going
-        return Heading(Course.END, _leaving_reason(target, latest))
+        return Heading(Course.END, _leaving_reason(seen, target, latest))
     if not wanted:
         finished = latest.finished
-        course = Course.END if finished else _stop_or_end(seen, latest, target, savepoint=True)
+        course = Course.END if finished else _stop_or_end(seen, latest, target, stops=True)
         return Heading(course, None if finished else Reason.SUSPENDING)
     if _changed(seen, target):
-        savepoint = target.spec.upgrade.mode is UpgradeMode.SAVEPOINT
-        operation = _leaving_reason(target, latest)
-        return Heading(_stop_or_end(seen, latest, target, savepoint=savepoint), operation)
+        stops = target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
+        operation = _leaving_reason(seen, target, latest)
+        return Heading(_stop_or_end(seen, latest, target, stops=stops), operation)
     return Heading(Course.RUN, _running_reason(seen, target, latest))
 
 
@@ -89,15 +93,11 @@ def _changed(seen: Observed, target: Target) -> bool:
     return seen.stateful_set is not None and seen.stateful_set.digest != target.digest
 
 
-def _restores(target: Target, latest: Latest) -> bool:
-    return target.spec.restore is not None and target.spec.restore.nonce != latest.restored
-
-
 def _deleting(seen: Observed, latest: Latest) -> Heading:
     if is_down(seen):
         return Heading(Course.DOWN, Reason.DELETING)
-    savepoint = deletion_policy(seen) is DeletionPolicy.SAVEPOINT
-    return Heading(_stop_or_end(seen, latest, None, savepoint=savepoint), Reason.DELETING)
+    stops = deletion_policy(seen) is DeletionPolicy.SAVEPOINT
+    return Heading(_stop_or_end(seen, latest, None, stops=stops), Reason.DELETING)
 
 
 def deletion_policy(seen: Observed) -> DeletionPolicy:
@@ -107,18 +107,21 @@ def deletion_policy(seen: Observed) -> DeletionPolicy:
     return next((p for p in DeletionPolicy if p == text), DeletionPolicy.RETAIN)
 
 
-def _stop_or_end(
-    seen: Observed, latest: Latest, target: Target | None, *, savepoint: bool
-) -> Course:
-    """A savepoint needs a job that runs; one that is closed or never began is ended at once."""
+def _stop_or_end(seen: Observed, latest: Latest, target: Target | None, *, stops: bool) -> Course:
+    """To stop takes a job that runs; one that is closed or never began is ended at once."""
     began = latest.attempt > 0 and latest.epoch > 0
-    if not savepoint or latest.closed() or not began or _empty(seen):
+    if not stops or latest.closed() or not began or _empty(seen):
         return Course.END
     pending = seen.job.status.pending
     late = pending is not None and 0 < seconds(pending.deadline) < seen.now
-    suspending = target is None or target.spec.suspend
-    # A suspension whose savepoint does not come goes back to the last checkpoint instead.
-    return Course.END if suspending and (late or refused(pending, latest)) else Course.STOP
+    # Without its savepoint a suspension goes back to the last checkpoint instead, and an upgrade
+    # without state loses nothing; an upgrade from a savepoint is given up.
+    goes_on = target is None or target.spec.suspend or not _upgrades_from_savepoint(target)
+    return Course.END if goes_on and (late or refused(pending, latest)) else Course.STOP
+
+
+def _upgrades_from_savepoint(target: Target) -> bool:
+    return target.spec.upgrade.mode is UpgradeMode.SAVEPOINT
 
 
 def refused(pending: Pending | None, latest: Latest) -> bool:
@@ -131,25 +134,33 @@ def refused(pending: Pending | None, latest: Latest) -> bool:
 def _starting_reason(seen: Observed, target: Target, latest: Latest) -> Reason:
     """Name the operation that a start is part of."""
     pending = seen.job.status.pending
-    if _restores(target, latest):
+    if restores(target, latest):
         return Reason.RESTORING
     if seen.stateful_set is None:
         return Reason.DEPLOYING
     if _changed(seen, target):
-        return _leaving_reason(target, latest) or Reason.UPGRADING
-    if pending is not None and pending.action in {Reason.UPGRADING, Reason.ROLLING_BACK}:
+        return _leaving_reason(seen, target, latest) or Reason.UPGRADING
+    if pending is not None and pending.action in CHANGES:
         return Reason(pending.action)
     return Reason.RESUMING
 
 
-def _leaving_reason(target: Target, latest: Latest) -> Reason | None:
+def _leaving_reason(seen: Observed, target: Target, latest: Latest) -> Reason | None:
     if target.spec.suspend:
         return Reason.SUSPENDING
-    if latest.finished and not _restores(target, latest):
+    if latest.finished and not restores(target, latest):
         return None
-    if _restores(target, latest):
+    if restores(target, latest):
         return Reason.RESTORING
-    return Reason.UPGRADING
+    return Reason.RESTARTING if _only_restarts(seen, target) else Reason.UPGRADING
+
+
+def _only_restarts(seen: Observed, target: Target) -> bool:
+    """Say whether nothing but spec.restartNonce differs from what ran."""
+    at = seen.stateful_set
+    if at is None or at.config not in seen.configs:
+        return False
+    return without_nonce(seen.configs[at.config]) == without_nonce(target.plain)
 
 
 def _running_reason(seen: Observed, target: Target, latest: Latest) -> Reason | None:

@@ -14,12 +14,13 @@ from penstock.contract.streamjob_status import (
 )
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds
-from penstock_operator.reconcile.accept import Accepted, accept
+from penstock_operator.reconcile.accept import Accepted, accept, last_good
 from penstock_operator.reconcile.conditions import Judged
-from penstock_operator.reconcile.course import Course, Heading, heading, refused
+from penstock_operator.reconcile.course import CHANGES, Course, Heading, heading, refused
 from penstock_operator.reconcile.decision import Decision, Draft, Event
 from penstock_operator.reconcile.deletion import let_go
 from penstock_operator.reconcile.diagnosis import Trouble, diagnose
+from penstock_operator.reconcile.disposal import dispose
 from penstock_operator.reconcile.lost import replace_lost
 from penstock_operator.reconcile.metadata import Metadata, metadata_of
 from penstock_operator.reconcile.replay import decide_replay, replay_trouble, unavailable
@@ -76,6 +77,7 @@ def _act(at: Judged, pending: Pending | None, draft: Draft) -> None:
         steer(seen, accepted, going.course, pending, draft)
         replace_lost(seen, at.latest, draft)
     decide_snapshots(seen, draft, _why_no_snapshot(at))
+    dispose(seen, accepted.target or last_good(seen), draft)
 
 
 def _trouble(
@@ -90,7 +92,22 @@ def _trouble(
     if given_up is not None:
         return given_up
     found = diagnose(seen, accepted.target, metadata.latest)
-    return found or replay_trouble(seen, accepted)
+    return found or _unstable(seen, going) or replay_trouble(seen, accepted)
+
+
+def _unstable(seen: Observed, going: Heading) -> Trouble | None:
+    """Say that an upgrade takes too long, where nothing says why and nothing goes back."""
+    pending = seen.job.status.pending
+    if pending is None or pending.action != Reason.UPGRADING or going.course is Course.STOP:
+        return None
+    if going.operation is not Reason.UPGRADING or not 0 < seconds(pending.deadline) < seen.now:
+        return None
+    return Trouble(
+        Reason.UPGRADE_FAILED,
+        f"the new spec was not stable (running, with a checkpoint of its own) by "
+        f"{pending.deadline}: change the spec; with spec.upgrade.rollback the one before comes "
+        "back by itself",
+    )
 
 
 def _give_up(
@@ -101,7 +118,7 @@ def _give_up(
     if pending is None or target is None or latest is None:
         return None
     late = 0 < seconds(pending.deadline) < seen.now
-    if going.course is Course.STOP and going.operation is Reason.UPGRADING:
+    if going.course is Course.STOP and going.operation in CHANGES:
         if late or refused(pending, latest):
             answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
             text = f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old "

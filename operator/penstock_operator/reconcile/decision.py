@@ -113,11 +113,15 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that people should hear once: a Kubernetes Event with a fixed reason."""
+    """Something that people should hear once: a Kubernetes Event with a fixed reason.
+
+    It is about the StreamJob, or about the StreamSnapshot of that name.
+    """
 
     reason: str
     message: str
     warning: bool = False
+    snapshot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +150,9 @@ class Draft:
         """Add an action; order matters."""
         self.actions.append(action)
 
-    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def tell(self, reason: str, message: str, *, warning: bool = False, snapshot: str = "") -> None:
         """Add an event."""
-        self.events.append(Event(reason, message, warning))
+        self.events.append(Event(reason, message, warning, snapshot))
 
     def again(self, after_s: float) -> None:
         """Ask to be called again; the soonest wish counts."""

@@ -48,10 +48,10 @@ def _is_done(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -
     if not is_down(seen):
         return False
     target = accepted.target or last_good(seen)
-    if target is None or seen.purged:
+    name = names.purge_name(seen.job.name, seen.job.uid)
+    if target is None or seen.purges.get(name):
         return True
-    key = ChildKey("Job", names.purge_name(seen.job.name, seen.job.uid))
-    if key not in seen.children:
+    if ChildKey("Job", name) not in seen.children:
         draft.do(Create(purge_job(target)))
     return False
 

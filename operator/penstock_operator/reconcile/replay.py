@@ -27,6 +27,7 @@ FAILED = frozenset(
         "DriverStartTimedOut",
         "DriverReadyTimedOut",
         "DriverEvicted",
+        "ExecutorsStartTimedOut",
     }
 )
 MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines

@@ -56,14 +56,14 @@ def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
         if view.deleting_since is not None or view.status.state in ENDED:
             continue
         asked = waiting.get(view.uid)
-        status = _invalid(view) if asked is None else _status(seen, asked, trouble)
-        if status is None:
+        if asked is None:
             continue
-        status = replace(status, conditions=(_ready(view, status, seen.now),))
+        status = _status(seen, asked, trouble)
+        status = replace(status, conditions=(ready(view, status, seen.now),))
         if status != view.status:
             draft.do(WriteSnapshotStatus(view.name, status, view.version))
             _tell(draft, view, status)
-        if asked is not None and status.state not in ENDED:
+        if status.state not in ENDED:
             due = seconds(status.started) + asked.spec.deadline_s
             draft.again(due - seen.now)
 
@@ -71,7 +71,7 @@ def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
 def _asked(seen: Observed) -> list[Asked]:
     found = []
     for view in sorted(seen.snapshots, key=lambda s: (s.created, s.name)):
-        spec = _spec(seen, view)
+        spec = snapshot_spec(seen.job.namespace, view)
         mine = spec is not None and spec.job_ref == seen.job.name
         if spec is None or not mine or view.deleting_since is not None:
             continue
@@ -80,13 +80,14 @@ def _asked(seen: Observed) -> list[Asked]:
     return found
 
 
-def _spec(seen: Observed, view: SnapshotView) -> SnapshotSpec | None:
+def snapshot_spec(namespace: str, view: SnapshotView) -> SnapshotSpec | None:
+    """Read what a StreamSnapshot asks for; None when it is of another version than ours."""
     try:
         return read_stream_snapshot(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                "metadata": {"name": view.name, "namespace": seen.job.namespace},
+                "metadata": {"name": view.name, "namespace": namespace},
                 "spec": view.spec,
             }
         ).spec
@@ -99,21 +100,12 @@ def _request(view: SnapshotView, spec: SnapshotSpec) -> Request:
     request = f"{PREFIX}{view.uid}-{view.status.failures}"
     if spec.type is SnapshotType.CHECKPOINT:
         return Request(request, "checkpoint")
-    return Request(request, "savepoint", f"{view.name[:40]}-{view.uid[:8]}")
+    return Request(request, "savepoint", savepoint_name(view))
 
 
-def _invalid(view: SnapshotView) -> SnapshotStatus | None:
-    path = view.spec.get("path") if isinstance(view.spec, dict) else None
-    if isinstance(path, str) and path:
-        # Imported: nothing is copied; a restore reads it, and says so when it is unreadable.
-        return replace(
-            view.status,
-            observed_generation=view.generation,
-            state=SnapshotState.COMPLETED,
-            path=path,
-            message="names files that are there already",
-        )
-    return None
+def savepoint_name(view: SnapshotView) -> str:
+    """Name the folder of a snapshot's savepoint, among all that any job of this name ever took."""
+    return f"{view.name[:40]}-{view.uid[:8]}"
 
 
 def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
@@ -127,6 +119,7 @@ def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
     if seen.now > seconds(started) + asked.spec.deadline_s:
         text = f"not taken within {asked.spec.deadline_s:g} s" + (f": {trouble}" if trouble else "")
         return replace(base, state=SnapshotState.FAILED, message=text)
+    base = replace(base, epoch=_epoch_under_way(latest, asked.request) or old.epoch)
     sent = seen.desired is not None and asked.request in seen.desired.value.requests
     state = SnapshotState.IN_PROGRESS if sent and not trouble else SnapshotState.PENDING
     return replace(base, state=state, message=trouble or old.message)
@@ -135,6 +128,12 @@ def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
 def _answer(latest: Latest | None, request: Request) -> Answer | None:
     answers = () if latest is None else latest.answers
     return next((a for a in answers if a.request == request.id), None)
+
+
+def _epoch_under_way(latest: Latest | None, request: Request) -> int | None:
+    """Return the epoch that is being copied for a savepoint; None before and after that."""
+    retained = () if latest is None else latest.retained
+    return next((int(r.epoch) for r in retained if r.savepoint == request.id), None)
 
 
 def _answered(
@@ -147,7 +146,7 @@ def _answered(
             base,
             state=SnapshotState.COMPLETED,
             path=answer.text if savepoint else None,
-            epoch=int(latest.epoch),
+            epoch=base.epoch or int(latest.epoch),
             completed=stamp(seen.now),
             message="" if savepoint else answer.text,
             job_uid=seen.job.uid,
@@ -157,7 +156,8 @@ def _answered(
     return replace(base, state=state, failures=failures, message=answer.text)
 
 
-def _ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
+def ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
+    """Judge whether a job can be restored from it."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == "Ready"), None)
     since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
@@ -166,7 +166,6 @@ def _ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
 
 def _tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
     if status.state is SnapshotState.COMPLETED:
-        draft.tell("SnapshotCompleted", f"StreamSnapshot {view.name}: {status.path or 'done'}")
+        draft.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
     elif status.state is SnapshotState.FAILED:
-        text = f"StreamSnapshot {view.name}: {status.message}"
-        draft.tell("SnapshotFailed", text, warning=True)
+        draft.tell("SnapshotFailed", status.message, warning=True, snapshot=view.name)

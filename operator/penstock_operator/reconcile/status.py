@@ -19,7 +19,7 @@ from penstock.contract.streamjob_status import (
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
-from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.accept import Accepted, nonce_of
 from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_workers, state_of
 from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
 from penstock_operator.resources.target import Target
@@ -35,9 +35,12 @@ def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending 
     old = seen.job.status.pending
     generation = seen.job.generation
     same = old is not None and old.action == operation
+    target = accepted.target
+    stopped = heading.course in {Course.START, Course.RUN} and old is not None and old.snapshot
+    if same and stopped and old is not None:  # the savepoint is there: what follows has its time
+        return replace(old, snapshot=None, deadline=_deadline(seen, target, heading))
     if same and old is not None and (old.generation == generation or old.snapshot is not None):
         return replace(old, snapshot=old.snapshot or _savepoint(seen, heading))
-    target = accepted.target
     return Pending(
         str(operation),
         generation,
@@ -64,7 +67,7 @@ def _deadline(seen: Observed, target: Target | None, heading: Heading) -> str | 
     upgrade = target.spec.upgrade
     if heading.course is Course.STOP:
         return stamp(seen.now + upgrade.savepoint_deadline_s)
-    if heading.operation is Reason.UPGRADING and upgrade.rollback:
+    if heading.operation is Reason.UPGRADING:
         return stamp(seen.now + upgrade.stable_deadline_s)
     return None
 
@@ -138,9 +141,10 @@ def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
     if not latest.restored:
         return old
     lost = tuple(int(e) for e in latest.lost_output)
-    same = old is not None and old.nonce == latest.restored
+    nonce = nonce_of(latest) or latest.restored  # of an upgrade without state, when no other was
+    same = old is not None and old.nonce == nonce
     since = old.time if same and old is not None else stamp(seen.now)
-    return RestoreStatus(latest.restored, since, latest.replayed, lost)
+    return RestoreStatus(nonce, since, latest.replayed, lost)
 
 
 def _last_failure(at: Judged) -> LastFailure | None:

@@ -38,15 +38,18 @@ def marked(manifest: Object, applied: str) -> Object:
 def surround(seen: Observed, target: Target, draft: Draft) -> None:
     """Make the objects that pods need before they start, and those that guard them."""
     owner = target.owner
-    for manifest, applied in _applied(target):
-        child = seen.children.get(key_of(manifest))
+    for key, manifest, applied in _applied(target):
+        child = seen.children.get(key)
         if child is None or child.applied != applied or seen.refresh:
             draft.do(Apply(manifest, applied))
-    for manifest in (records.empty_status(owner), records.leader_lease(owner)):
-        _create(seen, manifest, draft)
+    if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
+        draft.do(Create(records.empty_status(owner)))
+    if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
+        draft.do(Create(records.leader_lease(owner)))
     volume = target.spec.checkpoint.volume
-    if volume is not None and volume.claim_template is not None:
-        _create(seen, records.claim(owner, volume.claim_template), draft)
+    template = None if volume is None else volume.claim_template
+    if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
+        draft.do(Create(records.claim(owner, template)))
     if target.spec.security.mtls and ChildKey("Secret", pod.trust_name(owner.name)) not in (
         seen.children
     ):
@@ -70,7 +73,8 @@ def show_epochs(seen: Observed, owner: Owner, draft: Draft) -> None:
     folder = pod.checkpoint_path(owner.namespace, owner.name, owner.uid)
     retained = {int(kept.epoch): kept for kept in latest.retained}
     for kept in retained.values():
-        _create(seen, records.epoch_view(owner, kept, folder), draft)
+        if ChildKey("ConfigMap", pod.epoch_name(owner.name, kept.epoch)) not in seen.children:
+            draft.do(Create(records.epoch_view(owner, kept, folder)))
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
         epoch = records.epoch_of(owner.name, key.name) if key.kind == "ConfigMap" else None
         if epoch is not None and epoch not in retained and not child.deleting:
@@ -96,7 +100,7 @@ def foreign(seen: Observed) -> list[str]:
 
 
 @lru_cache(512)
-def _applied(target: Target) -> tuple[tuple[Object, str], ...]:
+def _applied(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
     """Build what is applied whenever it differs, with the hash of each, once for each target."""
     owner = target.owner
     found = [records.config(target)]
@@ -111,15 +115,10 @@ def _applied(target: Target) -> tuple[tuple[Object, str], ...]:
         workload.disruption_budget(owner),
     ]
     hashes = [content_hash(manifest) for manifest in found]
-    return tuple((marked(m, h), h) for m, h in zip(found, hashes, strict=True))
+    return tuple((_key_of(m), marked(m, h), h) for m, h in zip(found, hashes, strict=True))
 
 
-def _create(seen: Observed, manifest: Object, draft: Draft) -> None:
-    if key_of(manifest) not in seen.children:
-        draft.do(Create(manifest))
-
-
-def key_of(manifest: Object) -> ChildKey:
+def _key_of(manifest: Object) -> ChildKey:
     """Return under which key an object is observed."""
     return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from penstock.contract.latest import Desired, Latest, Request, Restore
-from penstock.contract.streamjob import Unpublished
+from penstock.contract.streamjob import UpgradeMode
 from penstock.contract.streamjob_status import Pending
 from penstock.contract.wanted import workers_needed
 from penstock_operator.api.observed import DesiredView, Observed, SetView
@@ -24,6 +24,7 @@ from penstock_operator.reconcile import snapshots
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.course import Course, run_name, run_parts
 from penstock_operator.reconcile.decision import Apply, Create, Draft, Scale, WriteDesired
+from penstock_operator.reconcile.restoring import fresh_start, restore_of
 from penstock_operator.reconcile.surroundings import content_hash, marked
 from penstock_operator.resources.target import Target
 from penstock_operator.resources.workload import stateful_set
@@ -42,7 +43,7 @@ def steer(
         case Course.RUN if accepted.target is not None and seen.stateful_set is not None:
             _run(seen, accepted.target, seen.stateful_set, draft)
         case Course.STOP:
-            _stop(seen.desired, pending, draft)
+            _stop(seen.desired, pending, draft, savepoint=_wants_savepoint(seen, accepted))
         case Course.END if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
             at = seen.stateful_set
             draft.do(Scale(0, at.turn, at.version))
@@ -57,6 +58,8 @@ def first_desired(seen: Observed, target: Target, latest: Latest, latest_uid: st
     """
     at = seen.stateful_set
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
+    if at is not None and not latest.closed() and run_parts(run)[2] != at.digest[:8]:
+        run = run_name(run_parts(run)[0] + 1, int(latest.epoch), at.digest)
     wanted = Desired(latest.workers or target.spec.replicas, run=run)
     return WriteDesired(wanted, max(1, 0 if at is None else at.turn), latest_uid, "")
 
@@ -67,12 +70,13 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
     latest, now = seen.latest.value, seen.desired
     assert latest is not None
     asked = snapshots.requests(seen)
+    run = _run_to_start(now, latest, target)
     wanted = Desired(
         target.spec.replicas,
         # One that is answered already stays until a status has its answer; others come in RUN.
         requests=tuple(r for r in now.value.requests if r in asked),
-        restore=_restore(accepted, target, latest) or now.value.restore,
-        run=_run_to_start(now, latest, target),
+        restore=_restore_to_start(now, accepted, latest, run),
+        run=run,
     )
     turn = now.turn
     if wanted != now.value:
@@ -106,16 +110,16 @@ def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
     return now.value.run
 
 
-def _restore(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
-    wanted = target.spec.restore
-    if wanted is None or wanted.nonce == latest.restored or accepted.restore_path is None:
-        return None
-    return Restore(
-        wanted.nonce,
-        path=accepted.restore_path,
-        allow_output_replay=wanted.allow_output_replay,
-        drop_unpublished=wanted.unpublished is Unpublished.DROP,
-    )
+def _restore_to_start(
+    now: DesiredView, accepted: Accepted, latest: Latest, run: str
+) -> Restore | None:
+    """Ask for what the spec does; else a change in the mode Stateless begins without state."""
+    assert accepted.target is not None
+    asked = restore_of(accepted, accepted.target, latest)
+    changed = run_parts(run)[2] != run_parts(now.value.run)[2]
+    if asked is None and changed:
+        asked = fresh_start(accepted.target, latest, run)
+    return asked or now.value.restore
 
 
 def _run(seen: Observed, target: Target, at: SetView, draft: Draft) -> None:
@@ -151,10 +155,18 @@ def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
     return _run_to_start(now, latest, target) if stopped else now.value.run
 
 
-def _stop(now: DesiredView, pending: Pending | None, draft: Draft) -> None:
+def _wants_savepoint(seen: Observed, accepted: Accepted) -> bool:
+    """An upgrade without state only waits until all output is visible."""
+    target = accepted.target
+    if target is None or target.spec.suspend or seen.job.deleting_since is not None:
+        return True
+    return target.spec.upgrade.mode is not UpgradeMode.STATELESS
+
+
+def _stop(now: DesiredView, pending: Pending | None, draft: Draft, *, savepoint: bool) -> None:
     if pending is None or pending.snapshot is None:
         return  # written first; the next reconcile asks
-    request = Request(pending.snapshot, "stop", pending.snapshot)
+    request = Request(pending.snapshot, "stop", pending.snapshot if savepoint else None)
     if request not in now.value.requests:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
         wanted = replace(now.value, requests=(*others, request))

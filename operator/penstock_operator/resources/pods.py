@@ -44,7 +44,7 @@ def pod_template(target: Target) -> Object:
             "volumes": _volumes(target),
             "tolerations": _tolerations(),
             **_placement(target),
-            **_pull_secrets(target),
+            **pull_secrets(target),
         },
     }
     return merged_pod(template, object_at({"t": spec.pod_template}, "t"))
@@ -257,6 +257,7 @@ def _placement(target: Target) -> Object:
     return {**found, "affinity": affinity} if affinity else found
 
 
-def _pull_secrets(target: Target) -> Object:
+def pull_secrets(target: Target) -> Object:
+    """Return what a pod of the job's image needs to have it pulled."""
     secrets: list[Plain] = [{"name": s.name} for s in target.spec.image_pull_secrets]
     return {"imagePullSecrets": secrets} if secrets else {}

@@ -1,26 +1,38 @@
-"""The Job that removes a deleted job's checkpoints from the claim."""
+"""The Job that removes the files of a deleted job, or of one savepoint, from the claim."""
 
 from penstock.contract import pod
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
-from penstock_operator.resources.pods import USER
+from penstock_operator.resources.pods import USER, pull_secrets
 from penstock_operator.resources.target import Target, framed
 
-REMOVE = "import shutil, sys; [shutil.rmtree(path, ignore_errors=False) for path in sys.argv[1:]]"
+# What is gone already is removed: a pod that is tried again finds it so.
+REMOVE = "import os, shutil, sys; path = sys.argv[1]; os.path.lexists(path) and shutil.rmtree(path)"
 TRIES = 3
 KEPT_S = 600
 
 
-def purge_job(target: Target, folder: str = "") -> Object:
-    """Build the Job; ``folder`` (below the job's own) is its checkpoints' when empty.
+def purge_job(target: Target) -> Object:
+    """Build the Job that removes all checkpoints of the job; its savepoints are the user's."""
+    owner = target.owner
+    return _removal(target, names.purge_name(owner.name, owner.uid), owner.uid)
+
+
+def disposal_job(target: Target, savepoint: str, snapshot_uid: str) -> Object:
+    """Build the Job that removes one savepoint, whose StreamSnapshot goes."""
+    name = names.purge_name(target.owner.name, snapshot_uid)
+    return _removal(target, name, f"savepoints/{savepoint}")
+
+
+def _removal(target: Target, name: str, folder: str) -> Object:
+    """Build a Job that removes ``folder``, which is relative to the job's own.
 
     It mounts the job's own folder and nothing above it, so that it can remove nothing else. It has
     no owner: the StreamJob goes before it does.
     """
     owner = target.owner
     own = f"{owner.namespace}/{owner.name}"
-    path = f"{pod.CHECKPOINT_FOLDER}/{own}/{folder or owner.uid}"
-    name = names.purge_name(owner.name, owner.uid)
+    path = f"{pod.CHECKPOINT_FOLDER}/{own}/{folder}"
     frame = framed("batch/v1", "Job", owner, name, component=names.PURGE, owned=False)
     mount: Object = {
         "name": "checkpoints",
@@ -41,6 +53,7 @@ def purge_job(target: Target, folder: str = "") -> Object:
         },
         "containers": [container],
         "volumes": [{"name": "checkpoints", "persistentVolumeClaim": claim}],
+        **pull_secrets(target),
     }
     template: Object = {
         "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.PURGE))},

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TypeAlias
 
 from penstock.base.errors import ConfigError
@@ -122,6 +123,7 @@ class Field:
         )
 
 
+@cache
 def snake(name: str) -> str:
     """Turn ``allowedLateness`` into ``allowed_lateness``."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m[1].lower(), name)

@@ -1,0 +1,132 @@
+"""The users of the operator's simulation, and those who break things: at random."""
+
+import random
+from dataclasses import dataclass
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.api.plain import Object, object_at, text_at
+from tests.sim.operator_api import FakeApi
+from tests.sim.operator_judge import LATEST
+from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
+
+DESIRED = ("ConfigMap", pod.desired_name(JOB))
+
+
+def first_spec(rng: random.Random) -> Object:
+    """Make the spec of a small job."""
+    return {
+        "image": "v1",
+        "job": {"entrypoint": "jobs:count"},
+        "replicas": rng.randint(1, 4),
+        "checkpoint": {"volume": {"claimName": "shared"}},
+        "upgrade": {"savepointDeadline": "60s", "stableDeadline": "120s"},
+    }
+
+
+@dataclass(slots=True)
+class Users:
+    """``seed`` goes into uids; ``seen`` counts what was done."""
+
+    seed: int
+    rng: random.Random
+    api: FakeApi
+    workers: Workers
+    seen: dict[str, int]
+    now: float = 0.0
+    jobs: int = 0
+    taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
+
+    def new_job(self) -> None:
+        """Create the job, or another of its name."""
+        self.jobs += 1
+        meta: Object = {"name": JOB, "namespace": "default", "labels": {}}
+        job: Object = {"kind": "StreamJob", "metadata": meta, "spec": first_spec(self.rng)}
+        self.api.create(job, uid=f"job{self.jobs:04d}-{self.seed}")
+
+    def act(self, now: float) -> None:
+        """Change, delete or create something that is the users'."""
+        self.now = now
+        job = self.api.get("StreamJob", JOB)
+        if job is None:
+            if self.rng.random() < 0.5:
+                self.new_job()
+            return
+        spec = object_at(job, "spec")
+        changes: tuple[tuple[str, Plain], ...] = (
+            *(("replicas", self.rng.randint(1, 4)) for _ in range(4)),
+            ("suspend", spec.get("suspend") is not True),
+            ("image", self.rng.choice(("v1", "v2", "v3", BAD_IMAGE))),
+            ("image", "v4"),
+            ("restartNonce", self.rng.randint(1, 99)),
+            ("replicas", 0),  # CEL would refuse it; a bad spec all the same
+            ("upgrade", {"mode": self.rng.choice(("Savepoint", "LastCheckpoint", "Stateless"))}),
+            ("upgrade", {"rollback": True, "stableDeadline": "30s"}),
+            ("deletionPolicy", self.rng.choice(("Retain", "Savepoint", "Purge"))),
+            (
+                "restore",
+                {"nonce": str(self.rng.randint(1, 9)), "path": "default/a/savepoints/b"},
+            ),
+            (
+                "restore",
+                {"nonce": str(self.rng.randint(1, 9)), "empty": True, "allowOutputReplay": True},
+            ),
+            ("delete", None),
+            ("snapshot", None),
+            ("snapshot", None),
+            ("forget", None),
+        )
+        change = self.rng.choice(changes)
+        self.seen[f"user {change[0]}"] = self.seen.get(f"user {change[0]}", 0) + 1
+        if change[0] == "delete":
+            self.api.delete(("StreamJob", JOB), now=self.now)
+        elif change[0] == "snapshot":
+            self._new_snapshot()
+        elif change[0] == "forget":
+            self._forget_snapshot()
+        elif not text_at(job, "metadata", "deletionTimestamp"):
+            self.api.put({**job, "spec": {**spec, change[0]: change[1]}})
+
+    def _new_snapshot(self) -> None:
+        meta: Object = {"name": f"snap{self.api.count}", "creationTimestamp": ""}
+        kind = self.rng.choice(("Savepoint", "Checkpoint"))
+        spec: Object = {
+            "jobRef": JOB,
+            "type": kind,
+            "retries": 1,
+            "deadline": "200s",
+            "disposeOnDelete": kind == "Savepoint" and self.rng.random() < 0.5,
+        }
+        self.api.create({"kind": "StreamSnapshot", "metadata": meta, "spec": spec})
+
+    def _forget_snapshot(self) -> None:
+        known = sorted(key for key in self.api.objects if key[0] == "StreamSnapshot")
+        if known:
+            self.api.delete(self.rng.choice(known), now=self.now)
+
+    def _take_latest(self) -> None:
+        """Somebody removes the record of a job that has begun; only he may bring it back."""
+        found = self.api.get(*LATEST)
+        at = self.workers.latest()
+        if found is not None and at is not None and at.epoch > 0:
+            self.taken = found
+            self.seen["latest taken"] = self.seen.get("latest taken", 0) + 1
+            self.api.delete(LATEST, now=self.now)
+
+    def break_something(self, now: float) -> None:
+        """A pod dies, or somebody removes or changes an object that is not theirs."""
+        self.now = now
+        keys = sorted(self.api.objects)
+        pods = [k for k in keys if k[0] == "Pod"]
+        if LATEST in keys and self.rng.random() < 0.05:
+            self._take_latest()
+            return
+        others = [
+            k
+            for k in keys
+            if k[0] in {"Service", "Role", "Lease", "NetworkPolicy", "Secret"} or k == DESIRED
+        ]
+        if pods and self.rng.random() < 0.7:
+            self.api.delete(self.rng.choice(pods), now=self.now)
+        elif others:
+            self.api.delete(self.rng.choice(others), now=self.now)

@@ -1,0 +1,82 @@
+"""An upgrade without state: asked for once for each change, and it repeats no earlier restore."""
+
+from dataclasses import replace
+
+from penstock.contract.fields import Plain
+from penstock.contract.ids import Epoch
+from penstock.contract.latest import Latest, Restore
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.accept import Accepted, accept, nonce_of
+from penstock_operator.reconcile.course import Course, heading
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.decision import WriteDesired
+from penstock_operator.reconcile.restoring import fresh_start, restores
+from tests.unit.operator.observing import down, running, spec_of, target_for
+
+OLD = spec_of()
+STATELESS = spec_of(image="example/penstock:2", upgrade={"mode": "Stateless"})
+
+
+def latest_of(seen: Observed) -> Latest:
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    return seen.latest.value
+
+
+def written(seen: Observed) -> WriteDesired:
+    status = decide(seen).status
+    assert status is not None
+    job = replace(seen.job, status=status)  # the target first, then its effects
+    found = [a for a in decide(replace(seen, job=job)).actions if isinstance(a, WriteDesired)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_output_becomes_visible_before_state_goes() -> None:
+    seen = running(OLD, wanted=STATELESS)
+    assert heading(seen, accept(seen), latest_of(seen)).course is Course.STOP
+    request = written(seen).value.requests[-1]
+    assert (request.kind, request.argument) == ("stop", None)
+
+
+def test_a_change_begins_without_state_and_a_resume_does_not() -> None:
+    restore = written(down(running(OLD, wanted=STATELESS))).value.restore
+    assert restore is not None
+    assert (restore.empty, restore.allow_output_replay, restore.drop_unpublished) == (
+        True,
+        True,
+        False,
+    )
+    resumed = down(running(STATELESS))
+    latest = latest_of(resumed)
+    stopped = replace(resumed.latest, value=replace(latest, stopped=True))  # type: ignore[type-var]
+    assert written(replace(resumed, latest=stopped)).value.restore is None
+
+
+def test_a_job_without_state_has_none_to_drop() -> None:
+    seen = running(OLD, wanted=STATELESS)
+    empty = replace(latest_of(seen), max_epoch=Epoch(0))
+    assert fresh_start(target_for(STATELESS), empty, "2-0-x") is None
+
+
+def test_the_restore_of_a_spec_is_not_done_again_after_it() -> None:
+    done: Plain = {"nonce": "monday it was", "path": "apps/wc/savepoints/s"}
+    target = target_for({**STATELESS, "restore": done})
+    before = replace(latest_of(running(OLD)), restored="monday it was")
+    fresh = fresh_start(target, before, "2-7-abc")
+    assert fresh is not None
+    after = replace(before, restored=fresh.nonce)
+    assert nonce_of(after) == "monday it was"
+    assert not restores(target, after)
+    again = fresh_start(target, after, "3-9-def")
+    assert again is not None
+    assert nonce_of(replace(after, restored=again.nonce)) == "monday it was"
+
+
+def test_what_a_spec_asks_for_comes_before_the_mode() -> None:
+    asked: Plain = {"nonce": "1", "empty": True, "allowOutputReplay": True, "unpublished": "Drop"}
+    seen = down(running(OLD, wanted={**STATELESS, "restore": asked}))
+    assert written(seen).value.restore == Restore(
+        "1", allow_output_replay=True, drop_unpublished=True, empty=True
+    )
+    assert isinstance(accept(seen), Accepted)

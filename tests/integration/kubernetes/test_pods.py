@@ -126,7 +126,7 @@ def said(job: Job) -> dict[str, Any]:
 
 
 def test_a_pod_with_another_jobs_certificate_joins_nothing(start: Start, folders: Folders) -> None:
-    job = start(folders, rate=1000, workers=1)
+    job = start(folders, rate=100, workers=1)
     until(job, lambda: job.latest().epoch >= 1)
     stranger = trust(pod.certificate_host("words", job.kubectl.namespace), authority("others"))
     job.start(1, shown=stranger)

@@ -180,11 +180,13 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a restore without state, and without leave to repeat output": (
         job({"restore": {"nonce": "1", "empty": True}}),
-        "it needs allowOutputReplay: true",
+        "empty: true reads all input again and writes all output again: it needs "
+        "allowOutputReplay: true",
     ),
     "a restore that is not empty": (
         job({"restore": {"nonce": "1", "empty": False, "allowOutputReplay": True}}),
-        "it needs allowOutputReplay: true",
+        "empty: true reads all input again and writes all output again: it needs "
+        "allowOutputReplay: true",
     ),
     "two volumes": (
         job({"checkpoint": {"volume": {"claimTemplate": {}}}}),

@@ -5,6 +5,7 @@ from penstock.contract.fields import Plain
 from penstock.contract.streamjob import EnvVar, PlacementStrategy
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at
+from penstock_operator.resources.claims import one_volume_a_claim
 from penstock_operator.resources.merge import merged_pod
 from penstock_operator.resources.target import Target
 
@@ -47,7 +48,8 @@ def pod_template(target: Target) -> Object:
             **pull_secrets(target),
         },
     }
-    return merged_pod(template, object_at({"t": spec.pod_template}, "t"))
+    merged = merged_pod(template, object_at({"t": spec.pod_template}, "t"))
+    return {**merged, "spec": one_volume_a_claim(object_at(merged, "spec"))}
 
 
 def _keeper(target: Target) -> Object:

@@ -130,3 +130,24 @@ def test_the_selector_of_an_autoscaler_finds_the_pods() -> None:
     found = object_at(pod_template(target()), "metadata", "labels")
     wanted = dict(pair.split("=") for pair in names.selector_text("wc").split(","))
     assert wanted.items() <= found.items()
+
+
+def test_a_claim_that_is_named_twice_is_one_volume() -> None:
+    claim: Plain = {"claimName": "shared", "readOnly": True}
+    mount: Plain = {"name": "data", "mountPath": "/data"}
+    template: Plain = {
+        "spec": {
+            "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
+            "containers": [{"name": pod.ENGINE_CONTAINER, "volumeMounts": [mount]}],
+        }
+    }
+    found = pod_template(target(podTemplate=template))
+    claims = [v for v in list_at(found, "spec", "volumes") if at(v, "persistentVolumeClaim")]
+    assert [text_at(v, "name") for v in claims] == ["checkpoints"]
+    assert mounts(found, pod.ENGINE_CONTAINER)["/data"] == {
+        "name": "checkpoints",
+        "mountPath": "/data",
+        "readOnly": True,
+    }
+    kept = mounts(found, pod.KEEPER_CONTAINER)[f"{pod.CHECKPOINT_FOLDER}/apps/wc"]
+    assert at(kept, "readOnly") is None

@@ -30,7 +30,7 @@ def one_volume_a_claim(spec: Object) -> Object:
     if not renamed:
         return spec
     kept = [_opened(volume) if text_at(volume, "name") in closed else volume for volume in kept]
-    containers = {
+    containers: Object = {
         kind: [_renamed(c, renamed, closed) for c in list_at(spec, kind)]
         for kind in ("initContainers", "containers")
         if kind in spec

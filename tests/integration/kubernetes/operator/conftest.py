@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
@@ -52,16 +54,35 @@ class Running:
         self.process.terminate()
         return self.process.wait(60)
 
+    @property
+    def port(self) -> int:
+        """Give the port of its probes and metrics, once it listens."""
+        lines = [json.loads(t) for t in self.log.read_text().splitlines() if '"listening"' in t]
+        assert lines, "asked before it listened"
+        return int(lines[-1]["port"])
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Give the status and the text of one of its pages."""
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=10)) as line:
+            line.request("GET", path)
+            answer = line.getresponse()
+            return answer.status, answer.read().decode()
+
     def kill(self) -> None:
         """End it without a word."""
         self.process.kill()
         self.process.wait()
 
 
-@pytest.fixture(scope="session")
-def home(api_server: ApiServer) -> ApiServer:
-    """Give the shared server with our resources, and the operator's account with its rights."""
-    kubectl = api_server.kubectl
+class Start(Protocol):
+    """Starts an operator. Another one of the same name takes its Lease over at once."""
+
+    def __call__(self, name: str = "") -> Running: ...
+
+
+def settle(server: ApiServer) -> None:
+    """Give a server our definitions, and the operator's account with its rights."""
+    kubectl = server.kubectl
     kubectl("apply", "-f", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")
     kubectl("create", "namespace", HOME)
@@ -90,26 +111,24 @@ def home(api_server: ApiServer) -> ApiServer:
             "subjects": [subject],
         },
     ]
-    kubectl.in_namespace(HOME)("apply", "-f", "-", stdin=json.dumps({
-        "apiVersion": "v1", "kind": "List", "items": objects
-    }))  # fmt: skip
-    return api_server
+    manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
+    kubectl.in_namespace(HOME)("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-@pytest.fixture
-def start(home: ApiServer, kubectl: Kubectl, tmp_path: Path) -> Iterator[Callable[[], Running]]:
-    """Give what starts an operator for this test's namespace; all are ended with the test."""
-    token = home.kubectl.in_namespace(HOME)("create", "token", ACCOUNT).strip()
-    config = yaml.safe_load(home.kubeconfig.read_text())
+@contextmanager
+def operators(server: ApiServer, namespace: str, folder: Path) -> Iterator[Start]:
+    """Give what starts operators for a namespace; all are ended at the end."""
+    token = server.kubectl.in_namespace(HOME)("create", "token", ACCOUNT).strip()
+    config = yaml.safe_load(server.kubeconfig.read_text())
     config["users"] = [{"name": "operator", "user": {"token": token}}]
     for context in config["contexts"]:
         context["context"]["user"] = "operator"
-    file = tmp_path / "kubeconfig"
+    file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(config))
     started: list[Running] = []
 
-    def run() -> Running:
-        log = tmp_path / f"operator-{len(started)}.log"
+    def run(name: str = "") -> Running:
+        log = folder / f"operator-{len(started)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "penstock_operator"],
@@ -118,16 +137,32 @@ def start(home: ApiServer, kubectl: Kubectl, tmp_path: Path) -> Iterator[Callabl
                 env={
                     **os.environ,
                     "KUBECONFIG": str(file),
-                    "PENSTOCK_NAMESPACES": kubectl.namespace,
+                    "PENSTOCK_NAMESPACES": namespace,
                     "PENSTOCK_HTTP_PORT": "0",
-                    "POD_NAMESPACE": kubectl.namespace,
-                    "POD_NAME": f"operator-{len(started)}",
+                    "POD_NAMESPACE": namespace,
+                    "POD_NAME": name or f"operator-{len(started)}",
                     "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "operator")]),
                 },
             )
         started.append(Running(process, log))
         return started[-1]
 
-    yield run
-    for operator in started:
-        operator.kill()
+    try:
+        yield run
+    finally:
+        for operator in started:
+            operator.kill()
+
+
+@pytest.fixture(scope="session")
+def home(api_server: ApiServer) -> ApiServer:
+    """Give the shared server with our definitions and the operator's account."""
+    settle(api_server)
+    return api_server
+
+
+@pytest.fixture
+def start(home: ApiServer, kubectl: Kubectl, tmp_path: Path) -> Iterator[Start]:
+    """Give what starts an operator for this test's namespace; all are ended with the test."""
+    with operators(home, kubectl.namespace, tmp_path) as run:
+        yield run

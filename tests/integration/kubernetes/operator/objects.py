@@ -1,0 +1,89 @@
+"""What the operator is given here, and what it has made of it."""
+
+import json
+from typing import Any
+
+from penstock.contract import pod
+from tests.integration.kubernetes.kubectl import Kubectl
+
+JOB = "wordcount"
+
+
+def stream_job(**spec: Any) -> str:
+    """Make the StreamJob, its spec changed by ``spec``."""
+    return json.dumps(
+        {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": {"name": JOB},
+            "spec": {
+                "image": "example/penstock:1",
+                "replicas": 2,
+                "job": {"entrypoint": "jobs:count"},
+                "checkpoint": {"volume": {"claimName": "shared"}},
+                **spec,
+            },
+        }
+    )
+
+
+def claim(mode: str = "ReadWriteMany") -> str:
+    """Make the claim of the checkpoints."""
+    spec = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "shared"},
+            "spec": {**spec, "storageClassName": ""},
+        }
+    )
+
+
+def found(kubectl: Kubectl, kind: str, name: str) -> dict[str, Any] | None:
+    """Read an object; None when there is none."""
+    text = kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+    return json.loads(text) if text.strip() else None
+
+
+def workers(kubectl: Kubectl) -> int | None:
+    """Read how many workers the StatefulSet has."""
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    return None if made is None else int(made["spec"]["replicas"])
+
+
+def condition(kubectl: Kubectl, kind: str) -> tuple[str, str]:
+    """Read status and reason of a condition of the job."""
+    job = found(kubectl, "streamjob", JOB)
+    conditions = (job or {}).get("status", {}).get("conditions", [])
+    return next(((c["status"], c["reason"]) for c in conditions if c["type"] == kind), ("", ""))
+
+
+def versions(kubectl: Kubectl) -> dict[str, str]:
+    """Read the resource versions of all children."""
+    kinds = "statefulset,service,configmap,serviceaccount,role,rolebinding,pdb,networkpolicy"
+    listed = json.loads(kubectl("get", kinds, "-o", "json", "-l", f"{pod.LABEL_JOB}={JOB}"))
+    return {
+        f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"]
+        for o in listed["items"]
+    }
+
+
+def applied(kubectl: Kubectl, **spec: Any) -> None:
+    """Apply the claim and the job."""
+    kubectl("apply", "-f", "-", stdin=claim())
+    kubectl("apply", "-f", "-", stdin=stream_job(**spec))
+
+
+def play_controller(kubectl: Kubectl) -> None:
+    """Do what no controller does here: say that the StatefulSet's newest size was seen."""
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    if made is None:
+        return
+    generation = made["metadata"]["generation"]
+    if made.get("status", {}).get("observedGeneration") != generation:
+        change = {"status": {"observedGeneration": generation, "replicas": 0}}
+        kubectl(
+            "patch", "statefulset", pod.workers_name(JOB), "--subresource=status",
+            "--type=merge", "-p", json.dumps(change),
+        )  # fmt: skip

@@ -63,7 +63,8 @@ class KeyCodec:
         """Encode n rows. Raises ConfigError for a type that cannot be a key."""
         if len(columns) == 1 and key_kind(self.kinds[0]) is KeyKind.VARIABLE:
             encoded = text(flat(columns[0]))  # looked at once: small batches feel it
-            hashes = np.full(len(encoded[0]) - 1, HASH_SEED, np.uint64)
+            hashes = np.empty(len(encoded[0]) - 1, np.uint64)
+            hashes.fill(HASH_SEED)
             xxhash.hash_variable(encoded, hashes)
         else:
             flats = [flat(column) for column in columns]

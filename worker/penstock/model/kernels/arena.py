@@ -79,15 +79,31 @@ def copy_bytes(source: Any, at: Any, size: Any, target: Any, to: Any) -> None:
 
 
 @helper
+def _differ(left: Any, at: Any, right: Any, other: Any) -> Any:
+    return load64(left, at) ^ load64(right, other)
+
+
+@helper
 def equal_bytes(left: Any, at: Any, right: Any, other: Any, size: Any) -> bool:
-    """Compare ``size`` bytes of two arrays."""
-    whole = size - (size & 7)
-    for i in range(0, whole, 8):
-        if load64(left, at + i) != load64(right, other + i):
+    """Compare ``size`` bytes of two arrays: 32 of them at a time, for one branch."""
+    end = at + size
+    while at + 32 <= end:
+        low = _differ(left, at, right, other) | _differ(left, at + 8, right, other + 8)
+        high = _differ(left, at + 16, right, other + 16) | _differ(left, at + 24, right, other + 24)
+        if low | high != 0:
             return False
-    for i in range(whole, size):  # noqa: SIM110 - a kernel has no generators
-        if left[at + i] != right[other + i]:
+        at += 32
+        other += 32
+    while at + 8 <= end:
+        if _differ(left, at, right, other) != 0:
             return False
+        at += 8
+        other += 8
+    while at < end:
+        if left[at] != right[other]:
+            return False
+        at += 1
+        other += 1
     return True
 
 

@@ -43,6 +43,11 @@ def _avalanche(h: Any) -> Any:
 
 
 @helper
+def _merge(h: Any, lane: Any) -> Any:
+    return (h ^ _round(_ZERO, lane)) * _P1 + _P4
+
+
+@helper
 def _stripes(data: Any, at: int, stop: int, seed: Any) -> Any:
     """Mix whole 32-byte stripes with four lanes."""
     v1, v2, v3, v4 = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -53,9 +58,7 @@ def _stripes(data: Any, at: int, stop: int, seed: Any) -> Any:
         v4 = _round(v4, load64(data, at + 24))
         at += 32
     h = _rotate(v1, 1) + _rotate(v2, 7) + _rotate(v3, 12) + _rotate(v4, 18)
-    for lane in (v1, v2, v3, v4):
-        h = (h ^ _round(_ZERO, lane)) * _P1 + _P4
-    return h
+    return _merge(_merge(_merge(_merge(h, v1), v2), v3), v4)
 
 
 @helper
@@ -85,9 +88,11 @@ def hash_bytes(data: Any, start: Any, stop: Any, seed: Any) -> Any:
 def hash_variable(column: Any, hashes: Any) -> None:
     """Chain ``hashes[i]`` with the bytes of row i; a null row leaves its hash as it is."""
     offsets, data, validity, bit = column
+    stop = np.int64(offsets[0])
     for i in range(hashes.size):
+        start, stop = stop, np.int64(offsets[i + 1])
         if is_valid(validity, bit + i):
-            hashes[i] = hash_bytes(data, np.int64(offsets[i]), np.int64(offsets[i + 1]), hashes[i])
+            hashes[i] = hash_bytes(data, start, stop, hashes[i])
 
 
 @helper

@@ -71,3 +71,26 @@ def test_a_turn_without_rows_changes_nothing() -> None:
 def test_large_rows_are_put_together_up_to_a_size() -> None:
     reader = Reader([4] * 200, "x" * (SOURCE_TURN_BYTES // 16))
     assert max(len(turn) for turn in turns(reader, 4)) <= 20
+
+
+class Block(Reader):
+    """Gives one block of long rows piece by piece."""
+
+    block = pa.record_batch({"n": range(2000), "t": ["x" * 1024] * 2000})
+
+    def read(self, max_rows: int) -> Read | None:
+        first = self.offset
+        piece = self.block.slice(first, max_rows)
+        self.offset += piece.num_rows
+        return Read(piece, first) if piece.num_rows else None
+
+
+def test_pieces_of_one_block_are_put_together_without_a_copy() -> None:
+    reads, reader = Coalescer(100), Block([])
+    memory = Block.block.column("t").buffers()[2].address
+    found = []
+    while (read := reads.next(reader)) is not None:
+        found.append(read.batch)
+        assert read.batch.column("t").buffers()[2].address == memory
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([Block.block]))
+    assert len(found) < 20

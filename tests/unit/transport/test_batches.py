@@ -75,3 +75,21 @@ def test_the_fingerprint_is_that_of_the_types_not_of_the_notes() -> None:
     assert batches.fingerprint(noted) == batches.fingerprint(SCHEMA)
     assert batches.fingerprint(SCHEMA) != batches.fingerprint(pa.schema([("word", pa.string())]))
     assert len(batches.fingerprint(SCHEMA)) == 32
+
+
+def test_slices_that_follow_each_other_are_one_slice_without_a_copy() -> None:
+    block = pa.record_batch([["a", None, "ccc", "dd", "e"], [1, None, 3, 4, 5]], schema=SCHEMA)
+    joined = batches.whole([block.slice(1, 2), block.slice(3, 1), block.slice(4)])
+    assert joined is not None
+    assert joined.equals(block.slice(1))
+    mine, theirs = joined.column(0).buffers(), block.column(0).buffers()
+    assert [b.address for b in mine if b] == [b.address for b in theirs if b]
+
+
+def test_other_batches_are_no_slices_of_one() -> None:
+    block, other = batch(5), batch(5)
+    assert batches.whole([block.slice(0, 2), block.slice(3)]) is None  # a row is missing
+    assert batches.whole([block.slice(2, 2), block.slice(0, 2)]) is None  # the other way round
+    assert batches.whole([block.slice(0, 2), other.slice(2)]) is None
+    nested = pa.record_batch({"list": [[1], [2, 3], []]})
+    assert batches.whole([nested.slice(0, 1), nested.slice(1)]) is None

@@ -22,10 +22,12 @@ from penstock.base.limits import (
     SOURCE_TURN_S,
 )
 from penstock.ports import Read
-from penstock.transport.batches import conform
+from penstock.transport.batches import conform, whole
 
 if TYPE_CHECKING:
     from penstock.ports import SplitReader
+
+_LOOKED_AT_BYTES = 65_536  # of a read: a smaller one is copied faster than compared
 
 
 class Coalescer:
@@ -78,4 +80,7 @@ class Coalescer:
         first = reads[0]
         schema = first.batch.schema
         batches = [conform(read.batch, schema) for read in reads]
-        return Read(pa.concat_batches(batches), first.offset)
+        # Readers often hand out one block of rows piece by piece: then it is not copied.
+        large = self._batch_rows * self._row_bytes >= _LOOKED_AT_BYTES
+        joined = whole(batches) if large else None
+        return Read(pa.concat_batches(batches) if joined is None else joined, first.offset)

@@ -43,6 +43,30 @@ def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
     return pa.concat_batches([part.payload for part in parts])
 
 
+def whole(slices: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return slices of one batch, each beginning where the one before ends, as one slice of it.
+
+    Nothing is copied; None when they are something else. The schemas are equal.
+    """
+    arrays = [_whole(columns) for columns in zip(*(s.columns for s in slices), strict=True)]
+    if None in arrays:
+        return None
+    return pa.RecordBatch.from_arrays(arrays, schema=slices[0].schema)
+
+
+def _whole(arrays: Sequence[pa.Array]) -> pa.Array | None:
+    first = arrays[0]
+    buffers, end = first.buffers(), first.offset
+    if first.type.num_fields or pa.types.is_dictionary(first.type):
+        return None  # what lies below has offsets of its own
+    memory = [b and (b.address, b.size) for b in buffers]
+    for array in arrays:
+        if array.offset != end or [b and (b.address, b.size) for b in array.buffers()] != memory:
+            return None
+        end += len(array)
+    return pa.Array.from_buffers(first.type, end - first.offset, buffers, offset=first.offset)
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows under exactly the schema of their stream; nothing is copied.
 

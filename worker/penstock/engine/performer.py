@@ -40,6 +40,7 @@ class Performer:
         self._host = host
         self._wakeup = wakeup
         self._outputs: dict[ChannelId, Output] = {}
+        self._filling: dict[Output, None] = {}  # given rows since they were last flushed
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
@@ -99,6 +100,12 @@ class Performer:
                     pieces = self._router(index).pieces(batch)
                     self.step(ev.Produced(tuple(pieces)))
 
+    def flush(self) -> None:
+        """Let rows leave that wait for more: the task is about to sleep, and makes none."""
+        for output in self._filling:
+            output.flush()
+        self._filling.clear()
+
     def _router(self, index: int) -> EdgeRouter:
         old, new = self.core.routing
         if old is not self._routed_by[0] or new is not self._routed_by[1]:
@@ -117,6 +124,7 @@ class Performer:
         if not isinstance(element, Data | LatencyMarker):
             output.put(element)
             return
+        self._filling[output] = None
         if output.try_send(element):
             return
         while not output.try_send(element):

@@ -102,6 +102,10 @@ class Output(Protocol):
         """Queue a control element behind everything else."""
         ...
 
+    def flush(self) -> None:
+        """Let the rows that wait for more rows leave now."""
+        ...
+
 
 class Wakeup(Protocol):
     """Where the thread sleeps."""

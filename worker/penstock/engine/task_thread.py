@@ -90,6 +90,7 @@ class TaskThread(threading.Thread):
 
     def _sleep(self) -> None:
         rest_s = self._rest_s()
+        self._hands.flush()
         self.standing.sleep(lambda: self._wakeup.wait(rest_s))
 
     def _rest_s(self) -> float:

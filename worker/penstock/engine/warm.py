@@ -5,6 +5,7 @@ the engine says hello, that time is not part of a reset, a first checkpoint or a
 with user functions are left out: those see the user's rows only.
 """
 
+import gc
 import itertools
 import sys
 import threading
@@ -51,6 +52,7 @@ def warm_rest(done: threading.Event) -> None:
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, Kernel)]
     for kernel in [k for k in kernels if not k.try_compile()]:
         kernel.compile()
+    gc.freeze()  # what was loaded just now lives as long as the process, too
     done.set()
 
 

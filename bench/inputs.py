@@ -13,6 +13,7 @@ from bench.scenario import Scenario
 from penstock.connectors.generator import WordBlock
 
 PARQUET_ROWS = 2_000_000  # of one file
+LINES_PER_FILE = 200_000  # an engine may take a file as a whole
 
 
 def prepare(scenario: Scenario, folder: Path, inputs: tuple[str, ...], checkpoint_s: float) -> None:
@@ -43,9 +44,10 @@ def rows_of(scenario: Scenario, block: WordBlock, split: int) -> Iterator[pa.Arr
 def _write_lines(scenario: Scenario, block: WordBlock, folder: Path) -> None:
     folder.mkdir()
     for split in range(scenario.splits):
-        with (folder / f"{split}.txt").open("w") as file:
-            for rows in rows_of(scenario, block, split):
-                file.write("\n".join(rows.to_pylist()) + "\n")
+        column = pa.chunked_array(list(rows_of(scenario, block, split)), pa.string())
+        for number, start in enumerate(range(0, len(column), LINES_PER_FILE)):
+            lines = column.slice(start, LINES_PER_FILE).to_pylist()
+            (folder / f"{split}-{number:04d}.txt").write_text("\n".join(lines) + "\n")
 
 
 def _write_parquet(scenario: Scenario, block: WordBlock, folder: Path) -> None:

@@ -20,6 +20,7 @@ from bench import processes
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).parent / "peers"
 HOME = ROOT / ".bench"  # environments; removed by hand, made anew when it is missing
+INSTALLER = "uv"  # pip takes minutes to choose among versions of what some of them depend on
 RUN_TIMEOUT_S = 170.0
 SAMPLE_INTERVAL_S = 0.5
 LAST_WORDS_CHARS = 3000
@@ -95,8 +96,10 @@ def install(peer: Peer) -> dict[str, str]:
         print(f"   installing {', '.join(peer.packages)} into {peer.home}", flush=True)
         shutil.rmtree(peer.home, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(peer.home)], peer)
-        pip = [str(_python(peer)), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        _call([*pip, "--no-input", *peer.packages], peer)
+        python = str(_python(peer))
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"]
+        _call([*pip, "install", INSTALLER], peer)
+        _call([python, "-m", "uv", "pip", "install", "--python", python, *peer.packages], peer)
         marker.write_text(wanted)
     if peer.program.endswith(".java"):
         _compile(peer)

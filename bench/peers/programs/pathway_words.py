@@ -18,6 +18,10 @@ class Counts:
         self._counts: dict[str, int] = {}
         self._emitted = 0
 
+    def begin(self) -> None:
+        """Note the time: all files that lie there at first arrive as one commit, at the end."""
+        self._progress.add(0)
+
     def change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         """Take one change of the table."""
         self._emitted += 1
@@ -43,6 +47,7 @@ def main() -> None:
     pw.io.subscribe(counts, sink.change, on_time_end=sink.time_end)
     backend = pw.persistence.Backend.filesystem(str(task.folder / "persisted"))
     config = pw.persistence.Config(backend, snapshot_interval_ms=round(1000 * task.checkpoint_s))
+    sink.begin()
     pw.run(monitoring_level=pw.MonitoringLevel.NONE, persistence_config=config)
 
 

@@ -74,9 +74,7 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
     stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
     path = records.write(stem, record, options.out)
     drawn = pictures.draw(record, options.out / stem)
-    print(
-        f"   kept in {path}" + (f", drawn in {', '.join(p.name for p in drawn)}" if drawn else "")
-    )
+    print(f"   kept in {path}; drawn: {', '.join(p.name for p in drawn) or 'nothing'}")
     return all(run["exact"] for run in kept)
 
 

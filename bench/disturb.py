@@ -56,16 +56,17 @@ class Disturber(threading.Thread):
     def _do(self, what: Disturbance) -> None:
         begun = time.monotonic()
         detail = DEEDS[what.do](what, self._target, self._samples)
-        self._samples.events.append(Event(begun - self._samples.begun, str(what), detail))
+        if detail is not None:
+            self._samples.events.append(Event(begun - self._samples.begun, str(what), detail))
 
 
-def _kill(what: Disturbance, _target: Target, samples: Samples) -> str:
-    """Kill both processes of a worker, as a lost machine would."""
+def _kill(what: Disturbance, _target: Target, samples: Samples) -> str | None:
+    """Kill both processes of a worker, as a lost machine would; None when nobody is there."""
     leader = what.do == "kill-leader"
     workers = samples.statuses[-1]["workers"]
     found: list[dict[str, Any]] = [w for w in workers if w["leader"] == leader]
     if not found:
-        return "nobody to kill"
+        return None
     for pid in (found[0]["keeper_pid"], found[0]["engine_pid"]):
         if pid is not None:
             with suppress(ProcessLookupError):
@@ -83,5 +84,5 @@ def _rescale(what: Disturbance, target: Target, _samples: Samples) -> str:
         client.close()
 
 
-Deed = Callable[[Disturbance, Target, Samples], str]
+Deed = Callable[[Disturbance, Target, Samples], str | None]
 DEEDS: dict[str, Deed] = {"kill": _kill, "kill-leader": _kill, "rescale": _rescale}

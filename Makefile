@@ -84,7 +84,7 @@ cluster-down:  ## end that cluster and take away what it left
 e2e: $(STAMP)  ## run the tests in a real cluster, which is made when there is none
 	@e2e/cluster/up
 	@echo "== make e2e: the tests in the cluster (evidence of failures: .e2e/evidence)"
-	@$(BIN)/python -m pytest e2e
+	@$(BIN)/python -m pytest e2e -s -v --durations=0 --durations-min=1 -p no:xdist
 
 format: $(STAMP)  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .

@@ -50,7 +50,11 @@ def operator(cluster: Cluster) -> Cluster:
     begun = time.monotonic()
     cluster.kubectl.attempt("create", "namespace", SYSTEM)
     cluster.kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
-    install(cluster, SYSTEM)
+    try:
+        install(cluster, SYSTEM)
+    except AssertionError:
+        collect(cluster.kubectl.in_namespace(SYSTEM), cache() / "evidence" / "install")
+        raise
     print(f"chart installed, operator ready: {time.monotonic() - begun:.1f} s")
     return cluster
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from e2e.rig.reading import PODS, STREAM_JOBS, read
 from e2e.rig.waiting import wait_for
 from tests.integration.kubernetes.kubectl import Kubectl
 
@@ -36,7 +37,7 @@ class StreamJob:
 
     def job(self) -> Any:
         """Give the StreamJob as it is."""
-        return self.kubectl.get("streamjob", self.name)
+        return read(self.kubectl, STREAM_JOBS, self.name)
 
     def status(self) -> Any:
         """Give its status; empty before the operator has looked."""
@@ -103,12 +104,13 @@ class StreamJob:
     def workers(self) -> dict[str, Any]:
         """Give the worker pods by name."""
         selector = f"penstock.dev/job={self.name},penstock.dev/component=worker"
-        return {pod["metadata"]["name"]: pod for pod in self.kubectl.items("pods", selector)}
+        found = read(self.kubectl, PODS, labelSelector=selector)["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
 
     def runs_on(self, workers: int) -> bool:
         """Whether exactly so many workers work, and no pod is left of others."""
         ready = self.is_so("Ready") and self.status().get("readyReplicas") == workers
-        return ready and len(self.workers()) == workers
+        return bool(ready and len(self.workers()) == workers)
 
     def lives(self) -> dict[str, tuple[str, int]]:
         """Give what may not change in a rescale: each pod's UID and its containers' restarts."""

@@ -1,0 +1,28 @@
+"""Reads objects over one kept connection: a test looks often, and kubectl takes 0.1 s each time."""
+
+from functools import lru_cache
+from typing import Any
+
+from penstock.kubernetes.access import kubeconfig_access
+from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
+from tests.integration.kubernetes.kubectl import Kubectl, Refused
+
+STREAM_JOBS = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/streamjobs"
+PODS = "/api/v1/namespaces/{namespace}/pods"
+
+
+def read(kubectl: Kubectl, folder: str, name: str = "", **query: str) -> Any:
+    """Give the object ``name`` in a folder of the API, or all that are in it.
+
+    ``{namespace}`` stands for that of ``kubectl``. Raises Refused, as kubectl would.
+    """
+    path = folder.format(namespace=kubectl.namespace) + (f"/{name}" if name else "")
+    try:
+        return _client(str(kubectl.kubeconfig)).get(path, **query)
+    except (ApiRefused, ApiUnanswered) as error:
+        raise Refused(str(error)) from error
+
+
+@lru_cache
+def _client(kubeconfig: str) -> ApiClient:
+    return ApiClient(kubeconfig_access(None, None, {"KUBECONFIG": kubeconfig}))

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.generator import (
     WordBlock,
@@ -81,8 +82,32 @@ def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
     assert read is not None
     assert read.batch.num_rows == 250
     now[0] += 60  # held back for a minute
-    assert sum(r.batch.num_rows for r in iter(lambda: reader.read(8192), None)) == 60_000
+    owed = sum(r.batch.num_rows for r in iter(lambda: reader.read(8192), None))
+    assert owed > 60_000 - 8192
+    now[0] += limits.PACE_WAIT_S
+    rest = reader.read(8192)
+    assert rest is not None
+    assert owed + rest.batch.num_rows == 60_000 + 1000 * limits.PACE_WAIT_S
     assert reader.due_ns(1000) == 101_000_000_000
+
+
+def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
+    now = [100.0]
+    state = WordSource(SPEC).splits()[0]
+    rate = 1_000_000
+    block = WordBlock(replace(SPEC, rate=rate, rows=None))
+    reader = WordReader(block, 0, state, Pace(rate, lambda: now[0]))
+    now[0] += 0.002
+    assert reader.read(8192) is not None
+    now[0] += limits.PACE_WAIT_S / 4  # as long as the rows just read took: others are due
+    assert reader.read(8192) is None
+    assert reader.wait_s() == pytest.approx(limits.PACE_WAIT_S * 3 / 4)
+    now[0] += reader.wait_s()
+    read = reader.read(8192)
+    assert read is not None
+    assert read.batch.num_rows == pytest.approx(rate * limits.PACE_WAIT_S, abs=1)
+    now[0] += 0.01  # a whole read is due: no moment to wait for
+    assert reader.read(8192) is not None
 
 
 def test_it_ends_with_its_rows_only() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from penstock.base import limits
 
+_NAP_S = limits.PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
+
 
 class Pace:
     """Says how many rows of one split may be read now."""
@@ -17,29 +19,37 @@ class Pace:
         """Begin now; ``rate`` in rows/s, None: as fast as possible."""
         self._rate = rate
         self._clock = clock
-        self._begun = clock()
+        self._begun = self._read_at = clock()
         self._sent = 0
 
     def allow(self, wanted: int) -> int:
-        """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do."""
+        """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do.
+
+        Less than is wanted is given only a moment after the read before. Else whoever reads again
+        at once gets the few rows that fell due meanwhile, for ever, and is always busy with them.
+        """
         if self._rate is None:
             return wanted
-        return max(0, min(wanted, self._owed(self._rate)))
+        now = self._clock()
+        owed = int((now - self._begun) * self._rate) - self._sent
+        return max(0, min(wanted, owed)) if owed >= wanted or now >= self._moment_after else 0
 
     def wait_s(self) -> float:
-        """Return how long to wait for rows that are due: at least a moment, or calls cost most."""
+        """Return how long to wait for rows that are due, and may be read."""
         if self._rate is None:
             return limits.PACE_WAIT_S
         due = self._begun + (self._sent + 1) / self._rate
-        return max(limits.PACE_WAIT_S, due - self._clock())
+        return max(_NAP_S, max(due, self._moment_after) - self._clock())
+
+    @property
+    def _moment_after(self) -> float:
+        return self._read_at + limits.PACE_WAIT_S
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""
         self._sent += rows
+        self._read_at = self._clock()
 
     def due_ns(self, row: int) -> int | None:
         """Return when the row that is ``row`` rows after the first was due, on the clock."""
         return None if self._rate is None else round((self._begun + row / self._rate) * 1e9)
-
-    def _owed(self, rate: int) -> int:
-        return int((self._clock() - self._begun) * rate) - self._sent

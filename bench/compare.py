@@ -14,10 +14,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import inputs, machine, oracle, peer, records, runner, table
+from bench import inputs, machine, oracle, peer, processes, records, runner, table
 from bench.draw import pictures
 from bench.peer import Answer, Peer, PeerError
 from bench.records import Record
@@ -25,7 +26,7 @@ from bench.samples import Samples, Series
 from bench.scenario import Scenario
 from bench.turns import PENSTOCK, rate_after_warm_up, ratios
 
-PENSTOCK_ROWS = 100_000_000
+PENSTOCK_ROWS = 120_000_000
 CHECKPOINT_S = 10.0
 TITLE = "keyed word count, 10,000 words of 32 B, two cores, checkpoints every 10 s"
 
@@ -40,12 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
     for _ in range(options.turns):
         turn = 1 + max((run["turn"] for run in record["runs"]), default=-1)
         print(f"\n== turn {turn}", flush=True)
-        record["runs"] += one_turn(engines, turn)
-    record["verdicts"] = ratios(record["runs"])
+        for run in one_turn(engines, turn):
+            record["runs"].append(run)
+            record["verdicts"] = ratios(record["runs"])
+            path = records.write(record["stem"], record, options.out)  # a later engine may hang
     show(record)
-    stem = record["stem"]
-    path = records.write(stem, record, options.out)
-    pictures.draw(record, options.out / stem)
+    pictures.draw(record, options.out / record["stem"])
     print(f"   kept in {path}")
     return 0 if all(run["exact"] for run in record["runs"]) else 1
 
@@ -87,18 +88,16 @@ def _ready(name: str, record: Record) -> Peer | None:
     return found
 
 
-def one_turn(engines: list[Peer], turn: int) -> list[Record]:
+def one_turn(engines: list[Peer], turn: int) -> Iterator[Record]:
     """Run every engine once, Penstock among them; each turn begins with another one."""
     order: list[Peer | None] = [None, *engines]
     shift = turn % len(order)
-    found = []
     for engine in order[shift:] + order[:shift]:
         run = _penstock() if engine is None else _peer(engine)
-        found.append({**run, "turn": turn})
         wrong = "" if run["exact"] else f"   NOT EXACT: {run['wrong'][0]}"
         rate = table.number(run["results"]["rows_per_s"])
         print(f"   {run['name']:12s} {rate:>14} rows/s{wrong}", flush=True)
-    return found
+        yield {**run, "turn": turn}
 
 
 def task_of(rows: int) -> Scenario:
@@ -109,7 +108,7 @@ def task_of(rows: int) -> Scenario:
 def _penstock() -> Record:
     scenario = task_of(PENSTOCK_ROWS)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    load = records.load_average()
+    load = processes.busy_share()
     samples = runner.run(scenario, folder)
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     shutil.rmtree(folder)
@@ -117,7 +116,7 @@ def _penstock() -> Record:
     used = {
         "memory_max_mib": max((m for _, m in samples.memory), default=0) / 2**20,
         "seconds": samples.seconds,
-        "load_before": load,
+        "busy_before": load,
     }
     return _run(PENSTOCK, PENSTOCK_ROWS, marks, used, wrong)
 
@@ -134,11 +133,11 @@ def _peer(engine: Peer) -> Record:
     scenario = task_of(engine.rows)
     folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{engine.name}-"))
     inputs.prepare(scenario, folder, engine.inputs, CHECKPOINT_S)
-    load = records.load_average()
+    load = processes.busy_share()
     try:
         answer = peer.run(engine, folder, scenario.splits, CHECKPOINT_S)
     except PeerError as error:
-        return _run(engine.name, engine.rows, [], {"load_before": load}, [str(error)])
+        return _run(engine.name, engine.rows, [], {"busy_before": load}, [str(error)])
     finally:
         shutil.rmtree(folder)
     wrong = inputs.differences(inputs.expected_counts(scenario), answer.counts)
@@ -151,7 +150,7 @@ def _used(answer: Answer, load: float) -> dict[str, float]:
         "cpu_s": answer.cpu_s,
         "emitted": answer.emitted,
         "seconds": answer.seconds,
-        "load_before": load,
+        "busy_before": load,
     }
 
 

@@ -1,11 +1,13 @@
 """What the kernel says of processes: memory, CPU, children; and of the loopback interface."""
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_IDLE = 3  # of the times of all processors
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # of the fields behind a process's name
 
 
@@ -31,6 +33,19 @@ def tree(root: int) -> list[int]:
         found.append(pid := open_.pop())
         open_ += parents.get(pid, ())
     return found
+
+
+def busy_share(over_s: float = 0.5) -> float:
+    """Return the share of all processors' time that somebody uses now; takes ``over_s``."""
+    before = _processor_times()
+    time.sleep(over_s)
+    spent = [b - a for a, b in zip(before, _processor_times(), strict=True)]
+    idle = spent[_IDLE] + spent[_IDLE + 1]  # waiting for a disk is idle too
+    return round(1 - idle / max(1, sum(spent)), 2)
+
+
+def _processor_times() -> list[int]:
+    return [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
 
 
 def loopback_bytes() -> int:

@@ -1,7 +1,6 @@
 """Results on disk: one JSON file per command, with everything that is needed to judge it."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -61,11 +60,6 @@ def read_all(out: Path = OUT) -> dict[str, Record]:
 def series(record: Mapping[str, Any], name: str) -> Series:
     """Return a series of the samples of a run's record."""
     return [(at, value) for at, value in record["samples"].get(name, ())]
-
-
-def load_average() -> float:
-    """Return the load average of the last minute: above 0.5 something else was running."""
-    return round(os.getloadavg()[0], 2)
 
 
 def _said(plain: Record) -> Record:

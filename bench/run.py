@@ -16,7 +16,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from bench import limits, machine, oracle, records, results, runner, table
+from bench import limits, machine, oracle, processes, records, results, runner, table
 from bench.draw import pictures
 from bench.records import Record
 from bench.scenario import Scenario, load, names, part
@@ -83,15 +83,15 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    load_before = records.load_average()
+    busy_before = processes.busy_share()
     samples = runner.run(scenario, folder, source)
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     if samples.exit_code:
         wrong.insert(0, f"penstock run ended with {samples.exit_code}: see {folder}/run.log")
     found = results.figures(scenario, samples)
     found["generator_rows_per_s"] = round(limits.generator_rows_per_s(scenario), 1)
-    # Waiting for a processor before it began: above 0.5 or so the figures are not the engine's.
-    found["load_before"] = load_before
+    # Of both processors, just before it began: above 0.1 or so the figures are not the engine's.
+    found["busy_before"] = busy_before
     table.show(found, scenario.targets, wrong)
     if not wrong:
         shutil.rmtree(folder)

@@ -108,15 +108,16 @@ def task_of(rows: int) -> Scenario:
 def _penstock() -> Record:
     scenario = task_of(PENSTOCK_ROWS)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    load = processes.busy_share()
+    others = processes.Others()
     samples = runner.run(scenario, folder)
+    others_share = others.share()
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     shutil.rmtree(folder)
     marks = _marks(samples)
     used = {
         "memory_max_mib": max((m for _, m in samples.memory), default=0) / 2**20,
         "seconds": samples.seconds,
-        "busy_before": load,
+        "others_share": others_share,
     }
     return _run(PENSTOCK, PENSTOCK_ROWS, marks, used, wrong)
 
@@ -133,24 +134,25 @@ def _peer(engine: Peer) -> Record:
     scenario = task_of(engine.rows)
     folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{engine.name}-"))
     inputs.prepare(scenario, folder, engine.inputs, CHECKPOINT_S)
-    load = processes.busy_share()
+    others = processes.Others()
     try:
         answer = peer.run(engine, folder, scenario.splits, CHECKPOINT_S)
+        others_share = others.share()
     except PeerError as error:
-        return _run(engine.name, engine.rows, [], {"busy_before": load}, [str(error)])
+        return _run(engine.name, engine.rows, [], {"others_share": others.share()}, [str(error)])
     finally:
         shutil.rmtree(folder)
     wrong = inputs.differences(inputs.expected_counts(scenario), answer.counts)
-    return _run(engine.name, engine.rows, answer.marks, _used(answer, load), wrong)
+    return _run(engine.name, engine.rows, answer.marks, _used(answer, others_share), wrong)
 
 
-def _used(answer: Answer, load: float) -> dict[str, float]:
+def _used(answer: Answer, others_share: float) -> dict[str, float]:
     return {
         "memory_max_mib": answer.memory_max / 2**20,
         "cpu_s": answer.cpu_s,
         "emitted": answer.emitted,
         "seconds": answer.seconds,
-        "busy_before": load,
+        "others_share": others_share,
     }
 
 

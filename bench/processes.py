@@ -7,7 +7,7 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_IDLE = 3  # of the times of all processors
+_IDLE = 3  # of the times of all processors; the next is waiting for a disk
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # of the fields behind a process's name
 
 
@@ -35,17 +35,31 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def busy_share(over_s: float = 0.5) -> float:
-    """Return the share of all processors' time that somebody uses now; takes ``over_s``."""
-    before = _processor_times()
-    time.sleep(over_s)
-    spent = [b - a for a, b in zip(before, _processor_times(), strict=True)]
-    idle = spent[_IDLE] + spent[_IDLE + 1]  # waiting for a disk is idle too
-    return round(1 - idle / max(1, sum(spent)), 2)
+class Others:
+    """Measures what everybody else has used of the processors, from now until it is asked.
+
+    Own is what this process and the children that it has waited for used, and theirs.
+    """
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._begun, self._busy, self._own = time.monotonic(), _busy_s(), _own_s()
+
+    def share(self) -> float:
+        """Return the share (0..1) of all processors that others have used."""
+        span = (time.monotonic() - self._begun) * (os.cpu_count() or 1)
+        others = (_busy_s() - self._busy) - (_own_s() - self._own)
+        return round(max(0.0, others / span), 3) if span else 0.0
 
 
-def _processor_times() -> list[int]:
-    return [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+def _busy_s() -> float:
+    times = [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return (sum(times) - times[_IDLE] - times[_IDLE + 1]) / _TICKS_PER_S
+
+
+def _own_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def loopback_bytes() -> int:

@@ -14,13 +14,13 @@ from bench.draw.sweep import fields_of
 
 SHOWN = (
     "rows_per_s", "p50_ms", "p99_ms", "p99.9_ms", "max_ms", "cpu_ns_per_row", "wire_bytes_per_row",
-    "memory_max_mib", "epochs", "checkpoint_s", "busy_before",
+    "memory_max_mib", "epochs", "checkpoint_s", "others_share",
 )  # fmt: skip
 LIMITS = (
     "All of it ran on one machine with two cores, which carried both ends of every connection "
     "and the harness itself; no network card was involved. Absolute figures say little "
-    "elsewhere: ratios of runs that alternated say more. Where the load before a run is above "
-    "0.5, something else was running. The words are made by a generator that slices a block in "
+    "elsewhere: ratios of runs that alternated say more. Where others_share is above "
+    "0.1, something else was running. The words are made by a generator that slices a block in "
     "memory; its own limit is in each file (generator_rows_per_s). Engines that are compared do "
     "not give out the same: the table says what."
 )

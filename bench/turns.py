@@ -8,6 +8,7 @@ from bench.timeline import rate_of_counter, until_last_change, value_at
 from bench.variants import verdict
 
 PENSTOCK = "penstock"
+OTHERS_SHARE_MAX = 0.1  # of the processors: a turn in which others had more says nothing
 WARM_UP_SHARE = 1 / 3  # of the time between the first counted rows and the last
 
 
@@ -23,10 +24,12 @@ def rate_after_warm_up(marks: Series) -> float:
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Compare Penstock with each engine, over the turns in which both were exact."""
+    """Compare Penstock with each engine, over the turns in which both were exact and alone."""
     found = []
     exact = {
-        (run["name"], run["turn"]): run["results"]["rows_per_s"] for run in runs if run["exact"]
+        (run["name"], run["turn"]): run["results"]["rows_per_s"]
+        for run in runs
+        if run["exact"] and run["results"].get("others_share", 0.0) <= OTHERS_SHARE_MAX
     }
     for name in sorted({n for n, _ in exact} - {PENSTOCK}):
         turns = sorted(t for n, t in exact if n == name and (PENSTOCK, t) in exact)

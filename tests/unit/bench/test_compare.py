@@ -42,13 +42,17 @@ def test_the_first_third_is_warm_up_and_the_idle_end_does_not_count() -> None:
     assert rate_after_warm_up([]) == 0.0
 
 
-def test_only_turns_in_which_both_were_exact_make_a_ratio() -> None:
-    def run(name: str, turn: int, rate: float, exact: bool = True) -> dict[str, object]:
-        return {"name": name, "turn": turn, "exact": exact, "results": {"rows_per_s": rate}}
+def test_only_turns_in_which_both_were_exact_and_alone_make_a_ratio() -> None:
+    def run(
+        name: str, turn: int, rate: float, exact: bool = True, others: float = 0.02
+    ) -> dict[str, object]:
+        results = {"rows_per_s": rate, "others_share": others}
+        return {"name": name, "turn": turn, "exact": exact, "results": results}
 
     runs = [run("penstock", n, 80.0 + n) for n in range(3)]
     runs += [run("other", n, (80.0 + n) / 8) for n in range(3)]
     runs += [run("penstock", 3, 1.0), run("other", 3, 9.0, exact=False)]
+    runs += [run("penstock", 4, 1.0), run("other", 4, 9.0, others=0.3)]
     (found,) = ratios(runs)
     assert found["pairs"] == 3
     assert found["ratio"] == pytest.approx(8.0)

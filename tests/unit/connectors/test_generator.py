@@ -76,7 +76,7 @@ def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
     state = WordSource(SPEC).splits()[0]
     reader = WordReader(block, 0, state, Pace(1000, lambda: now[0]))
     assert reader.read(8192) is None
-    assert reader.wait_s() == pytest.approx(0.001)
+    assert reader.wait_s() == pytest.approx(limits.PACE_WAIT_S)
     now[0] += 0.25
     read = reader.read(8192)
     assert read is not None
@@ -97,7 +97,7 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
     rate = 1_000_000
     block = WordBlock(replace(SPEC, rate=rate, rows=None))
     reader = WordReader(block, 0, state, Pace(rate, lambda: now[0]))
-    now[0] += 0.002
+    now[0] += 2 * limits.PACE_WAIT_S
     assert reader.read(8192) is not None
     now[0] += limits.PACE_WAIT_S / 4  # as long as the rows just read took: others are due
     assert reader.read(8192) is None

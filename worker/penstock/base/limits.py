@@ -90,7 +90,7 @@ SENDER_THREADS = 2
 COMPRESSION_SAMPLE_BYTES = 64 * 1024
 LINK_BYTES_PER_S_ASSUMED = 1_250_000_000  # 10 Gbit/s, until a link has been measured
 SENDS_PER_TURN_MAX = 16  # elements of one channel before a sender thread looks at the next
-LATENCY_MARK_INTERVAL_S = 0.0037  # of a paced split; not a multiple of the flush interval
+LATENCY_MARK_INTERVAL_S = 0.0193  # of a paced split: each is a message; no multiple of a flush
 LATENCY_MARKS_PER_READ_MAX = 64
 JOINED_BYTES_MAX = 512 * 1024  # queued elements that a task takes as one: steps cost per batch
 CREDIT_DELAY_S = 0.002  # small grants of all channels between two workers wait to share a message
@@ -113,7 +113,7 @@ INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
 SOURCE_POLL_S = 0.002  # a split that had nothing and cannot say until when
 SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
-PACE_WAIT_S = 0.001  # at least, for rows of a paced split: the shorter, the more calls per row
+PACE_WAIT_S = 0.004  # at least, for rows of a paced split: the shorter, the more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 

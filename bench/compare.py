@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bench import inputs, machine, oracle, peer, processes, records, runner, table
 from bench.draw import pictures
+from bench.endings import end_with_children
 from bench.peer import Answer, Peer, PeerError
 from bench.records import Record
 from bench.samples import Samples, Series
@@ -34,6 +35,7 @@ TITLE = "keyed word count, 10,000 words of 32 B, two cores, checkpoints every 10
 def main(arguments: list[str] | None = None) -> int:
     """Compare the engines named on the command line with Penstock, or all that are known."""
     options = _parser().parse_args(arguments)
+    end_with_children()
     made_on = machine.describe()
     print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
     record = _begun(made_on, options)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from bench import machine, records
 from bench.draw import pictures
+from bench.endings import end_with_children
 from bench.records import Record
 from bench.run import one_run
 from bench.runner import ROOT
@@ -34,6 +35,7 @@ TAKEN_OUT = ("worker", "bench")
 def main(arguments: list[str] | None = None) -> int:
     """Compare the two revisions named on the command line."""
     options = _parser().parse_args(arguments)
+    end_with_children()
     changes = {k: tomllib.loads(f"x = {v}")["x"] for k, v in (s.split("=", 1) for s in options.set)}
     scenario = replace(load(options.scenario), **changes)
     with tempfile.TemporaryDirectory(prefix="penstock-revisions-") as folder:

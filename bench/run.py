@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bench import limits, machine, oracle, processes, records, results, runner, table
 from bench.draw import pictures
+from bench.endings import end_with_children
 from bench.records import Record
 from bench.scenario import Scenario, load, names, part
 from bench.variants import compare, show_verdicts
@@ -26,6 +27,7 @@ from bench.variants import compare, show_verdicts
 def main(arguments: list[str] | None = None) -> int:
     """Run the scenarios named on the command line, or the headline ones."""
     options = _parser().parse_args(arguments)
+    end_with_children()
     made_on = machine.describe()
     print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
     changes = {k: tomllib.loads(f"x = {v}")["x"] for k, v in (s.split("=", 1) for s in options.set)}

@@ -38,7 +38,7 @@ def draw(run: Run, heading: str, target: Path) -> Path:
 def subtitle(found: Mapping[str, float]) -> str:
     """Say the most important figures in a line."""
     parts = [f"{found['rows_per_s'] / 1e6:.2f} M rows/s", f"{found['epochs']:.0f} checkpoints"]
-    if "p99_ms" in found:
+    if "p99_ms" in found and "memory_growth_mib" not in found:
         parts.append(f"p50 {found['p50_ms']:.1f} ms, p99 {found['p99_ms']:.1f} ms")
     if "memory_growth_mib" in found:
         parts.append(f"memory +{found['memory_growth_mib']:.0f} MiB while stalled")

@@ -111,6 +111,21 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
     assert reader.read(8192) is not None
 
 
+def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
+    now = [100.0]
+    rate, most = 1_000_000, 100_000
+    pace = Pace(rate, lambda: now[0])
+    now[0] += 2 * limits.PACE_WAIT_S
+    pace.sent(pace.allow(most))
+    now[0] += limits.PACE_WAIT_S  # so long the work took: nothing yet, though a moment has passed
+    assert pace.allow(most) == 0
+    now[0] += pace.wait_s()
+    assert pace.allow(most) == pytest.approx(rate * limits.PACE_WAIT_MAX_S, abs=2)
+    pace.sent(pace.allow(most))
+    now[0] += 0.2  # it was held back: what is owed comes at once
+    assert pace.allow(most) == most
+
+
 def test_it_ends_with_its_rows_only() -> None:
     source = WordSource(SPEC)
     reader = source.open(source.splits()[0])

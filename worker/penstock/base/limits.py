@@ -83,7 +83,7 @@ OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
 SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs are per batch
 SOURCE_BATCH_ROWS_MAX = 1_000_000
 SOURCE_TURN_S = 0.004  # work of a source's thread on one batch that is put together from reads
-SOURCE_TURN_BYTES = 8 * 1024 * 1024  # of such a batch: the rest of a turn costs little beside it
+SOURCE_TURN_BYTES = 4 * 1024 * 1024  # of such a batch: more gains nothing
 SOURCE_TURN_ROWS_MAX = 65_536  # more gain nothing: the cost of a turn is below 1 % by then
 OUTPUT_FLUSH_INTERVAL_S_DEFAULT = 0.005
 SENDER_THREADS = 2
@@ -113,6 +113,7 @@ INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
 SOURCE_POLL_S = 0.002  # a split that had nothing and cannot say until when
 SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
+PACE_WAIT_MAX_S = 0.01  # where the work on the last rows took longer
 PACE_WAIT_S = 0.004  # at least, for rows of a paced split: the shorter, the more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
@@ -132,5 +133,7 @@ assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a d
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
+assert PACE_WAIT_S < PACE_WAIT_MAX_S, "a slow machine gets fewer reads"
+assert SOURCE_TURN_BYTES <= CHANNEL_LOW_WATERMARK_BYTES_DEFAULT, "one part travels, one waits"
 assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"
 assert SOURCE_READ_BYTES_MAX * 4 < ELEMENT_BYTES_MAX, "steps may widen the rows of one read"

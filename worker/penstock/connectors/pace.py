@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable
 
-from penstock.base import limits
+from penstock.base.limits import PACE_WAIT_MAX_S, PACE_WAIT_S
 
-_NAP_S = limits.PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
+_NAP_S = PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
+
+_RESTS = 3  # a reader that worked for so long on its rows gets others after three times that
 
 
 class Pace:
@@ -21,34 +23,43 @@ class Pace:
         self._clock = clock
         self._begun = self._read_at = clock()
         self._sent = 0
+        self._asked = True  # again, since the last read
+        self._moment_s = PACE_WAIT_S
 
     def allow(self, wanted: int) -> int:
         """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do.
 
         Less than is wanted is given only a moment after the read before. Else whoever reads again
         at once gets the few rows that fell due meanwhile, for ever, and is always busy with them.
+        The moment is longer than the work on those rows took: a slow machine gets them in fewer,
+        larger reads, and time to do the rest.
         """
         if self._rate is None:
             return wanted
         now = self._clock()
+        if not self._asked:
+            self._asked = True
+            worked = now - self._read_at
+            self._moment_s = min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
         owed = int((now - self._begun) * self._rate) - self._sent
         return max(0, min(wanted, owed)) if owed >= wanted or now >= self._moment_after else 0
 
     def wait_s(self) -> float:
         """Return how long to wait for rows that are due, and may be read."""
         if self._rate is None:
-            return limits.PACE_WAIT_S
+            return PACE_WAIT_S
         due = self._begun + (self._sent + 1) / self._rate
         return max(_NAP_S, max(due, self._moment_after) - self._clock())
 
     @property
     def _moment_after(self) -> float:
-        return self._read_at + limits.PACE_WAIT_S
+        return self._read_at + self._moment_s
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""
         self._sent += rows
         self._read_at = self._clock()
+        self._asked = False
 
     def due_ns(self, row: int) -> int | None:
         """Return when the row that is ``row`` rows after the first was due, on the clock."""

@@ -27,7 +27,7 @@ from bench.samples import Samples, Series
 from bench.scenario import Scenario
 from bench.turns import PENSTOCK, rate_after_warm_up, ratios
 
-PENSTOCK_ROWS = 120_000_000
+PENSTOCK_ROWS = 80_000_000
 CHECKPOINT_S = 10.0
 TITLE = "keyed word count, 10,000 words of 32 B, two cores, checkpoints every 10 s"
 

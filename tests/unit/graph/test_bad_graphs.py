@@ -70,6 +70,18 @@ WRONG_STEPS = [
         "{name: a, keyBy: ['n'], aggregate: {compute: [{name: s, function: sum, column: word}]}}",
         "column of 's' 'word' has type string; it must be a number",
     ),
+    *(
+        (
+            f"{{name: a, keyBy: ['n'], aggregate: {{compute: [{{name: s, function: {kind}, "
+            "column: word}]}}",
+            "column of 's' 'word' has type string; it must be a number, bool, date or time",
+        )
+        for kind in ("min", "max", "last")
+    ),
+    (
+        f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', 'size: 1m, slide: 10s')}}}",
+        "unknown field 'slide': windows are tumbling here; for sliding or session windows keep",
+    ),
     (
         "{name: a, keyBy: ['n'], aggregate: {compute: [{name: 'n', function: count}]}}",
         "two columns are named 'n'",

@@ -52,10 +52,11 @@ class Ending:
         if lead.swaps.busy:
             return False
         at = lead.latest
+        through = lead.published_through() if lead.published() else at.published_through
         if lead.failure is not None:
             text = clip(lead.failure, FAILURE_BYTES_MAX)
             lead.failure = None
-            lead.propose(replace(at, failure=text, run=_run(lead)))
+            lead.propose(replace(at, failure=text, run=_run(lead), published_through=through))
             return True
         stop = next((r for r in lead.requests() if r.kind == "stop" and r.argument is None), None)
         if stop is None or not self._may_stop(lead):
@@ -63,7 +64,6 @@ class Ending:
         text = f"stopped at epoch {at.epoch}"
         if not lead.published():
             text += "; its output is not all visible yet, the next run publishes it"
-        through = lead.published_through() if lead.published() else at.published_through
         answers = lead.answers(Answer(stop.id, True, text))
         lead.propose(
             replace(at, stopped=True, run=_run(lead), published_through=through, answers=answers)

@@ -142,10 +142,12 @@ class Restoring:
 
     def _commit(self, lead: Lead, wanted: Restore, imported: Imported) -> None:
         """Commit the imported files as a new epoch without output of its own."""
+        assert self.manifest is not None, "read and checked before it was imported"
         at = lead.latest
+        if self.manifest.job_uid != at.job_uid and not lead.published():
+            at = _given_up(at)  # another job's state does not lead to this one's output
         epoch = imported.manifest.epoch
         lead.root = imported.manifest
-        lead.file = None  # the table and the splits are those of the savepoint
         self.manifest = self.imported = None
         lead.propose(
             replace(
@@ -153,7 +155,7 @@ class Restoring:
                 epoch=epoch,
                 max_epoch=epoch,
                 root=imported.root,
-                members=None,
+                members=None,  # the table and the splits are those of the savepoint
                 published_through=epoch,
                 restored=wanted.nonce,
                 retained=(*at.retained, Retained(epoch, imported.root)),
@@ -217,6 +219,10 @@ def _dropped(at: Latest, wanted: Restore) -> Latest:
     """Give up the unpublished output of the newest epoch where that was asked for."""
     if not wanted.drop_unpublished or at.published_through >= at.epoch:
         return at
-    return replace(
-        at, published_through=at.epoch, lost_output=(*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:]
-    )
+    return _given_up(at)
+
+
+def _given_up(at: Latest) -> Latest:
+    """Name the newest epoch as one whose output may be lost, so that nobody waits for it."""
+    lost = (*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:]
+    return replace(at, published_through=at.epoch, lost_output=lost)

@@ -86,8 +86,17 @@ class Judge:
         if key != LATEST or key in self.api.objects:
             return
         uid = job_of(manifest)
-        if self.committed.get(uid, 0) > 0:
+        if self._restore_is_asked(uid):
+            self.committed.pop(uid, None)  # the old record was taken away; this begins anew
+        elif self.committed.get(uid, 0) > 0:
             self._fail(f"-latest of {uid} is created anew after epoch {self.committed[uid]}")
+
+    def _restore_is_asked(self, uid: str) -> bool:
+        """Only a restore that was not carried out yet may begin with a new record."""
+        job = self.api.objects.get(("StreamJob", JOB))
+        nonce = text_at(job, "spec", "restore", "nonce")
+        new = nonce != "" and nonce != text_at(job, "status", "restore", "nonce")
+        return new and text_at(job, "metadata", "uid") == uid and not self.workers.pods()
 
     def _check_removal(self, name: str) -> None:
         """Files go only with what they are of, and only where that was asked for."""
@@ -172,6 +181,8 @@ class Judge:
         if spec.get("suspend") or at.finished:
             if pods:
                 self._fail(f"{state} with {len(pods)} pods")
+        elif _is_given_up(job):
+            return self._check_whole(job)  # the spec before goes on, on as many workers as it had
         elif at.failure is None and (len(pods), at.workers) != (spec["replicas"],) * 2:
             self._fail(
                 f"{len(pods)} pods, {at.workers} workers, {spec['replicas']} wanted, {state}"
@@ -209,3 +220,10 @@ class Judge:
                 self._fail(f"the deletion of {name} hangs")
             if kind == "StreamSnapshot" and state not in {"Completed", "Failed"}:
                 self._fail(f"{name} is {state} for ever")
+
+
+def _is_given_up(job: Object) -> bool:
+    """Whether the newest spec waits for a person: the savepoint before it could not be taken."""
+    conditions = object_at(job, "status").get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    return any(text_at(c, "reason") == "SavepointFailed" for c in listed)

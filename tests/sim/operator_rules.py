@@ -28,7 +28,7 @@ MUTANTS = {
             "needed = workers_needed(latest, now.value, at.replicas)",
             "needed = now.value.workers",
         ),
-        32,
+        10,
     ),
     "starts-beside-old-pods": Mutant(
         "a start waits until no pod of the spec before is left",
@@ -37,7 +37,7 @@ MUTANTS = {
             "return not seen.pods and _empty(seen) and (at is None or at.observed)",
             "return _empty(seen)",
         ),
-        14,
+        7,
     ),
     "adopts-nothing-keeps-nothing": Mutant(
         "the record of an earlier job of the same name is kept under its uid",
@@ -46,7 +46,7 @@ MUTANTS = {
             "draft.do(Archive(str(old), seen.latest.uid, seen.latest.version))",
             'draft.do(Delete("ConfigMap", f"{seen.job.name}-ckpt-latest", seen.latest.uid))',
         ),
-        3,
+        21,
     ),
     "finalizer-always": Mutant(
         "a finalizer only while a deletion has something to wait for",
@@ -56,14 +56,5 @@ MUTANTS = {
             "wanted = True",
         ),
         0,
-    ),
-    "waits-for-savepoint-for-ever": Mutant(
-        "a suspension whose savepoint does not come goes back to the last checkpoint",
-        _line(
-            "course",
-            "return Course.END if goes_on and (late or refused(pending, latest)) else Course.STOP",
-            "return Course.STOP",
-        ),
-        36,
     ),
 }

@@ -6,6 +6,7 @@ with its seed; or a mutant that nobody noticed.
 """
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -15,8 +16,9 @@ from collections import Counter
 from penstock.testing.patching import install
 from tests.sim.operator_rules import MUTANTS, STEPS, Mutant
 
-HUNTED = 20  # seeds from a mutant's own on: a change elsewhere may move the one that notices it
+HUNTED = 60  # seeds from a mutant's own on: a change elsewhere may move the one that notices it
 NOTICED = 10
+WORLDS_KEPT = 50
 UNCHANGED = (
     "penstock.contract.replacing",
     "penstock.contract.streamjob_status_fields",
@@ -88,7 +90,10 @@ def run_seeds(seeds: range, steps: int, *, stop: bool = False) -> tuple[Counter[
 
     met: Counter[str] = Counter()
     bad: list[str] = []
+    gc.disable()  # a world is a cycle: collected some at a time, not looked at again and again
     for seed in seeds:
+        if seed % WORLDS_KEPT == 0:
+            gc.collect()
         world = World(seed)
         try:
             world.run(steps)

@@ -10,6 +10,18 @@ from tests.sim.operator_api import FakeApi
 from tests.sim.operator_judge import LATEST
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
+HABITS = (
+    "replicas",
+    "suspend",
+    "image",
+    "restartNonce",
+    "upgrade",
+    "deletionPolicy",
+    "restore",
+    "delete",
+    "snapshot",
+    "forget",
+)
 DESIRED = ("ConfigMap", pod.desired_name(JOB))
 
 
@@ -26,7 +38,11 @@ def first_spec(rng: random.Random) -> Object:
 
 @dataclass(slots=True)
 class Users:
-    """``seed`` goes into uids; ``seen`` counts what was done."""
+    """``seed`` goes into uids; ``seen`` counts what was done.
+
+    Each run's users have but a few ``habits``, or all: what is rare among all things that users
+    do is common in some runs, together with each other rare thing.
+    """
 
     seed: int
     rng: random.Random
@@ -35,7 +51,13 @@ class Users:
     seen: dict[str, int]
     now: float = 0.0
     jobs: int = 0
+    habits: tuple[str, ...] = ()
     taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
+
+    def __post_init__(self) -> None:
+        """Choose the habits of this run."""
+        few = self.rng.random() < 0.7
+        self.habits = tuple(self.rng.sample(HABITS, 3)) if few else HABITS
 
     def new_job(self) -> None:
         """Create the job, or another of its name."""
@@ -52,8 +74,11 @@ class Users:
             if self.rng.random() < 0.5:
                 self.new_job()
             return
-        spec = object_at(job, "spec")
-        changes: tuple[tuple[str, Plain], ...] = (
+        changes = [c for c in self._changes(object_at(job, "spec")) if c[0] in self.habits]
+        self._do(job, *self.rng.choice(changes))
+
+    def _changes(self, spec: Object) -> tuple[tuple[str, Plain], ...]:
+        return (
             *(("replicas", self.rng.randint(1, 4)) for _ in range(4)),
             ("suspend", spec.get("suspend") is not True),
             ("image", self.rng.choice(("v1", "v2", "v3", BAD_IMAGE))),
@@ -76,16 +101,17 @@ class Users:
             ("snapshot", None),
             ("forget", None),
         )
-        change = self.rng.choice(changes)
-        self.seen[f"user {change[0]}"] = self.seen.get(f"user {change[0]}", 0) + 1
-        if change[0] == "delete":
+
+    def _do(self, job: Object, what: str, value: Plain) -> None:
+        self.seen[f"user {what}"] = self.seen.get(f"user {what}", 0) + 1
+        if what == "delete":
             self.api.delete(("StreamJob", JOB), now=self.now)
-        elif change[0] == "snapshot":
+        elif what == "snapshot":
             self._new_snapshot()
-        elif change[0] == "forget":
+        elif what == "forget":
             self._forget_snapshot()
         elif not text_at(job, "metadata", "deletionTimestamp"):
-            self.api.put({**job, "spec": {**spec, change[0]: change[1]}})
+            self.api.put({**job, "spec": {**object_at(job, "spec"), what: value}})
 
     def _new_snapshot(self) -> None:
         meta: Object = {"name": f"snap{self.api.count}", "creationTimestamp": ""}
@@ -118,7 +144,7 @@ class Users:
         self.now = now
         keys = sorted(self.api.objects)
         pods = [k for k in keys if k[0] == "Pod"]
-        if LATEST in keys and self.rng.random() < 0.05:
+        if LATEST in keys and self.rng.random() < 0.1:
             self._take_latest()
             return
         others = [

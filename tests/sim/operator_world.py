@@ -26,7 +26,7 @@ from penstock_operator.resources.target import Owner
 from tests.sim.operator_api import ConflictError, FakeApi, Key
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
 from tests.sim.operator_users import DESIRED, Users
-from tests.sim.operator_workers import JOB, Workers
+from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
@@ -68,11 +68,16 @@ class World:
     def run(self, steps: int) -> None:
         """Run with faults for so many steps, then in peace until nothing changes any more."""
         operators = [self._operator(0), self._operator(1)]
-        for _ in range(steps):
+        asleep = [0, 0]  # until which step: a process that was stopped goes on with what it knew
+        for step in range(steps):
             self.now += self.rng.choice((0.1, 0.5, 2.0))
             dice = self.rng.random()
             if dice < 0.42:
                 which = self.rng.randrange(2)
+                if self.rng.random() < 0.1:
+                    asleep[which] = step + self.rng.choice((5, 15, 40))
+                if asleep[which] > step:
+                    which = 1 - which
                 if self.rng.random() < 0.04:
                     operators[which] = self._operator(which)  # killed, and started again
                 for _ in range(self.rng.choice((1, 2, 4, 12))):
@@ -98,10 +103,11 @@ class World:
             self.api.create(self.users.taken)
         job = self.api.get("StreamJob", JOB)
         if job is not None and text_at(job, "metadata", "deletionTimestamp") == "":
-            spec = object_at(job, "spec")
-            self.api.put(
-                {**job, "spec": {**spec, "image": "v9", "replicas": self.rng.randint(1, 4)}}
-            )
+            spec = {**object_at(job, "spec"), "replicas": self.rng.randint(1, 4)}
+            at = self.workers.latest()
+            if spec["image"] == BAD_IMAGE or at is None or at.failure or self.rng.random() < 0.5:
+                spec["image"] = "v9"
+            self.api.put({**job, "spec": spec})
         quiet = 0
         for _ in range(120):
             self.now += 120.0
@@ -158,7 +164,7 @@ class World:
                 yield from self._perform(first, seen)
             else:
                 live = dict(self.caches[which])
-                for key in self.live_order:
+                for key in (("StreamJob", JOB), *self.live_order):
                     yield f"reads {key}"
                     found = self.api.get(*key)
                     live.pop(key, None)

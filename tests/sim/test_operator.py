@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.testing.patching import patched_source
-from tests.sim.operator_rules import MUTANTS, STEPS
+from tests.sim.operator_rules import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 2000
@@ -42,14 +42,14 @@ def test_two_thousand_seeds_end_where_the_user_wants() -> None:
     share = SEEDS // PROCESSES
     parts = [f"{n * share}..{(n + 1) * share}" for n in range(PROCESSES)]
     with ThreadPoolExecutor(PROCESSES) as pool:
-        done = list(pool.map(lambda part: run("--seeds", part, "--steps", "40"), parts))
+        done = list(pool.map(lambda part: run("--seeds", part, "--steps", "30"), parts))
     assert [d.returncode for d in done] == [0] * PROCESSES, "".join(
         d.stdout + d.stderr for d in done
     )
 
 
 def test_longer_runs_meet_everything() -> None:
-    done = run("--seeds", "0..60", "--steps", str(STEPS))
+    done = run("--seeds", "0..60", "--steps", "200")
     assert done.returncode == 0, done.stdout + done.stderr
     missing = [name for name in MET if f"'{name}'" not in done.stdout]
     assert not missing, done.stdout

@@ -1,8 +1,10 @@
-"""A crash before and after, and a lost reply, of every single effect of two scenarios."""
+"""A crash before and after, and a lost reply, of every single effect until two jobs have ended."""
 
 import pytest
 
 from penstock.testing.running import every_crash, run_all
+
+pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 
 @pytest.mark.parametrize("scenario", ["checkpoint", "rescale-up"])

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from penstock.testing.faults import parse_crash
 from penstock.testing.mutant_table import CANARY, MUTANTS, RULES
 from penstock.testing.patching import patched_source
 from penstock.testing.running import Case, hunt_all, run_all
+
+pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 WORKER = Path(__file__).parents[2] / "worker"
 RUNS_MAX = 150  # a change of the core may move the seed that catches a mutant: others are tried

@@ -1,8 +1,12 @@
 """Every order of events in very small worlds: 50,000 distinct states in every test run."""
 
+import pytest
+
 from penstock.testing.search import search
 from penstock.testing.small_doors import SmallDoors
 from penstock.testing.small_world import SmallWorld
+
+pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 STATES = 50_000
 

@@ -1,0 +1,105 @@
+"""The example with event time: windows and late rows are exact through a rescale and a kill."""
+
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.graph import keep_job_file, read_job_file
+from tests.integration.engine_rig import Rig
+from tests.integration.local_job import REPOSITORY
+
+EXAMPLE = REPOSITORY / "examples" / "temperature.yaml"
+FILES = 4
+ROWS = 1_200
+START = datetime(2026, 1, 1)  # noqa: DTZ001  as Arrow gives times without a zone
+MINUTE, DISORDER, LATENESS = timedelta(minutes=1), timedelta(seconds=30), timedelta(seconds=10)
+
+
+class Reading(NamedTuple):
+    """A row; temperatures are quarters, so that sums do not depend on their order."""
+
+    mote: int
+    ts: datetime
+    temperature: float
+
+
+def readings(file: int) -> list[Reading]:
+    """Make the rows of a file: a second apart, most out of order, some far too late."""
+    draw = Random(file)
+    made = []
+    for number in range(ROWS):
+        late_s = draw.choice((0, 0, 0, 5, 25, 40, 200))
+        ts = START + timedelta(seconds=max(0, number - late_s), microseconds=file)
+        made.append(Reading(draw.randrange(12), ts, draw.randrange(-80, 160) / 4))
+    return made
+
+
+def window_of(row: Reading) -> datetime:
+    return row.ts - (row.ts - START) % MINUTE
+
+
+def sorted_out(rows: list[Reading]) -> tuple[list[Reading], list[Reading]]:
+    """Tell the rows of one file that are on time from the late ones, by what came before each."""
+    on_time: list[Reading] = []
+    late: list[Reading] = []
+    largest: datetime | None = None
+    for row in rows:
+        bound = None if largest is None else largest - DISORDER
+        is_late = bound is not None and window_of(row) + MINUTE + LATENESS <= bound
+        (late if is_late else on_time).append(row)
+        largest = row.ts if largest is None else max(largest, row.ts)
+    return on_time, late
+
+
+def written(folder: Path) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for file in sorted(folder.glob("*.parquet")):
+        rows += [tuple(row.values()) for row in pq.read_table(file).to_pylist()]
+    return rows
+
+
+def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    on_time: list[Reading] = []
+    late: list[Reading] = []
+    schema = pa.schema({"mote": pa.int64(), "ts": pa.timestamp("us"), "temperature": pa.float64()})
+    for file in range(FILES):
+        rows = readings(file)
+        table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
+        pq.write_table(table, tmp_path / "in" / f"part-{file}.parquet")
+        sound, others = sorted_out(rows)
+        on_time += sound
+        late += others
+    assert len(late) > 100, "the input has what the test is about"
+
+    folders = {"input": "in", "output": "out", "late": "late"}
+    settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
+    job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
+    keep_job_file(job, tmp_path / "job.json")
+    (tmp_path / "storage").mkdir()
+    with Rig(tmp_path / "job.json", tmp_path) as rig:
+        rig.spawn(0, 1)
+        rig.begin()
+        rig.checkpoint()
+        rig.spawn(2)
+        rig.rescale(3)
+        rig.checkpoint(publish=False)
+        rig.kill(2)
+        rig.spawn(2)
+        rig.begin()
+        rig.finish()
+
+    windows: dict[tuple[int, datetime], list[float]] = defaultdict(list)
+    for row in on_time:
+        windows[row.mote, window_of(row)].append(row.temperature)
+    expected = Counter(
+        (mote, start, start + MINUTE, len(v), sum(v), min(v), max(v), sum(v) / len(v))
+        for (mote, start), v in windows.items()
+    )
+    assert Counter(written(tmp_path / "out")) == expected
+    assert Counter(written(tmp_path / "late")) == Counter(late)

@@ -88,7 +88,7 @@ def test_savepoint_stop_and_go_on_here_and_elsewhere(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
     assert words_in_order(folders.output, elsewhere.output) == expected(folders)
 
-    done = run_again(folders, "--restore", "latest")
+    done = run_again(folders, "--restore", "latest", "--workers", "1")
     assert done.returncode == 0, done.stderr + done.stdout
     check_exact(folders)
 
@@ -109,7 +109,7 @@ def poisoned(tmp_path: Path, mode: str) -> "subprocess.CompletedProcess[str]":
     (tmp_path / "poisoned_jobs.py").write_text(JOB)
     parameters = {"mode": mode, **{n: str(tmp_path / n) for n in ("input", "output", "dead")}}
     job = {"entrypoint": "poisoned_jobs:job", "parameters": parameters}
-    (tmp_path / "job.yaml").write_text(HEAD + f"  replicas: 2\n  job: {json.dumps(job)}\n")
+    (tmp_path / "job.yaml").write_text(HEAD + f"  replicas: 1\n  job: {json.dumps(job)}\n")
     return penstock("run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "state"))
 
 

@@ -40,6 +40,10 @@ def follower(status: JobStatus) -> WorkerStatus:
     return next(worker for worker in status.workers if not worker.leader)
 
 
+def led_by_another(status: JobStatus, old: WorkerStatus) -> bool:
+    return any(w.leader and w.ordinal != old.ordinal for w in status.workers)
+
+
 def settled(cluster: LocalCluster, request: str) -> None:
     until(cluster, lambda _: cluster.answer(request).ok is True)
 
@@ -72,11 +76,11 @@ def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Pa
         old = leader(before)
         assert old.keeper_pid is not None
         os.kill(old.keeper_pid, signal.SIGSTOP)
-        until(cluster, lambda s: s.term > before.term)
+        until(cluster, lambda s: s.term > before.term and led_by_another(s, old))
         os.kill(old.keeper_pid, signal.SIGCONT)
+        # On a busy machine it may lead again later, but in a term that is its own.
         now = after_more(cluster)
-        assert leader(now).ordinal != old.ordinal
-        assert leader(now).keeper_pid != old.keeper_pid
+        assert now.term > before.term
         assert old.keeper_pid in [w.keeper_pid for w in now.workers], "it lives on as a member"
         finish_quickly(cluster, folders)
     assert "event=deposed" in log_of(folders, old.ordinal)

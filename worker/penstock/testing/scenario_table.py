@@ -213,7 +213,7 @@ DIRECTED = (
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
-        # These two end soon after their last commit: the tests put a fault at each of their effects.
+        # These two end soon after their last commit: tests put a fault at each of their effects.
         Scenario("checkpoint", size=TINY, pace_us=100_000, safety_us=SECOND),
         Scenario(
             "rescale-up",

@@ -18,6 +18,8 @@ COLUMNS = {
     "day": "timestamp[us]",
     "at": "timestamp[us]",
 }
+# From here on a word travels as a dictionary's index: as a key, over streams, into state and files.
+CHECKED = {**COLUMNS, "word": "dictionary<values=string, indices=int32, ordered=0>"}
 KEYS = ("word", "flag", "day")
 COPIES = 2  # tasks behind the broadcast
 PLACES = 3  # tasks behind the custom edge
@@ -49,7 +51,7 @@ def checked(inputs: list[ps.Stream], write: Write) -> ps.Stream:
         stream.map(
             f"check-{name}",
             check,
-            columns=COLUMNS,
+            columns=CHECKED,
             per="record",
             batch_rows=16,
             on_error="dead-letter",
@@ -62,7 +64,7 @@ def checked(inputs: list[ps.Stream], write: Write) -> ps.Stream:
 
 def dealt_out(rows: ps.Stream, write: Write) -> None:
     """Deal rows out in every way that has no key."""
-    write(rows.broadcast().parallel(COPIES).map("same", same, columns=COLUMNS), "copies")
+    write(rows.broadcast().parallel(COPIES).map("same", same, columns=CHECKED), "copies")
     write(rows.round_robin().filter("odd", odd), "odd")
     write(
         rows.partition(by_id)

@@ -73,9 +73,11 @@ def by_key(rows: list[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, str], list[Row]]]:
-    folder = tmp_path_factory.mktemp("shapes")
+Ran = tuple[Path, dict[tuple[str, str], list[Row]]]
+
+
+def run(folder: Path) -> Ran:
+    """Run the job through a rescale, a kill and another rescale."""
     made = make_input(folder / "in")
     shutil.copy(Path(shapes.__file__), folder / "shapes_job.py")
     (folder / "storage").mkdir()
@@ -95,14 +97,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str,
     return folder / "out", made
 
 
-Ran = tuple[Path, dict[tuple[str, str], list[Row]]]
-
-
 def sound(ran: Ran) -> list[Row]:
     return [r for rows in ran[1].values() for r in rows if r["id"] % shapes.POISON]
 
 
-def test_rows_that_a_function_refuses_are_dead_letters_with_their_place(ran: Ran) -> None:
+def check_rows_that_a_function_refuses_are_dead_letters_with_their_place(ran: Ran) -> None:
     expected = Counter(
         (r["id"], source, partition, offset, f"ValueError: id {r['id']}")
         for (source, partition), rows in ran[1].items()
@@ -113,19 +112,19 @@ def test_rows_that_a_function_refuses_are_dead_letters_with_their_place(ran: Ran
     assert Counter(tuple(r[f] for f in fields) for r in written(ran[0] / "letters")) == expected
 
 
-def test_broadcast_gives_every_row_to_every_task(ran: Ran) -> None:
+def check_broadcast_gives_every_row_to_every_task(ran: Ran) -> None:
     found = Counter(r["id"] for r in written(ran[0] / "copies"))
     assert found == Counter({r["id"]: shapes.COPIES for r in sound(ran)})
     same = {r["id"]: r for r in written(ran[0] / "copies")}
     assert [same[r["id"]] for r in sound(ran)] == sound(ran), "values, nulls and types survive"
 
 
-def test_round_robin_gives_every_row_to_one_task(ran: Ran) -> None:
+def check_round_robin_gives_every_row_to_one_task(ran: Ran) -> None:
     found = Counter(r["id"] for r in written(ran[0] / "odd"))
     assert found == Counter(r["id"] for r in sound(ran) if r["id"] % 2)
 
 
-def test_a_partitioner_of_ones_own_places_every_row(ran: Ran) -> None:
+def check_a_partitioner_of_ones_own_places_every_row(ran: Ran) -> None:
     found = Counter((r["id"], r["nth"]) for r in written(ran[0] / "twice"))
     assert found == Counter((r["id"], nth) for r in sound(ran) for nth in range(2))
     for file in (ran[0] / "twice").glob("*.parquet"):
@@ -133,7 +132,7 @@ def test_a_partitioner_of_ones_own_places_every_row(ran: Ran) -> None:
         assert len(places) == 1, f"{file.name} is of one task"
 
 
-def test_state_of_a_key_goes_through_every_row_in_order(ran: Ran) -> None:
+def check_state_of_a_key_goes_through_every_row_in_order(ran: Ran) -> None:
     expected = {key: len(rows) for key, rows in by_key(sound(ran)).items()}
     last: dict[str, Row] = {}
     for one in written(ran[0] / "chain"):
@@ -144,7 +143,7 @@ def test_state_of_a_key_goes_through_every_row_in_order(ran: Ran) -> None:
     assert {key: one["nth"] for key, one in last.items()} == expected
 
 
-def test_a_batch_function_keeps_state_for_each_key(ran: Ran) -> None:
+def check_a_batch_function_keeps_state_for_each_key(ran: Ran) -> None:
     keys = {r["id"]: shapes.key_of(r) for r in sound(ran)}
     sums: Counter[str] = Counter()
     for one in written(ran[0] / "sums"):
@@ -153,7 +152,7 @@ def test_a_batch_function_keeps_state_for_each_key(ran: Ran) -> None:
     assert sums == Counter({k: sum(r["id"] for r in v) for k, v in by_key(sound(ran)).items()})
 
 
-def test_built_in_aggregates_over_several_key_columns_with_nulls(ran: Ran) -> None:
+def check_built_in_aggregates_over_several_key_columns_with_nulls(ran: Ran) -> None:
     found: dict[str, list[Row]] = by_key(written(ran[0] / "totals"))
     expected = by_key(sound(ran))
     assert found.keys() == expected.keys()
@@ -167,7 +166,7 @@ def test_built_in_aggregates_over_several_key_columns_with_nulls(ran: Ran) -> No
         assert end["mean"] == pytest.approx(sum(ids) / len(ids))
 
 
-def test_windows_of_event_time_behind_a_union(ran: Ran) -> None:
+def check_windows_of_event_time_behind_a_union(ran: Ran) -> None:
     expected: dict[tuple[str, datetime], list[int]] = defaultdict(list)
     for r in sound(ran):
         minute = r["at"].replace(second=0)
@@ -176,3 +175,16 @@ def test_windows_of_event_time_behind_a_union(ran: Ran) -> None:
         (r["word"], r["window_start"], r["n"], r["total"]) for r in written(ran[0] / "minutes")
     )
     assert found == Counter((*k, len(ids), sum(ids)) for k, ids in expected.items())
+
+
+def test_every_shape_is_exact_through_rescales_and_a_kill(tmp_path: Path) -> None:
+    # One test: two processes that share the tests out would each run the job.
+    ran = run(tmp_path)
+    check_rows_that_a_function_refuses_are_dead_letters_with_their_place(ran)
+    check_broadcast_gives_every_row_to_every_task(ran)
+    check_round_robin_gives_every_row_to_one_task(ran)
+    check_a_partitioner_of_ones_own_places_every_row(ran)
+    check_state_of_a_key_goes_through_every_row_in_order(ran)
+    check_a_batch_function_keeps_state_for_each_key(ran)
+    check_built_in_aggregates_over_several_key_columns_with_nulls(ran)
+    check_windows_of_event_time_behind_a_union(ran)

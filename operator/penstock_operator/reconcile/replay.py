@@ -30,6 +30,7 @@ FAILED = frozenset(
         "ExecutorsStartTimedOut",
     }
 )
+PENDING = "Pending"  # not made yet, or not looked at by its operator
 MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
 
@@ -84,7 +85,9 @@ def decide_replay(at: Judged, status: StreamJobStatus, draft: Draft) -> StreamJo
     if found is None and seen.spark_installed and status.state in RUNS and _has_begun(at):
         draft.do(Create(replay_application(target, wanted)))
     state, message = ("", "") if found is None else (found.state, found.message)
-    shown = SparkApplicationStatus(name, wanted.flavour, state, message[:MESSAGE_CHARS_MAX])
+    shown = SparkApplicationStatus(
+        name, wanted.flavour, state or PENDING, message[:MESSAGE_CHARS_MAX]
+    )
     return replace(status, spark_application=shown)
 
 

@@ -139,7 +139,7 @@ def _peer(engine: Peer) -> Record:
     others = processes.Others()
     try:
         answer = peer.run(engine, folder, scenario.splits, CHECKPOINT_S)
-        others_share = others.share()
+        others_share = others.share(answer.cpu_s)
     except PeerError as error:
         return _run(engine.name, engine.rows, [], {"others_share": others.share()}, [str(error)])
     finally:

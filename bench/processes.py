@@ -38,17 +38,18 @@ def tree(root: int) -> list[int]:
 class Others:
     """Measures what everybody else has used of the processors, from now until it is asked.
 
-    Own is what this process and the children that it has waited for used, and theirs.
+    Own is what this process and the children that it has waited for used, and theirs; of one whose
+    children are not waited for, ``own_s`` tells what was seen of it.
     """
 
     def __init__(self) -> None:
         """Begin."""
         self._begun, self._busy, self._own = time.monotonic(), _busy_s(), _own_s()
 
-    def share(self) -> float:
+    def share(self, own_s: float = 0.0) -> float:
         """Return the share (0..1) of all processors that others have used."""
         span = (time.monotonic() - self._begun) * (os.cpu_count() or 1)
-        others = (_busy_s() - self._busy) - (_own_s() - self._own)
+        others = (_busy_s() - self._busy) - max(own_s, _own_s() - self._own)
         return round(max(0.0, others / span), 3) if span else 0.0
 
 

@@ -23,11 +23,13 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
     """Return all results of a run that has ended, by name."""
     ticks = samples.ticks()
     start, end = _measured(scenario, samples, ticks)
+    rate = _rate(samples, ticks, start, end)
+    rows = rate * (end - start)
     results: Figures = {
-        "rows_per_s": round(_rate(samples, ticks, start, end), 1),
+        "rows_per_s": round(rate, 1),
         "measured_s": round(end - start, 1),
-        "cpu_ns_per_row": round(_per_row(samples.cpu, samples, start, end) * 1e9, 1),
-        "wire_bytes_per_row": round(_per_row(samples.wire, samples, start, end), 1),
+        "cpu_ns_per_row": round(rise(samples.cpu, start, end) / rows * 1e9, 1) if rows else 0.0,
+        "wire_bytes_per_row": round(rise(samples.wire, start, end) / rows, 1) if rows else 0.0,
         **_checkpoints(samples),
         "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
         **histogram.figures(histogram.in_totals(samples.totals)),
@@ -54,12 +56,6 @@ def _rate(samples: Samples, ticks: Series, start: float, end: float) -> float:
     if ticks:
         return rate_of_ticks(ticks, start, end)
     return rate_of_counter(between(samples.step("counts", "rows_in"), start, end))
-
-
-def _per_row(series: Series, samples: Samples, start: float, end: float) -> float:
-    """Return the rise of a cumulative series by row that was counted at the same time."""
-    rows = rise(samples.step("counts", "rows_in"), start, end)
-    return rise(series, start, end) / rows if rows else 0.0
 
 
 def _checkpoints(samples: Samples) -> Figures:

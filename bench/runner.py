@@ -88,6 +88,7 @@ class Helpers:
         """Start to look."""
         self._samples = samples
         self._report = report
+        self._cpu: dict[int, float] = {}  # of every engine there was: what it used stays used
         self._over = Event()
         self._threads = [
             Thread(target=self._every, args=(SAMPLE_INTERVAL_S, self._sample), daemon=True),
@@ -112,7 +113,8 @@ class Helpers:
             pids = [w["engine_pid"] for w in workers if w["engine_pid"]]
             at = time.monotonic() - self._samples.begun
             self._samples.memory.append((at, processes.resident_bytes(pids)))
-            self._samples.cpu.append((at, processes.cpu_s(pids)))
+            self._cpu |= {pid: s for pid in pids if (s := processes.cpu_s([pid]))}
+            self._samples.cpu.append((at, sum(self._cpu.values())))
             self._samples.wire.append((at, processes.loopback_bytes()))
         return True
 

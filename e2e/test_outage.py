@@ -15,7 +15,7 @@ OUTAGE_S = 60.0
 LOOK_EVERY_S = 5.0
 RECOVERY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
-ROWS = re.compile(r"^penstock_step_rows_in\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
+ROWS = re.compile(r"^penstock_step_rows_in_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
 
 def rows_seen(operator: Cluster, workers: list[tuple[str, str]]) -> float:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
 from penstock.contract.codec import decode, encode
@@ -192,11 +193,6 @@ def _server_credentials(trust: Trust) -> grpc.ServerCredentials:
 
 def _not_here(address: str) -> str:
     return f"cannot listen on {address}: is it a free port of an address of this machine?"
-
-
-def join_address(host: str, port: int) -> str:
-    """Spell ``host:port``, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _translate(error: grpc.RpcError, address: str) -> Exception:

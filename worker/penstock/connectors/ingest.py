@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from penstock.base import limits
+from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError
 from penstock.connectors.announce import Announcement, announce, finished_note, read_owners
 from penstock.connectors.bounded import head
@@ -254,14 +255,14 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         place: tuple[str, int],
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``. Raises ConfigError if it is taken."""
-        host = f"[{place[0]}]" if ":" in place[0] else place[0]
+        address = join_address(*place)
         try:
-            super().__init__(f"grpc://{host}:{place[1]}")
+            super().__init__(f"grpc://{address}")
         except pa.ArrowException as error:
             raise ConfigError(
-                f"ingest source: cannot listen on {host}:{place[1]}; in a cluster a job has one"
+                f"ingest source: cannot listen on {address}; in a cluster a job has one"
             ) from error
-        self.address = f"grpc://{host}:{self.port}"
+        self.address = f"grpc://{join_address(place[0], self.port)}"
         self._folder = folder
         self._life = uuid.uuid4().hex
         self._schema = schema

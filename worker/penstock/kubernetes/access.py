@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError
 
 EXEC_TIMEOUT_S = 30.0
@@ -57,12 +58,11 @@ def pod_access(environment: Mapping[str, str], folder: Path, namespace: str) -> 
             f"{folder}: {error.strerror}: the keeper's container needs the service account's "
             "projected token and the cluster's ca.crt there"
         ) from error
-    address = f"[{host}]" if ":" in host else host
 
     def token() -> str:
         return (folder / "token").read_text().strip()  # the kubelet writes a new one in time
 
-    return Access(f"https://{address}:{port}", tls, token, namespace)
+    return Access(f"https://{join_address(host, port)}", tls, token, namespace)
 
 
 # --- On a person's machine --------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.flight as fl
 
+from penstock.base.addresses import join_address
 from penstock.contract.trust import TOKEN_HEADER, Trust
 
 TOKEN_MIDDLEWARE = "token"
@@ -36,11 +37,11 @@ class Endpoint:
 
     def listens(self) -> str:
         """Return the location for the server."""
-        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+        return f"{self.scheme}://{join_address(self.host, self.port)}"
 
     def location(self, port: int) -> str:
         """Return the location that peers dial; ``port`` is the one that was found."""
-        return f"{self.scheme}://{bracketed(self.advertised or self.host)}:{port}"
+        return f"{self.scheme}://{join_address(self.advertised or self.host, port)}"
 
     def server_options(self) -> dict[str, Any]:
         """Return what the server asks of callers."""
@@ -55,11 +56,6 @@ class Endpoint:
 
 
 LOOPBACK = Endpoint()
-
-
-def bracketed(host: str) -> str:
-    """Spell an address as it stands in a location: that of IPv6 in brackets."""
-    return f"[{host}]" if ":" in host else host
 
 
 def dial(address: str, trust: Trust | None) -> Any:

@@ -54,7 +54,7 @@ def pod_template(target: Target) -> Object:
 
 def _keeper(target: Target) -> Object:
     return {
-        **_container(target, pod.KEEPER_CONTAINER, pod.KEEPER_COMMAND),
+        **container(target, pod.KEEPER_CONTAINER, pod.KEEPER_COMMAND),
         "env": _identity(),
         "resources": KEEPER_RESOURCES,
         "ports": [_port("control", pod.CONTROL_PORT), _port("http", pod.HTTP_PORT)],
@@ -75,7 +75,7 @@ def _engine(target: Target) -> Object:
     if target.spec.resources.limits:
         resources["limits"] = dict(target.spec.resources.limits)
     return {
-        **_container(target, pod.ENGINE_CONTAINER, pod.ENGINE_COMMAND),
+        **container(target, pod.ENGINE_CONTAINER, pod.ENGINE_COMMAND),
         "env": [*_identity(), *(_variable(v) for v in target.spec.env)],
         "resources": resources,
         "ports": [_port("flight", pod.FLIGHT_PORT), _port("ingest", pod.INGEST_PORT)],
@@ -85,8 +85,9 @@ def _engine(target: Target) -> Object:
     }
 
 
-def _container(target: Target, name: str, command: tuple[str, ...]) -> Object:
-    container: Object = {
+def container(target: Target, name: str, command: tuple[str, ...]) -> Object:
+    """Build what all containers of the job's image have in common, their confinement first."""
+    made: Object = {
         "name": name,
         "image": target.spec.image,
         "command": list(command),
@@ -97,8 +98,8 @@ def _container(target: Target, name: str, command: tuple[str, ...]) -> Object:
         },
     }
     if target.spec.image_pull_policy is not None:
-        container["imagePullPolicy"] = str(target.spec.image_pull_policy)
-    return container
+        made["imagePullPolicy"] = str(target.spec.image_pull_policy)
+    return made
 
 
 def _identity() -> list[Plain]:

@@ -3,7 +3,7 @@
 from penstock.contract import pod
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
-from penstock_operator.resources.pods import USER, pull_secrets
+from penstock_operator.resources.pods import USER, container, pull_secrets
 from penstock_operator.resources.target import Target, framed
 
 # What is gone already is removed: a pod that is tried again finds it so.
@@ -39,7 +39,8 @@ def _removal(target: Target, name: str, folder: str) -> Object:
         "mountPath": f"{pod.CHECKPOINT_FOLDER}/{own}",
         "subPath": own,
     }
-    container = _container(target, path, mount)
+    command = ("python", "-c", REMOVE, path)
+    removing: Object = {**container(target, "purge", command), "volumeMounts": [mount]}
     claim: Object = {"claimName": target.claim}
     pod_spec: Object = {
         "restartPolicy": "Never",
@@ -51,7 +52,7 @@ def _removal(target: Target, name: str, folder: str) -> Object:
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [container],
+        "containers": [removing],
         "volumes": [{"name": "checkpoints", "persistentVolumeClaim": claim}],
         **pull_secrets(target),
     }
@@ -65,20 +66,3 @@ def _removal(target: Target, name: str, folder: str) -> Object:
         "template": template,
     }
     return {**frame, "spec": spec}
-
-
-def _container(target: Target, path: str, mount: Object) -> Object:
-    container: Object = {
-        "name": "purge",
-        "image": target.spec.image,
-        "command": ["python", "-c", REMOVE, path],
-        "volumeMounts": [mount],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-    if target.spec.image_pull_policy is not None:
-        container["imagePullPolicy"] = str(target.spec.image_pull_policy)
-    return container

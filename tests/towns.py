@@ -1,6 +1,7 @@
 """A town of keepers and engines as most tests of the control core begin with it."""
 
 from penstock.contract import control
+from penstock.contract.manifest import RootManifest
 from penstock.protocol.actions import SendCommand
 from penstock.testing.town import Town
 
@@ -10,6 +11,19 @@ def running(workers: int = 2, epoch: int = 1) -> Town:
     town = Town(workers)
     town.until(lambda: town.latest.epoch >= epoch)
     return town
+
+
+def root(town: Town) -> RootManifest:
+    """Return the manifest of the newest committed epoch."""
+    assert town.latest.root is not None
+    manifest = town.blobs[town.latest.root.name]
+    assert isinstance(manifest, RootManifest)
+    return manifest
+
+
+def heard(town: Town, kind: str) -> int:
+    """Count the commands of a kind that the engines of all workers have heard."""
+    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
 
 
 def rescaled(town: Town, workers: int) -> bool:

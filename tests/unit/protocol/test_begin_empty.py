@@ -4,23 +4,10 @@ from dataclasses import replace
 
 from penstock.contract.control import MembersFile
 from penstock.contract.latest import Request, Restore
-from penstock.contract.manifest import RootManifest
 from penstock.protocol import actions as do
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Keeper, Town
-from tests.towns import running
-
-
-def root(town: Town) -> RootManifest:
-    assert town.latest.root is not None
-    manifest = town.blobs[town.latest.root.name]
-    assert isinstance(manifest, RootManifest)
-    return manifest
-
-
-def heard(town: Town, kind: str) -> int:
-    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
-
+from tests.towns import heard, root, running
 
 EMPTY = Restore("n1", empty=True, allow_output_replay=True)
 

@@ -10,23 +10,12 @@ from penstock.contract.manifest import RootManifest
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
 from penstock.testing.town import SETTINGS, Keeper, Town
-from tests.towns import running
+from tests.towns import heard, root, running
 
 
 def exhaust(town: Town, *ordinals: int) -> None:
     for ordinal in ordinals:
         town.engine(ordinal).exhausted = True
-
-
-def root(town: Town) -> RootManifest:
-    assert town.latest.root is not None
-    manifest = town.blobs[town.latest.root.name]
-    assert isinstance(manifest, RootManifest)
-    return manifest
-
-
-def heard(town: Town, kind: str) -> int:
-    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
 
 
 # --- The end of bounded input ---------------------------------------------------------------------

@@ -5,22 +5,14 @@ from dataclasses import replace
 from penstock.contract import control
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, SwapId, TaskId, Term
 from penstock.contract.latest import Latest
-from penstock.contract.manifest import RootManifest, TaskManifest
+from penstock.contract.manifest import TaskManifest
 from penstock.protocol import events as on
 from penstock.protocol.actions import SendCommand
 from penstock.testing.obedient import ObedientEngine
 from penstock.testing.town import SETTINGS, Town
-from tests.towns import running
+from tests.towns import root, running
 
 TASK = TaskId(StageIndex(1), Ordinal(1), 0)
-
-
-def root(town: Town) -> RootManifest:
-    """Return the manifest of the newest committed epoch."""
-    assert town.latest.root is not None
-    manifest = town.blobs[town.latest.root.name]
-    assert isinstance(manifest, RootManifest)
-    return manifest
 
 
 def silent(town: Town, ordinal: int, *kinds: str) -> ObedientEngine:

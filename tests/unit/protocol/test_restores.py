@@ -22,19 +22,7 @@ from penstock.protocol import events as on
 from penstock.protocol.restore import incompatible
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Keeper, Town
-from tests.towns import running
-
-
-def root(town: Town) -> RootManifest:
-    assert town.latest.root is not None
-    manifest = town.blobs[town.latest.root.name]
-    assert isinstance(manifest, RootManifest)
-    return manifest
-
-
-def heard(town: Town, kind: str) -> int:
-    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
-
+from tests.towns import heard, root, running
 
 # --- Restores -------------------------------------------------------------------------------------
 

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S
+from penstock.contract.control import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost
-from penstock.testing.town import Town
-from tests.towns import rescaled, running, up
+from penstock.testing.town import SETTINGS, Town
+from tests.towns import mute, rescaled, running, up
 
 
 def test_a_lost_life_is_named_with_the_pod_it_ran_in() -> None:
@@ -90,3 +92,53 @@ def test_a_worker_that_has_left_by_a_rescale_may_go_at_once() -> None:
     town.until(lambda: rescaled(town, 2))
     town.drain(2)
     town.until(town.keepers[2].member.drained, seconds=1)
+
+
+def test_a_worker_whose_leader_went_first_waits_only_while_something_may_come() -> None:
+    town = running()
+    town.kill(0)
+    town.drain(1)
+    town.run(DRAIN_STILL_S - 1)
+    assert not town.keepers[1].member.drained()
+    town.until(town.keepers[1].member.drained, seconds=6)
+
+
+def test_nor_at_all_when_the_streams_to_the_leader_are_broken() -> None:
+    town = running()
+    town.kill(0)
+    town.say(1, Broken(town.latest.attempt, "the other side is gone"))
+    town.drain(1)
+    town.until(town.keepers[1].member.drained, seconds=0.1)
+
+
+def test_a_checkpoint_that_takes_long_is_waited_for_as_long_as_its_leader_leads() -> None:
+    town = Town(2, replace(SETTINGS, checkpoint_timeout_s=600))
+    town.until(lambda: town.latest.epoch >= 1)
+    mute(town, 0, "Inject")  # its tasks are slow to acknowledge
+    before = town.latest.epoch
+    town.drain(1)
+    town.run(4 * DRAIN_STILL_S)
+    assert town.latest.epoch == before
+    assert not town.keepers[1].member.drained()
+    town.kill(0)  # and now it leads no more
+    town.until(town.keepers[1].member.drained, seconds=60)
+
+
+def test_output_that_is_committed_and_not_yet_visible_is_left_to_whoever_recovers() -> None:
+    town = running()
+    before = town.latest.epoch
+    mute(town, 1, "Commit", "Publish")
+    town.drain(1)
+    town.until(lambda: town.latest.epoch > before, seconds=5)
+    assert not town.keepers[1].member.drained()
+    town.until(town.keepers[1].member.drained, seconds=DRAIN_PUBLISH_S + 3)
+
+
+def test_an_epoch_that_began_before_is_not_its_last_even_under_a_new_leader() -> None:
+    town = running()
+    town.kill(0)
+    town.until(lambda: town.latest.term == 2, seconds=60)
+    town.run(0.1)
+    town.drain(1)
+    town.run(1)
+    assert not town.keepers[1].member.drained()

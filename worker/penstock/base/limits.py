@@ -72,6 +72,8 @@ SILENT_WORKERS_KEPT_S = 300.0  # of a worker that says nothing, in the summary o
 KEEPER_DIAL_INTERVAL_S = 0.2  # of an engine's host whose keeper is not there (yet)
 LOOP_STUCK_S = 30.0  # a keeper's loop that has not turned for so long is dead
 HOST_ABSENT_S = 60.0  # an engine's container without a host for so long is started again
+DRAIN_PUBLISH_S = 2.0  # of a worker that goes, for output that is committed and not yet visible
+DRAIN_STILL_S = 10.0  # of a worker that goes, when nothing leads to its last epoch
 GRACE_RESERVE_S = 10.0  # of a pod's grace period, for the end after the last checkpoint
 
 # --- Data plane -----------------------------------------------------------------------------
@@ -128,6 +130,7 @@ STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # of files merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"
+assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before the wait is over"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"

@@ -56,7 +56,7 @@ from penstock.protocol.actions import (
     ToEngine,
 )
 from penstock.protocol.desk import Desk
-from penstock.protocol.draining import Draining
+from penstock.protocol.draining import Draining, Sight
 from penstock.protocol.events import (
     CommandArrived,
     Drain,
@@ -103,6 +103,7 @@ class Member:
         self.fence = Term(0)  # the highest that is known to exist
         self.leader: Leader | None = None
         self.closed: bool | None = None
+        self.committed = Epoch(0)
         self.engine = Engine.OFF
         self.hello: EngineHello | None = None
         self.status = EngineStatus()
@@ -128,7 +129,8 @@ class Member:
             case Tick():
                 pass
             case Drain():
-                self.draining = Draining(Epoch(self.taken.number(Inject)))
+                began = (self.taken.number(Inject), self.status.published, self.committed)
+                self.draining = Draining(Epoch(max(began)))
             case Retire():
                 self.retired = True
             case LatestRead(token, record, _, _) if token == self.reading:
@@ -155,7 +157,7 @@ class Member:
         """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
         if self.draining is None:
             return False
-        return self.engine is not Engine.UP or self.draining.over(self.status)
+        return self.engine is not Engine.UP or self.draining.over
 
     # --- The leader ------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Member:
             if record.leader != self.leader:
                 self.leader = record.leader
                 self.beat_at = self.desk.now
-            self.closed = record.closed()
+            self.closed, self.committed = record.closed(), record.epoch
         if self.closed and self.lost is not None:
             self.deaths = 0  # a new run begins with a clean slate
             self.lost = replace(self.lost, fatal=False)
@@ -340,12 +342,18 @@ class Member:
             self.repeat_at = self.desk.now + self.settings.resend_interval_s
             for report in self.open.repeated(self.taken):
                 self._report(report)
-        if self.draining is not None and not self.drained() and self.draining.asks(self.desk):
+        going = self.draining if self.engine is Engine.UP else None
+        if going is not None and going.asks(self.desk, self._sight()):
             self._report(CheckpointWanted(self.taken.attempt))
         if self.desk.due(self.beat_at):
             self.beat_at = self.desk.now + self.settings.heartbeat_interval_s
             self._beat()
         self.desk.due(min(self.beat_at, self.repeat_at))
+
+    def _sight(self) -> Sight:
+        told = tuple(self.taken.numbers.items())
+        undecided = self.fence == self.term and self.open.undecided(self.taken) > 0
+        return Sight(self.status, told, self.committed, undecided, self.broken is not None)
 
     def _watch_engine(self) -> None:
         if self.retired or self.closed:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from penstock.contract.ids import Ordinal
 from penstock.testing.kernel import Kernel
+from penstock.testing.messages import Leave
 from penstock.testing.nemesis import (
     Ask,
     BeginEmpty,
@@ -18,6 +19,7 @@ from penstock.testing.nemesis import (
     Rescale,
     RunAgain,
     StoreDown,
+    Terminate,
 )
 from penstock.testing.ports import Doomed
 
@@ -71,6 +73,8 @@ class Fate:
             case LoseWorker(ordinal):
                 self.world.supervisor.impossible = ordinal
                 self._kill(self._process("k", ordinal))
+            case Terminate():
+                self._terminate(event)
             case Over(what, names):
                 self._over(what, names)
 
@@ -96,6 +100,16 @@ class Fate:
         if name and self.kernel.alive(name):
             self.kernel.happened("keeper killed" if name.startswith("k") else "engine killed")
             self.world.died(name)
+
+    def _terminate(self, event: Terminate) -> None:
+        name = self._process("k", event.ordinal)
+        if not name or not self.kernel.alive(name):
+            return
+        self.kernel.happened("keeper told to go")
+        worker = Ordinal(int(name[1:].split(".", maxsplit=1)[0]))
+        back_us = self.kernel.now_us + event.away_us
+        self.world.supervisor.away_until[worker] = back_us
+        self.kernel.at(0, name, Leave(event.grace_us, event.soon, event.last))
 
     def _pause(self, event: Pause) -> None:
         wanted = [("k", event.keeper), ("e", event.engine)]

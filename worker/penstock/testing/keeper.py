@@ -8,13 +8,13 @@ keeper dies first.
 from dataclasses import dataclass
 
 from penstock.contract.control import EngineHello, EngineReport, MembersFile
-from penstock.contract.ids import Incarnation, Ordinal
+from penstock.contract.ids import Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import actions as act
 from penstock.protocol import events as ev
 from penstock.protocol.coordinator import Coordinator
-from penstock.protocol.member import Member
+from penstock.protocol.member import Engine, Member
 from penstock.testing.calls import (
     ROOT_FILE,
     Delete,
@@ -29,6 +29,8 @@ from penstock.testing.calls import (
     ReadFile,
     Reply,
 )
+from penstock.testing.kernel import Crash, Violation
+from penstock.testing.messages import Leave
 from penstock.testing.network import Packet
 from penstock.testing.ports import Host
 from penstock.testing.services import Stored
@@ -56,6 +58,11 @@ class PollDesired:
 
 
 @dataclass(frozen=True, slots=True)
+class GraceOver:
+    """The keeper has waited for its last checkpoint as long as it may."""
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """A report of the engine, over the socket."""
 
@@ -78,6 +85,23 @@ class Asked:
     action: object
 
 
+@dataclass(slots=True)
+class Leaving:
+    """How a keeper goes: ``epoch`` was committed when it was told to."""
+
+    told: Leave
+    epoch: Epoch
+    patient: bool = True
+    retired: bool = False
+
+    def check(self, name: str, committed: Epoch) -> None:
+        """Judge when it retires. Raises Violation."""
+        if self.told.soon and not self.patient:
+            raise Violation("L", f"{name} waited until its grace was over")
+        if self.told.last and committed == self.epoch:
+            raise Violation("L", f"{name} went without its last checkpoint")
+
+
 class KeeperNode:
     """One life of one keeper."""
 
@@ -90,7 +114,8 @@ class KeeperNode:
         self.coordinator = Coordinator(host.control, me, host.job_uid)
         self.member = Member(host.control, ordinal, name, host.job_uid)
         self._due: dict[str, float] = {}
-        self._files = 0
+        self._leaving: Leaving | None = None
+        self._lease_calls = 0
 
     # --- The node
 
@@ -119,6 +144,29 @@ class KeeperNode:
                 self._tell("member", ev.EngineSaid(incarnation, report))
             case EngineEnded(incarnation):
                 self._tell("member", ev.EngineGone(incarnation, "its process ended"))
+            case Leave():
+                self._leave(event)
+            case GraceOver() if self._leaving is not None:
+                self._leaving.patient = False
+        if self._leaving is not None:
+            self._pursue_end(self._leaving)
+
+    def _leave(self, event: Leave) -> None:
+        if self._leaving is None:
+            self._leaving = Leaving(event, self.host.latest().epoch)
+            self.kernel.at(event.grace_us, self.name, GraceOver())
+            self._tell("member", ev.Drain())
+
+    def _pursue_end(self, leaving: "Leaving") -> None:
+        """Retire when the last checkpoint is made or hopeless; end when nothing is under way."""
+        if not leaving.retired and (not leaving.patient or self.member.drained()):
+            leaving.retired = True
+            leaving.check(self.name, self.host.latest().epoch)
+            self.kernel.happened("keeper retired")
+            self._tell("coordinator", ev.Retire())
+            self._tell("member", ev.Retire())
+        if leaving.retired and self.member.engine is Engine.OFF and self._lease_calls == 0:
+            raise Crash
 
     def _packet(self, body: object) -> None:
         match body:
@@ -190,6 +238,7 @@ class KeeperNode:
                 raise AssertionError(f"the simulator does not know {type(action).__name__}")
 
     def _ask(self, core: str, op: Op, action: object) -> None:
+        self._lease_calls += isinstance(op, LeaseRead | LeaseWrite)
         self.host.call(self.name, op, Asked(core, action))
 
     def _send(self, address: str, body: ev.CommandArrived | ev.ReportArrived) -> None:
@@ -200,6 +249,7 @@ class KeeperNode:
     def _replied(self, reply: Reply) -> None:
         assert isinstance(reply.token, Asked)
         core, action = reply.token.core, reply.token.action
+        self._lease_calls -= isinstance(reply.op, LeaseRead | LeaseWrite)
         if core == "shell":
             if not reply.error:
                 desired = reply.value.data if isinstance(reply.value, Stored) else None

@@ -25,6 +25,15 @@ class SocketClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """SIGTERM to a keeper: it ends after a last checkpoint, or when ``grace_us`` are over."""
+
+    grace_us: int
+    soon: bool
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One task may take one input."""
 

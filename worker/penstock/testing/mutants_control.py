@@ -231,6 +231,28 @@ MUTANTS = (
         "around",
         0,
     ),
+    Mutant(
+        "drained-without-its-epoch",
+        "drain",
+        line(
+            "protocol.draining",
+            "return False  # whoever leads commits it or says that it is aborted",
+            "return True",
+        ),
+        "drained",
+        0,
+    ),
+    Mutant(
+        "drained-waits-for-the-dead",
+        "drain",
+        line(
+            "protocol.draining",
+            "return True  # the attempt goes back to what is committed: nothing here is kept",
+            "return False",
+        ),
+        "all-drained",
+        0,
+    ),
     # General mistakes, beside the rules.
     Mutant(
         "held-rows-lost-on-abort",

@@ -109,6 +109,21 @@ class LoseWorker:
     ordinal: int
 
 
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """SIGTERM to a keeper, which may take part in a last checkpoint for ``grace_us``.
+
+    ``ordinal`` None means the leader's; no keeper starts there again for ``away_us``. ``soon``: it
+    must end before that is over. ``last``: only after that checkpoint.
+    """
+
+    ordinal: int | None
+    grace_us: int = 30 * SECOND
+    away_us: int = 0
+    soon: bool = False
+    last: bool = False
+
+
 Happening = (
     KillKeeper
     | KillEngine
@@ -123,6 +138,7 @@ Happening = (
     | BeginEmpty
     | LoseObject
     | LoseWorker
+    | Terminate
 )
 
 

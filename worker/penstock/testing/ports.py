@@ -79,7 +79,11 @@ class Host(Protocol):
         ...
 
     def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
-        """End that life of the keeper's engine."""
+        """End that life of the keeper's engine, whatever it is when it has no name yet."""
+        ...
+
+    def latest(self) -> Latest:
+        """Return the job's object as it is."""
         ...
 
 
@@ -134,6 +138,7 @@ class Wishes(Protocol):
     """Where the user's wishes go."""
 
     impossible: int | None
+    away_until: dict[Ordinal, int]
 
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Want the job to begin without state."""

@@ -50,6 +50,7 @@ RULES: dict[str, str] = {
     "leaving": "nothing is sent to a task that leaves, and moving rows are held",
     "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",
     "one-swap": "one swap commits the epoch and the version of a rescale",
+    "drain": "a worker that is ended takes its last epoch, and waits only while it may come",
     "resume": "held rows go when the receiver has announced the version; channels are its own",
 }
 

@@ -19,6 +19,7 @@ from penstock.testing.nemesis import (
     Profile,
     Rescale,
     RunAgain,
+    Terminate,
     Timed,
 )
 from penstock.testing.scenario import CONTROL, Scenario
@@ -93,6 +94,10 @@ AIMED = replace(
     random_rescales=8,
     safety_us=6 * SECOND,
 )
+
+SOON = Terminate(None, grace_us=15 * SECOND, away_us=18 * SECOND, soon=True)
+TOGETHER = tuple(replace(SOON, ordinal=o) for o in (None, 0, 1, 2))  # the leader first
+IN_TROUBLE = tuple(replace(t, away_us=SECOND, soon=False) for t in TOGETHER)
 
 IMPATIENT = replace(CONTROL, checkpoint_timeout_s=0.4, rescale_timeout_s=0.4)
 FORGETFUL = replace(CONTROL, checkpoint_interval_s=0.3, retain=1, collect_interval_s=0.3)
@@ -284,7 +289,36 @@ SCENARIOS: dict[str, Scenario] = {
             pace_us=100_000,
             events=_at(2.5, Ask("stop")) + _at(4, RunAgain()),
         ),
+        Scenario(
+            "drained",
+            size=LONG,
+            workers=3,
+            pace_us=100_000,
+            events=_at(1.5, Terminate(1, soon=True, last=True))
+            + _at(4.5, Terminate(None, soon=True, last=True)),
+            safety_us=8 * SECOND,
+        ),
+        # As at an upgrade in a cluster: all go, the leader a moment before the others.
+        Scenario(
+            "all-drained",
+            size=LONG,
+            workers=3,
+            pace_us=500_000,
+            events=_at(1.5, TOGETHER[0])
+            + _at(1.52, *TOGETHER[1:])
+            + _at(24.0, TOGETHER[0])
+            + _at(24.3, *TOGETHER[1:]),
+            safety_us=45 * SECOND,
+        ),
         CHAOS,
+        replace(
+            CHAOS,
+            name="chaos-drained",
+            events=_at(2, Terminate(None))
+            + _at(4, Terminate(1), Terminate(0))
+            + _at(6, *IN_TROUBLE)
+            + _at(10, Terminate(0)),
+        ),
         replace(CHAOS, name="chaos-empty", events=_at(3, BeginEmpty()) + _at(7, BeginEmpty())),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),

@@ -34,6 +34,7 @@ class Standing:
             return msg.EngineStatus(self.attempt)
         self._reach(tasks)
         holding = self._holding_tasks()
+        leaving = [t for t in tasks if t.id not in holding]
         return msg.EngineStatus(
             self.attempt,
             self.attempt if self._was_ready else Attempt(0),
@@ -43,7 +44,7 @@ class Standing:
             self._settled,
             self._published_here(tasks),
             all(t.core.exhausted for t in tasks),
-            all(t.finished for t in tasks if t.id not in holding),
+            bool(leaving) and all(t.finished for t in leaving),
             self._ended,
         )
 

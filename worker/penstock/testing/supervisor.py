@@ -43,6 +43,7 @@ class SupervisorNode:
         self.machine = machine
         self.desired = Desired(workers, run="run-1")
         self.impossible: int | None = None
+        self.away_until: dict[Ordinal, int] = {}
         self._requests = 0
         self._restores = 0
 
@@ -54,7 +55,8 @@ class SupervisorNode:
                 self.kernel.at(LOOK_US, "super", Look())
             case KeeperDied(ordinal):
                 delay = self.kernel.streams.schedule.randint(*RESTART_US)
-                self.kernel.at(delay, "super", Restart(ordinal))
+                away = self.away_until.get(ordinal, 0) - self.kernel.now_us
+                self.kernel.at(max(delay, away), "super", Restart(ordinal))
             case Restart(ordinal):
                 if self._wanted(ordinal) and not self.machine.worker_runs(ordinal):
                     self.machine.start_worker(ordinal)

@@ -264,9 +264,10 @@ class World:
         self.kernel.add(name, node, offset, draw.choice((0.97, 1.0, 1.03)) if skewed else 1.0)
 
     def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
-        """End that life of the keeper's engine."""
-        if self.kernel.alive(incarnation):
-            self.died(incarnation)
+        """End that life of the keeper's engine, whatever it is when it has no name yet."""
+        name = incarnation or self.workers[ordinal].engine
+        if self.kernel.alive(name):
+            self.died(name)
 
     def end_worker(self, ordinal: Ordinal) -> None:
         """Kill a worker's keeper and engine; a restart follows."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from penstock.contract.control import EngineHello, EngineReport, EngineStatus
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
+from penstock.contract.reports import DOES_NOT_LOAD
 from penstock.keeper.process import EngineProcess, LocalChild
 from tests.integration.local_job import cluster_settings, make_lines
 
@@ -54,6 +55,7 @@ def test_a_job_that_does_not_load_is_fatal_and_says_why(tmp_path: Path) -> None:
     engine = ears.start(tmp_path, tmp_path / "job.json")
     life, reason, fatal = ears.ends.get(timeout=WITHIN_S)
     assert (life, fatal) == (engine.incarnation, True)
+    assert reason.startswith(DOES_NOT_LOAD)
     assert "apiVersion" in reason
     assert ears.reports.empty()
 

@@ -7,6 +7,7 @@ from penstock.base.errors import PeerError
 from penstock.contract import pod
 from penstock.contract.codec import decode
 from penstock.contract.latest import Latest
+from penstock.contract.reports import DOES_NOT_LOAD
 from penstock.contract.streamjob_status import Reason
 from penstock_operator.api.observed import ContainerView, Observed, PodView
 from penstock_operator.resources.target import Target
@@ -38,7 +39,7 @@ FAILURES = (
     ("savepoint cannot be restored", Reason.RESTORE_FAILED),
     ("is not retained", Reason.RESTORE_FAILED),
     ("allowOutputReplay", Reason.RESTORE_FAILED),
-    ("does not load", Reason.JOB_INVALID),
+    (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),
 )
 PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no trouble

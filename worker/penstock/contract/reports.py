@@ -82,6 +82,10 @@ class Heartbeat:
     pod: str = ""
 
 
+# Begins the reason of a job whose code does not load: the user's to mend, not worth a retry.
+DOES_NOT_LOAD = "the job does not load"
+
+
 @dataclass(frozen=True, slots=True)
 class EngineLost:
     """An engine died or fell silent: said by its keeper, and repeated until another one lives.

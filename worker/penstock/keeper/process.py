@@ -29,6 +29,7 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.progress import EngineProgress
+from penstock.contract.reports import DOES_NOT_LOAD
 
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
@@ -165,7 +166,8 @@ class EngineProcess:
     def _reason(self, status: int) -> str:
         how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
         if status == EXIT_CANNOT_START and self._last_words:
-            return "\n".join(self._last_words)
+            words = "\n".join(self._last_words)
+            return f"{DOES_NOT_LOAD}: {words}"
         uncaught = status == EXIT_UNCAUGHT and self._last_words
         return f"the engine ended ({how})" + (f": {self._last_words[-1]}" if uncaught else "")
 

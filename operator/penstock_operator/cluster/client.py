@@ -18,6 +18,7 @@ PAGE = 500  # objects of one answer to a list
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TEXT_CHARS_MAX = 500
+NO_VERSION = "1"  # etcd's before the first write: no object has it
 
 
 class ApiError(StorageError):
@@ -101,6 +102,13 @@ class Client:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         path = kind.path(namespace, name)
         return await self._ask("PATCH", "apply", kind, path, body, query=query, content=APPLY)
+
+    async def apply_new(self, manifest: Object) -> Object:
+        """Create by server-side apply. Raises ApiError 409 when it exists.
+
+        Only what an apply has set, a later apply takes away by leaving it out.
+        """
+        return await self.apply(manifest, NO_VERSION)
 
     async def replace(self, manifest: Object, version: str) -> Object:
         """Write over exactly ``version``. Raises ApiError 409 when it is not the newest."""

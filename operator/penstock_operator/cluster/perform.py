@@ -86,8 +86,10 @@ class Performer:
                 await self._snapshot(seen, action)
 
     async def _create(self, manifest: Object) -> None:
+        later = names.ANNOTATION_APPLIED in object_at(manifest, "metadata", "annotations")
+        create = self.client.apply_new if later else self.client.create
         try:
-            self._keep_as(manifest, await self.client.create(manifest))
+            self._keep_as(manifest, await create(manifest))
         except ApiError as error:
             if not error.conflict:
                 raise

@@ -1,8 +1,15 @@
 """The operator against a real API server: objects, no diff, refusals, deletion, two of it."""
 
+import asyncio
 import json
 
+import kopf
+import pytest
+
 from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock_operator.cluster.access import access_of, login
+from penstock_operator.cluster.client import ApiError, Client
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (
@@ -11,6 +18,7 @@ from tests.integration.kubernetes.operator.objects import (
     claim,
     condition,
     found,
+    play_controller,
     stream_job,
     versions,
     workers,
@@ -76,6 +84,53 @@ def test_a_scale_reaches_set_and_desired_in_this_order(start: Start, kubectl: Ku
         return bool(json.loads(desired["data"][pod.RECORD])["workers"] == 3)
 
     operator.until(wanted)
+
+
+def test_what_a_spec_leaves_out_is_taken_from_the_workers(start: Start, kubectl: Kubectl) -> None:
+    operator = start()
+    much = {"requests": {"memory": "900Gi"}}
+    applied(kubectl, env=[{"name": "LEVEL", "value": "9"}], resources=much)
+    operator.until(lambda: workers(kubectl) == 2)
+    assert {"LEVEL", "900Gi"} <= words_of_engine(kubectl)
+    kubectl("apply", "-f", "-", stdin=stream_job())
+
+    def begun_anew() -> bool:
+        play_controller(kubectl)
+        return not {"LEVEL", "900Gi"} & words_of_engine(kubectl)
+
+    operator.until(begun_anew)
+
+
+def words_of_engine(kubectl: Kubectl) -> set[str]:
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    assert made is not None
+    containers = made["spec"]["template"]["spec"]["containers"]
+    return set(json.dumps([c for c in containers if c["name"] == "engine"]).split('"'))
+
+
+def test_a_set_is_made_once_however_old_the_view(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
+    manifest: dict[str, Plain] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "once", "namespace": kubectl.namespace},
+        "data": {"by": "the first"},
+    }
+
+    async def make_twice() -> None:
+        client = Client(access_of(login(kopf.OperatorSettings())), lambda *_: None)
+        await client.apply_new(manifest)
+        with pytest.raises(ApiError) as refused:
+            await client.apply_new({**manifest, "data": {"by": "the second"}})
+        assert refused.value.conflict
+        await client.close()
+
+    asyncio.run(make_twice())
+    made = found(kubectl, "configmap", "once")
+    assert made is not None
+    assert made["data"] == {"by": "the first"}
 
 
 def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: Kubectl) -> None:

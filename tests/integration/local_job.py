@@ -208,13 +208,14 @@ def check_exact(folders: Folders, *, complete: bool = True) -> int:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """List the processes whose command line names something in ``folder``."""
+    """List the processes whose command line or standard output names something in ``folder``."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
             command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            command += "\n" + str((entry / "fd" / "1").readlink())
         except OSError:
             continue
         if re.search(re.escape(str(folder)) + r"\b", command):

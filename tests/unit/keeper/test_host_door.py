@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
-from penstock.cluster.host import Began, Begin, Ended, HostLink, Kill, ToHost
+from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.keeper.host_door import STATUS_GONE, HostDoor, HostedChild
@@ -40,12 +41,12 @@ def hosts(path: Path) -> Iterator["Hosts"]:
 class Hosts:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.links: list[HostLink] = []
+        self.links: list[DescriptorLink] = []
 
-    def come(self) -> HostLink:
+    def come(self) -> DescriptorLink:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(str(self.path))
-        self.links.append(HostLink(connection, ToHost))
+        self.links.append(DescriptorLink(connection, ToHost))
         return self.links[-1]
 
 
@@ -64,9 +65,8 @@ def begin(door: HostDoor, life: str = "life-1") -> tuple[HostedChild, socket.soc
 def test_a_life_begins_with_a_link_of_its_own(door: HostDoor, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door)
-    message, link = host.receive()
+    message, (link,) = host.receive()
     assert message == Begin(launch())
-    assert link is not None
     os.write(link, b"hello")
     assert ours.recv(5) == b"hello"
     os.close(link)
@@ -83,9 +83,8 @@ def test_a_life_waits_for_its_host(door: HostDoor, hosts: Hosts) -> None:
     child, ours = begin(door)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.0)
-    message, link = hosts.come().receive()
+    message, (link,) = hosts.come().receive()
     assert message == Begin(launch())
-    assert link is not None
     os.close(link)
     ours.close()
 
@@ -100,10 +99,9 @@ def test_a_life_that_never_began_can_be_ended(door: HostDoor) -> None:
 def test_the_keeper_has_a_life_ended(door: HostDoor, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door)
-    _, link = host.receive()
+    _, (link,) = host.receive()
     child.kill()
-    assert host.receive() == (Kill(Incarnation("life-1")), None)
-    assert link is not None
+    assert host.receive() == (Kill(Incarnation("life-1")), [])
     os.close(link)
     ours.close()
 
@@ -111,11 +109,10 @@ def test_the_keeper_has_a_life_ended(door: HostDoor, hosts: Hosts) -> None:
 def test_a_container_that_ends_takes_its_engine_with_it(door: HostDoor, hosts: Hosts) -> None:
     first = hosts.come()
     child, ours = begin(door)
-    _, link = first.receive()
+    _, (link,) = first.receive()
     first.close()
     assert child.wait(WITHIN_S) == STATUS_GONE
     assert list(child.lines()) == ["the engine's container ended\n"]
-    assert link is not None
     os.close(link)
     ours.close()
 
@@ -127,11 +124,10 @@ def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
     with pytest.raises(LinkClosed):
         first.receive()  # the door hangs up on whoever was there before
     child, ours = begin(door)
-    message, link = second.receive()
+    message, (link,) = second.receive()
     assert message == Begin(launch())
     second.send(Ended(Incarnation("life-1"), 0))
     assert child.wait(WITHIN_S) == 0
-    assert link is not None
     os.close(link)
     ours.close()
 
@@ -139,10 +135,9 @@ def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
 def test_words_about_another_life_are_not_heard(door: HostDoor, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door, "life-2")
-    _, link = host.receive()
+    _, (link,) = host.receive()
     host.send(Ended(Incarnation("life-1"), 1))
     host.send(Ended(Incarnation("life-2"), 0))
     assert child.wait(WITHIN_S) == 0
-    assert link is not None
     os.close(link)
     ours.close()

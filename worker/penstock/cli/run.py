@@ -23,6 +23,7 @@ from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
+    from penstock.graph import JobFile
     from penstock.supervisor import LocalCluster
 
 LOOK_INTERVAL_S = 0.5
@@ -68,35 +69,41 @@ def run(  # noqa: PLR0917  typer passes by name
     again, it goes on from where it stands.
     """
     gc.disable()
-    from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415  keep --help fast
-    from penstock.cli.preflight import check_before_start  # noqa: PLC0415
-    from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
-    from penstock.supervisor import LocalCluster  # noqa: PLC0415
+    from penstock.cluster.forks import fork_server  # noqa: PLC0415  keep --help fast
 
-    gc.freeze()  # what was loaded lives on
-    gc.enable()
-    settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
-    job = read_job_file(file, settings)
-    origin = restore_of(
-        job.job.spec,
-        restore,
-        replay_output=allow_output_replay,
-        drop_unpublished=drop_unpublished,
-    )
-    check_before_start(job, file, settings)
-    chosen = cluster_settings(job, directory, origin)
-    keep_job_file(job, chosen.job_file)
-    cluster = LocalCluster(chosen)
+    with fork_server() as forks:  # it loads what engines need while this process reads the job
+        from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415
+        from penstock.cli.preflight import check_before_start  # noqa: PLC0415
+        from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
+        from penstock.supervisor import LocalCluster  # noqa: PLC0415
+
+        gc.freeze()  # what was loaded lives on
+        gc.enable()
+        settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
+        job = read_job_file(file, settings)
+        origin = restore_of(
+            job.job.spec,
+            restore,
+            replay_output=allow_output_replay,
+            drop_unpublished=drop_unpublished,
+        )
+        check_before_start(job, file, settings)
+        chosen = cluster_settings(job, directory, origin)
+        keep_job_file(job, chosen.job_file)
+        code = _show(LocalCluster(chosen, forks), job, as_json)
+    raise typer.Exit(code)
+
+
+def _show(cluster: "LocalCluster", job: "JobFile", as_json: bool) -> Exit:
     cluster.start()
     screen = make_screen(as_json)
     try:
         ignored = cluster_only(job.plain)
         if ignored:
             screen.note(f"ignored on this machine: {', '.join(ignored)}")
-        code = watch(cluster, screen)
+        return watch(cluster, screen)
     finally:
         screen.close()
-    raise typer.Exit(code)
 
 
 def watch(cluster: "LocalCluster", screen: Screen) -> Exit:

@@ -14,6 +14,7 @@ class KeeperLaunch:
     - ``job_file``: the resolved job; the engine reads it, the keeper does not.
     - ``storage``, ``savepoints``: directories that all workers share.
     - ``scratch``: a local directory of this worker.
+    - ``forks``: the fork server's socket; empty where there is none.
     """
 
     job_uid: JobUid
@@ -27,6 +28,7 @@ class KeeperLaunch:
     savepoints: str
     scratch: str
     control: ControlSettings
+    forks: str = ""
 
 
 def latest_name(job: str) -> str:

@@ -7,4 +7,4 @@ if __name__ == "__main__":
     gc.disable()  # until all is loaded: what is imported lives on, and looking at it costs 0.1 s
     from penstock.engine.main import main
 
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import ENGINE_LAST_WORDS_LINES, KEEPER_DIAL_INTERVAL_S
+from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import (
     SOCKET_NAME,
@@ -27,7 +28,6 @@ from penstock.cluster.host import (
     Begin,
     Ended,
     FromHost,
-    HostLink,
     Kill,
     ToHost,
     spawn,
@@ -74,13 +74,13 @@ def serve(path: Path, ending: threading.Event, say: Callable[[str], None]) -> No
             if ending.wait(KEEPER_DIAL_INTERVAL_S):
                 return
             continue
-        Host(HostLink(connection, ToHost), say).run()
+        Host(DescriptorLink(connection, ToHost), say).run()
 
 
 class Host:
     """Serves one keeper; at most one engine lives, because the keeper asks for one at a time."""
 
-    def __init__(self, link: HostLink, say: Callable[[str], None]) -> None:
+    def __init__(self, link: DescriptorLink, say: Callable[[str], None]) -> None:
         """``say`` gets each line of an engine's standard error."""
         self._link = link
         self._say = say
@@ -90,10 +90,10 @@ class Host:
         """Return when the keeper is gone and every engine has ended."""
         try:
             while True:
-                message, descriptor = self._link.receive()
+                message, descriptors = self._link.receive()
                 match message:
                     case Begin():
-                        self._begin(message, descriptor)
+                        self._begin(message, *descriptors)
                     case Kill(incarnation):
                         if incarnation in self._lives:
                             self._lives[incarnation].kill()
@@ -103,7 +103,7 @@ class Host:
             process.kill()
             process.wait()
 
-    def _begin(self, order: Begin, descriptor: int | None) -> None:
+    def _begin(self, order: Begin, descriptor: int | None = None) -> None:
         if descriptor is None:
             raise PeerError("an engine without a link to its keeper")
         try:

@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
@@ -39,11 +39,15 @@ EXIT_LINK = 4  # the keeper is gone
 SWITCH_INTERVAL_S = 0.0002
 
 
-def main(arguments: list[str]) -> int:
-    """Run the engine named by a launch file; return the exit status."""
+def main(arguments: list[str]) -> NoReturn:
+    """Run the engine named by a launch file."""
+    run(decode(EngineLaunch, Path(arguments[0]).read_bytes()))
+
+
+def run(launch: EngineLaunch) -> NoReturn:
+    """Run an engine in this process, which ends with it: exit status as above."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    launch = decode(EngineLaunch, Path(arguments[0]).read_bytes())
     _set_up(launch)
     from penstock.cluster.link import EngineLink  # noqa: PLC0415 - after the settings
 

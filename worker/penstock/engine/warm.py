@@ -10,7 +10,7 @@ import itertools
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from penstock.engine.router import EdgeRouter
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage
 from penstock.protocol.routes import routes
 from penstock.storage.blobs import DirectoryBlobStore
+
+if TYPE_CHECKING:
+    from penstock.model.kernels.jit import Kernel
 
 _KERNELS = "penstock.model.kernels."
 _WORKERS = 2  # with one receiver nothing is hashed
@@ -46,14 +49,18 @@ def warm_rest(done: threading.Event) -> None:
     Run beside the first rows; each takes some 5 ms from the cache. What another process compiles
     just now is left for the end, and then in the cache. Sets ``done`` at the end.
     """
-    from penstock.model.kernels.jit import Kernel  # noqa: PLC0415 - loads numba
-
-    modules = [m for name, m in sorted(sys.modules.items()) if name.startswith(_KERNELS)]
-    kernels = [k for m in modules for k in vars(m).values() if isinstance(k, Kernel)]
-    for kernel in [k for k in kernels if not k.try_compile()]:
+    for kernel in [k for k in kernels_in_use() if not k.try_compile()]:
         kernel.compile()
     gc.freeze()  # what was loaded just now lives as long as the process, too
     done.set()
+
+
+def kernels_in_use() -> "list[Kernel]":
+    """List the kernels of the modules that are loaded."""
+    from penstock.model.kernels.jit import Kernel  # noqa: PLC0415 - loads numba
+
+    modules = [m for name, m in sorted(sys.modules.items()) if name.startswith(_KERNELS)]
+    return [k for m in modules for k in vars(m).values() if isinstance(k, Kernel)]
 
 
 def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:

@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.errors import PeerError
+from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
-from penstock.cluster.host import Began, Begin, Ended, FromHost, HostLink, Kill
+from penstock.cluster.host import Began, Begin, Ended, FromHost, Kill
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
 
@@ -30,7 +31,7 @@ class HostedChild:
         """Own the descriptor ``link`` until the host has it."""
         self.launch = launch
         self.link: int | None = link
-        self.host: HostLink | None = None
+        self.host: DescriptorLink | None = None
         self._door = door
         self._pid: int | None = None
         self._status: int | None = None
@@ -96,7 +97,7 @@ class HostDoor:
         self._listener.bind(str(path))
         self._listener.listen()
         self._lock = threading.Lock()
-        self._host: HostLink | None = None
+        self._host: DescriptorLink | None = None
         self._child: HostedChild | None = None
         self._absent_since: float | None = time.monotonic()
         threading.Thread(target=self._accept, name="engine-hosts", daemon=True).start()
@@ -141,7 +142,7 @@ class HostDoor:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            host = HostLink(connection, FromHost)
+            host = DescriptorLink(connection, FromHost)
             with self._lock:
                 before, self._host = self._host, host
                 self._absent_since = None
@@ -152,7 +153,8 @@ class HostDoor:
                 before.close()
             threading.Thread(target=self._listen, args=(host,), daemon=True).start()
 
-    def _begin(self, host: HostLink, child: HostedChild) -> None:
+    def _begin(self, host: DescriptorLink, child: HostedChild) -> None:
+        assert child.link is not None, "held until a host has it"
         try:
             host.send(Begin(child.launch), child.link)
         except LinkClosed:
@@ -160,13 +162,13 @@ class HostDoor:
         child.host = host
         child.drop_link()
 
-    def _tell(self, host: HostLink, message: Kill) -> None:
+    def _tell(self, host: DescriptorLink, message: Kill) -> None:
         try:
             host.send(message)
         except LinkClosed:
             return  # its engine ends with it
 
-    def _listen(self, host: HostLink) -> None:
+    def _listen(self, host: DescriptorLink) -> None:
         why = "the engine's container ended"
         try:
             while True:

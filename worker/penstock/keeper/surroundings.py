@@ -16,6 +16,7 @@ from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
 from penstock.contract.progress import WorkerReport
 from penstock.keeper.announcer import Announcer
+from penstock.keeper.forked import spawn_by
 from penstock.keeper.inbox import Inbox
 from penstock.keeper.process import LocalChild, Spawn
 from penstock.metrics.exporter import Exporter
@@ -121,7 +122,7 @@ class OneMachine:
         self.lease: LeaseStore = RemoteLeaseStore(lease)
         self.door = Door()
         self.place = EnginePlace()
-        self.spawn: Spawn = LocalChild
+        self.spawn: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
         self.pod = ""
         self.drain_s = 0.0  # the supervisor's own stop takes one checkpoint for all
 

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.base.errors import PenstockError
 from penstock.base.limits import META_POLL_INTERVAL_S, SILENT_KEEPER_S, SUPERVISOR_LINGER_S
 from penstock.cluster import control
+from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.metadata import metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
@@ -33,9 +34,13 @@ from penstock.supervisor.workers import Workers
 class LocalCluster:
     """A job and its workers. All methods may be called from any thread after :meth:`start`."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
-        """Remember the settings; nothing is opened or started yet."""
+    def __init__(self, settings: ClusterSettings, forks: ForkServer | None = None) -> None:
+        """Remember the settings; nothing is opened or started yet.
+
+        ``forks``: a fork server that was started before; without it :meth:`start` starts one.
+        """
         self._settings = settings
+        self._forks = forks
         self._wake = threading.Event()
         self._ended = threading.Event()
         self._kill = False
@@ -56,9 +61,11 @@ class LocalCluster:
         self._folder = JobFolder.make(settings.directory, settings.job, settings.namespace)
         self._lock = DirectoryLock(self._folder.root, f"job {settings.job!r}")
         self._log_file = self._folder.log.open("a")
+        self._forks = self._forks or start_fork_server()
         try:
             self._open(settings)
         except BaseException:
+            self._close_forks()
             self._log_file.close()
             self._lock.release()
             raise
@@ -179,6 +186,7 @@ class LocalCluster:
             savepoints=str(folder.savepoints),
             scratch=str(folder.worker(ordinal) / "scratch"),
             control=settings.control_settings(),
+            forks=self._forks.address if self._forks is not None else "",
         )
 
     def _run(self) -> None:
@@ -218,6 +226,7 @@ class LocalCluster:
 
     def _finish(self, failure: str | None) -> None:
         self._workers.kill_all()
+        self._close_forks()
         self._closing = True
         status = self.status()
         if failure is not None:
@@ -235,6 +244,10 @@ class LocalCluster:
         self._log_file.close()
         self._lock.release()
         self._ended.set()
+
+    def _close_forks(self) -> None:
+        if self._forks is not None:
+            self._forks.close()
 
 
 def _release(lease: SqliteLeaseStore) -> None:

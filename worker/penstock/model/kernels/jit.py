@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from llvmlite import binding, ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
@@ -78,7 +78,7 @@ class Kernel:
         """Build the kernel now, or load it from the cache. Idempotent; takes 5 ms to 1 s."""
         if self._compiled is None:
             with _alone(self._function, wait=True):
-                self._compiled = self._compiled or _build(self._function, self._signature)
+                self._build()
         return self._compiled
 
     def try_compile(self) -> bool:
@@ -86,8 +86,16 @@ class Kernel:
         if self._compiled is None:
             with _alone(self._function, wait=False) as alone:
                 if alone:
-                    self._compiled = _build(self._function, self._signature)
+                    self._build()
         return self._compiled is not None
+
+    def is_cached(self) -> bool:
+        """Say whether a process on such a machine has built it: then it is loaded in 5 ms."""
+        return _mark(self._function).exists()
+
+    def _build(self) -> None:
+        self._compiled = self._compiled or _build(self._function, self._signature)
+        _mark(self._function).touch()
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Kernel]:
@@ -102,14 +110,24 @@ def _alone(function: Callable[..., Any], *, wait: bool) -> Iterator[bool]:
     Engines start together, and with an empty cache each would compile everything. The lock goes
     with its process. Yields False, without ``wait``, when another one has it.
     """
-    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}.lock"
-    with (cache_folder() / name).open("w") as file:
+    with (cache_folder() / f"{_name(function)}.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
             yield True
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+
+def _mark(function: Callable[..., Any]) -> Path:
+    """Name the file that is there once a kernel was built by this numba for such a processor."""
+    config: Any = numba.config
+    processor = config.CPU_NAME or binding.get_host_cpu_name()
+    return cache_folder() / f"{_name(function)}.{numba.__version__}.{processor}.built"
 
 
 _BUILDING = Lock()  # numba's folder is a setting of the process: two builds would mix theirs

@@ -1,0 +1,142 @@
+"""Engines from a fork server, as their keeper sees them; and what is left when either side dies."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from penstock.cluster.forks import ForkServer
+from penstock.cluster.link import KeeperLink
+from penstock.contract.control import EngineHello
+from penstock.contract.ids import Incarnation, JobUid, Ordinal
+from penstock.contract.launch import EngineLaunch
+from penstock.keeper.forked import STATUS_UNKNOWN, ForkedChild, spawn_by
+from penstock.keeper.process import EXIT_CANNOT_START, Child, LocalChild
+from tests.integration.local_job import cluster_settings, make_lines
+
+WITHIN_S = 60
+DRAWS = """
+import sys
+import numpy
+
+print("drew", numpy.random.bytes(8).hex(), file=sys.stderr)
+print("standard output", flush=True)
+raise ValueError("no job")
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@contextmanager
+def life(server: ForkServer, root: Path, job_file: Path) -> Iterator[tuple[Child, KeeperLink]]:
+    """Start one life of worker 0, and see it end when its link is closed at the latest."""
+    incarnation = Incarnation(str(uuid.uuid4()))
+    launch = EngineLaunch(
+        job_uid=JobUid("uid"),
+        job="wordcount",
+        namespace="default",
+        ordinal=Ordinal(0),
+        incarnation=incarnation,
+        socket="",
+        job_file=str(job_file),
+        storage=str(root / "storage"),
+        scratch=str(root / f"scratch-{incarnation}"),
+        heartbeat_interval_s=0.1,
+    )
+    ours, theirs = socket.socketpair()
+    ours.settimeout(WITHIN_S)
+    with theirs:
+        child, link = spawn_by(server.address)(launch, theirs), KeeperLink(ours)
+    yield child, link
+    link.close()
+    child.wait(WITHIN_S)
+
+
+def hello(link: KeeperLink) -> None:
+    while not isinstance(link.receive(), EngineHello):
+        """Wait: signs of life come before it."""
+
+
+def a_job(root: Path) -> Path:
+    return cluster_settings(make_lines(root, files=1, lines=10), rate=1000).job_file
+
+
+def scripted(root: Path, text: str) -> Path:
+    job = root / "job.yaml"
+    job.write_text(
+        "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: draws}\n"
+        f"spec:\n  job:\n    script: |\n{indent(text, '      ')}"
+    )
+    return job
+
+
+def test_an_engine_that_cannot_start_says_why(server: ForkServer, tmp_path: Path) -> None:
+    with life(server, tmp_path, tmp_path / "absent.json") as (child, _):
+        assert isinstance(child, ForkedChild)
+        assert "absent.json" in "".join(child.lines())
+        assert child.wait(WITHIN_S) == EXIT_CANNOT_START
+
+
+def test_each_fork_draws_its_own_random_numbers(
+    server: ForkServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = scripted(tmp_path, DRAWS)
+    drawn = set()
+    for _ in range(2):
+        with life(server, tmp_path, job) as (child, _):
+            drawn |= {line for line in child.lines() if line.startswith("drew")}
+    assert len(drawn) == 2
+    assert capfd.readouterr().out == "standard output\n" * 2, "a keeper's log gets what they print"
+
+
+def test_one_that_is_killed_before_it_is_known_ends(server: ForkServer, tmp_path: Path) -> None:
+    with life(server, tmp_path, a_job(tmp_path)) as (child, _):
+        child.kill()
+        assert child.wait(WITHIN_S) == -signal.SIGKILL
+        assert not list(child.lines())
+
+
+def test_an_engine_outlives_its_server_and_the_next_needs_none(tmp_path: Path) -> None:
+    server = ForkServer()
+    with life(server, tmp_path, a_job(tmp_path)) as (child, link):
+        hello(link)
+        assert child.pid is not None
+        assert os.getpgid(child.pid) == os.getpgid(0), "who ends its keeper's group ends it"
+        server.close()
+        link.receive()  # a sign of life
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.0)
+        link.close()
+        assert child.wait(WITHIN_S) == STATUS_UNKNOWN
+    with life(server, tmp_path, tmp_path / "absent.json") as (child, _):
+        assert isinstance(child, LocalChild)
+        assert "absent.json" in "".join(child.lines())
+        assert child.wait(WITHIN_S) == EXIT_CANNOT_START
+
+
+def test_the_server_ends_with_its_parent_and_takes_its_socket_along() -> None:
+    dies = "import os; from penstock.cluster.forks import ForkServer; s = ForkServer();"
+    dies += "print(s.address, flush=True); os.kill(os.getpid(), 9)"
+    parent = subprocess.run([sys.executable, "-c", dies], stdout=subprocess.PIPE, check=False)
+    address = parent.stdout.decode().strip()
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(WITHIN_S)
+        caller.connect(address)
+        try:
+            assert caller.recv(1) == b""
+        except ConnectionResetError:
+            """It ended without taking the call."""
+    assert not Path(address).parent.exists()

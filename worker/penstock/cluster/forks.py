@@ -1,0 +1,102 @@
+"""A process that has loaded what every engine needs, and forks one when a keeper asks for it.
+
+::
+
+    keeper ── Fork(launch, group) + link, stdout, stderr ──> fork server ──fork──> engine
+           <── Forked(pid) + a handle of the process ────────────
+           <── Exited(status) ──────────────────────────────────
+
+Loading takes a second of a processor for every engine that is started alone; a fork takes none.
+There is one connection per engine, and the engine's link to its keeper does not pass through the
+server: it may be killed, and no engine minds. A keeper that finds none starts engines by itself.
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.contract.launch import EngineLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Run the engine ``launch`` in the process group ``group``.
+
+    The message carries three descriptors: the engine's link, its standard output and error.
+    """
+
+    launch: EngineLaunch
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The engine runs; the message carries a pidfd, which names this process and no later one."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The engine has ended; ``status`` as of ``subprocess``: below zero for a signal."""
+
+    status: int
+
+
+FromForkServer = Forked | Exited
+
+
+class ForkServer:
+    """A fork server and the socket it listens on; ends with the process that made it."""
+
+    def __init__(self) -> None:
+        """Start it; engines may be asked for at once, and come when it has loaded."""
+        self._folder = tempfile.mkdtemp(prefix="penstock-")  # a socket's path must be short
+        self.address = f"{self._folder}/engines"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(self.address)
+            listener.listen()
+            # A group of its own: Ctrl-C is for its parent, which ends it in its own time.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.engine.forkserver", str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listener.fileno()],
+                process_group=0,
+            )
+
+    def close(self) -> None:
+        """End it, not its engines. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None, "started with a pipe"
+        self._process.stdin.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def start_fork_server() -> ForkServer | None:
+    """Start one where processes can be forked after libraries are loaded: on Linux."""
+    return ForkServer() if sys.platform == "linux" else None
+
+
+@contextmanager
+def fork_server() -> Iterator[ForkServer | None]:
+    """Have one for a while, where there can be one."""
+    server = start_fork_server()
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.close()
+
+
+def remove_socket(listener: socket.socket) -> None:
+    """Do what :meth:`ForkServer.close` can no longer do: its process was killed."""
+    shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)

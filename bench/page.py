@@ -1,9 +1,11 @@
 """Pieces of a static HTML page: no script, nothing fetched, readable in light and in dark."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+NUMBER = re.compile(r"-?[\d.,]+(e[+-]?\d+)?")
 STYLE = Path(__file__).with_suffix(".css").read_text()
 
 
@@ -25,7 +27,7 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Return a table; cells that begin with a digit are numbers, ``met`` and such have colours."""
+    """Return a table; numbers stand to the right, ``met`` and such have colours."""
     first = "".join(f"<th>{escape(text)}</th>" for text in head)
     rows = "".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in body)
     return f"<table><tr>{first}</tr>{rows}</table>"
@@ -35,7 +37,7 @@ def _cell(text: str) -> str:
     kinds = {"met": "good", "yes": "good", "MISSED": "bad", "NO": "bad"}
     if text in kinds:
         return f'<td class="{kinds[text]}">{text}</td>'
-    kind = ' class="n"' if text[:1].isdigit() or text[:2].lstrip("-").isdigit() else ""
+    kind = ' class="n"' if NUMBER.fullmatch(text) else ""
     return f"<td{kind}>{escape(text)}</td>"
 
 

@@ -75,8 +75,15 @@ def targets(scenarios: Mapping[str, Record]) -> str:
                 told = "not measured" if value is None else table.number(value)
                 verdict = "met" if _met(target["bound"], value) else "MISSED"
                 exact = "yes" if run["exact"] else "NO"
-                body.append([run["name"], target["name"], target["bound"], told, verdict, exact])
+                told_bound = _bound(target["bound"])
+                what = table.title(target["name"])
+                body.append([run["name"], what, told_bound, told, verdict, exact])
     return page.table(["run", "figure", "target", "measured", "", "exact"], body)
+
+
+def _bound(bound: str) -> str:
+    how, number = bound.split()
+    return f"{'at least' if how == '>=' else 'at most'} {table.number(float(number))}"
 
 
 def _met(bound: str, value: float | None) -> bool:
@@ -89,16 +96,22 @@ def _met(bound: str, value: float | None) -> bool:
 def scenario(stem: str, record: Record, folder: Path) -> list[str]:
     """Return the section of a scenario."""
     runs = record["runs"]
-    names = [n for n in SHOWN if any(n in run["results"] for run in runs)]
-    head = ["run", *(f"{n.removesuffix('_ms')} {table.unit(n)}".strip() for n in names), "exact"]
-    body = [[_label(run), *_values(run, names), "yes" if run["exact"] else "NO"] for run in runs]
-    made = [page.heading(2, record["title"]), page.table(head, body)]
-    if len(runs) == 1:
-        rest = {k: v for k, v in runs[0]["results"].items() if k not in names}
-        made.append(page.table(list(rest), [[table.number(v) for v in rest.values()]]))
+    made = [page.heading(2, record["title"]), _one(runs[0]) if len(runs) == 1 else _many(runs)]
     made += [page.paragraph(_verdict(v)) for v in record.get("verdicts", ())]
     made += _pictures(stem, record["title"], folder)
     return [*made, page.source(record["command"], f"{stem}.json")]
+
+
+def _one(run: Record) -> str:
+    body = [[table.title(name), table.number(v)] for name, v in run["results"].items()]
+    return page.table(["figure", "value"], [*body, ["exact", "yes" if run["exact"] else "NO"]])
+
+
+def _many(runs: Sequence[Record]) -> str:
+    names = [n for n in SHOWN if any(n in run["results"] for run in runs)]
+    head = ["run", *map(table.title, names), "exact"]
+    body = [[_label(run), *_values(run, names), "yes" if run["exact"] else "NO"] for run in runs]
+    return page.table(head, body)
 
 
 def _label(run: Record) -> str:

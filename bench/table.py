@@ -16,6 +16,30 @@ UNITS = {
 SUFFIXES = {"_ms": "ms", "_s": "s", "_mib": "MiB", "_rows_per_s": "rows/s"}
 
 
+TITLES = {
+    "rows_per_s": "rows/s",
+    "cpu_ns_per_row": "CPU, ns a row",
+    "wire_bytes_per_row": "on the wire, B a row",
+    "memory_max_mib": "most memory, MiB",
+    "memory_growth_mib": "growth of memory, MiB",
+    "checkpoint_s": "checkpoint, s",
+    "checkpoint_mib": "checkpoint, MiB",
+    "first_file_s": "first output after, s",
+    "measured_s": "measured for, s",
+    "seconds": "whole run, s",
+    "others_share": "share of others",
+    "generator_rows_per_s": "generator alone, rows/s",
+    "stalled_rows_per_s": "rows/s into a stalled sink",
+    "stalled_source_rows_per_s": "rows/s read while it stalls",
+}
+
+
+def title(name: str) -> str:
+    """Name a figure for people, with its unit."""
+    told = name.removesuffix("_ms").replace("_", " ")
+    return TITLES.get(name) or ", ".join(filter(None, (told, unit(name))))
+
+
 def unit(name: str) -> str:
     """Return the unit of a figure by its name; empty for counts."""
     ends = [

@@ -1,6 +1,7 @@
 """Performs a decision: one call after another, the first failure ends it. Nothing is retried here.
 
-What was left out is decided again from what is there then.
+What was left out is decided again from what is there then. A refusal that will not pass by itself
+hides nothing: the status is written all the same, and an event says what was refused.
 """
 
 import hashlib
@@ -24,6 +25,9 @@ from penstock_operator.resources import records
 
 EVENT_CHARS_MAX = 1000
 COMPONENT = "penstock-operator"
+REFUSED = (
+    "Refused"  # the reason of an event: an object of the job that the API server does not take
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,25 @@ class Performer:
         """Do all of it. Raises ApiError at the first refusal or silence."""
         if decided.status_first:
             await self._status(seen, decided)
-        for action in decided.actions:
-            await self._do(seen, action)
+        refused = await self._do_all(seen, decided.actions)
         if not decided.status_first:
             await self._status(seen, decided)
         for event in decided.events:
             await self._tell(seen, event)
+        if refused is not None:
+            await self._tell(seen, act.Event(REFUSED, str(refused), warning=True))
+            raise refused
+
+    async def _do_all(self, seen: Observed, actions: tuple[act.Action, ...]) -> ApiError | None:
+        """Return the refusal that ended it, if any. Raises ApiError for what may pass by itself."""
+        try:
+            for action in actions:
+                await self._do(seen, action)
+        except ApiError as error:
+            if error.transient:
+                raise
+            return error
+        return None
 
     async def _status(self, seen: Observed, decided: act.Decision) -> None:
         job = self.store.job(JobKey(seen.job.namespace, seen.job.name))

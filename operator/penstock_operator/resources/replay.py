@@ -106,7 +106,7 @@ def _kubeflow(target: Target, wanted: Replay) -> Object:
         "sparkConf": {"spark.kubernetes.driver.pod.excludedFeatureSteps": excluded},
         "restartPolicy": {"type": "Never"},
         "driver": driver,
-        "executor": {"instances": 0, "cores": 1, "memory": "512m"},
+        "executor": {"cores": 1, "memory": "512m"},  # required, and never started
     }
 
 

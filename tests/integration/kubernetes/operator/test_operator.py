@@ -10,6 +10,7 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.perform import REFUSED
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (
@@ -143,6 +144,22 @@ def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: K
     made = found(kubectl, "statefulset", pod.workers_name(JOB))
     assert made is not None
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == "example/penstock:1"
+
+
+def test_what_the_server_refuses_is_told_and_hides_no_status(
+    start: Start, kubectl: Kubectl
+) -> None:
+    operator = start()
+    applied(kubectl, podTemplate={"spec": {"restartPolicy": "Sometimes"}})
+    operator.until(lambda: any("restartPolicy" in text for text in refusals(kubectl)))
+    operator.until(lambda: condition(kubectl, "Progressing") == ("True", "Deploying"))
+    kubectl("apply", "-f", "-", stdin=stream_job())
+    operator.until(lambda: workers(kubectl) == 2)
+
+
+def refusals(kubectl: Kubectl) -> list[str]:
+    events = json.loads(kubectl("get", "events", "-o", "json"))["items"]
+    return [event["message"] for event in events if event["reason"] == REFUSED]
 
 
 def test_a_claim_for_one_node_is_refused_and_a_missing_one_named(

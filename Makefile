@@ -14,6 +14,8 @@ TOOLS ?= all
 # Two tests at a time on two cores; more processes than this only wait for each other's.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOCKS := requirements.lock requirements-build.lock
+# Tests and jobs start many Pythons; each would compile the project anew, and its tests as well.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -52,6 +52,7 @@ class SmallApi(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: SmallApi
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body leave together: alone, a body waits for a delayed ACK
 
     def do_GET(self) -> None:
         self.server.tokens.append(self.headers.get("Authorization", ""))

@@ -5,7 +5,7 @@ object, and where the job stands is what the operator and the leader have writte
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
@@ -24,6 +24,7 @@ from penstock.contract.streamsnapshot import KIND, SnapshotState
 from penstock.contract.streamsnapshot_fields import read_snapshot_status
 from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
 
+LOOK_FIRST_S = 0.05
 LOOK_INTERVAL_S = 0.5
 _STATES = {
     StreamJobState.UPGRADING: JobState.RESTARTING,
@@ -61,10 +62,9 @@ class ClusterJobClient:
         """Run on so many workers; returns when they do, or when that cannot be."""
         path = f"{self._folder}/streamjobs/{self._job}/scale"
         self._do(lambda: self._client.merge(path, {"spec": {"replicas": workers}}))
-        answer = RequestAnswer("", "rescale", None, "")
-        while answer.ok is None:
-            answer = self._rescaled(workers)
-            self._pause.wait(LOOK_INTERVAL_S if answer.ok is None else 0.0)
+        pauses = _pauses()
+        while (answer := self._rescaled(workers)).ok is None:
+            self._pause.wait(next(pauses))
         return answer
 
     def savepoint(self, name: str) -> RequestAnswer:
@@ -87,6 +87,7 @@ class ClusterJobClient:
                 raise ConfigError(
                     f"StreamSnapshot {name!r} is there already, of another job"
                 ) from None
+        pauses = _pauses()
         while True:
             found = self._do(lambda: self._client.get(f"{folder}/{name}"))
             status = read_snapshot_status(found.get("status") or {})
@@ -94,7 +95,7 @@ class ClusterJobClient:
                 return RequestAnswer(name, "savepoint", True, status.path or "")
             if status.state is SnapshotState.FAILED:
                 return RequestAnswer(name, "savepoint", False, status.message)
-            self._pause.wait(LOOK_INTERVAL_S)
+            self._pause.wait(next(pauses))
 
     def close(self) -> None:
         """End the connection."""
@@ -153,6 +154,14 @@ class ClusterJobClient:
 
 class _Exists(StorageError):
     """The object is there already."""
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the seconds from one look to the next: small things are done at once."""
+    pause_s = LOOK_FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LOOK_INTERVAL_S)
 
 
 def _trouble(status: StreamJobStatus) -> str | None:

@@ -12,6 +12,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from penstock.base.errors import ConfigError
 
+CLOSE_LOOK_INTERVAL_S = 0.05  # the worker's end waits for it
 REQUEST_TIMEOUT_S = 5.0  # a caller that says nothing gives its thread back
 Probe = Callable[[], str | None]  # None: well; else what is wrong, for people
 
@@ -42,7 +43,8 @@ class Pages:
                 f"cannot listen on {place[0]}:{place[1]}: {error.strerror}"
             ) from error
         self.address = f"{place[0]}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, args=(CLOSE_LOOK_INTERVAL_S,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -81,6 +81,15 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         help="folder in which the job's workers announce themselves (option of its ingest source)",
     )
     parser.add_argument("--rate", type=quantity, help="rows per second in all, like 50k")
+    parser.add_argument(
+        "--trust",
+        default="",
+        metavar="FOLDER",
+        help="ca.crt, tls.crt and tls.key of a sender, for workers in a cluster",
+    )
+    parser.add_argument(
+        "--certificate-host", default="", metavar="NAME", help="the name in their certificate"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON (- for stdout)")
     parser.set_defaults(command=_replay)
 
@@ -225,7 +234,9 @@ def _replay(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     partitions = replay.partitions_of(options.announce)
     options.threads = partitions
-    request = replay.Replay(options.dataset, options.announce, options.rate)
+    request = replay.Replay(
+        options.dataset, options.announce, options.rate, options.trust, options.certificate_host
+    )
     pushed = _with_spark(options, lambda spark: replay.run(spark, request, partitions))
     rows, sent = sum(p.rows for p in pushed), sum(p.sent for p in pushed)
     facts: dict[str, object] = {

@@ -24,6 +24,7 @@ from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_source import Pieces
 from penstock.contract import codec
 from penstock.model.ingest import WIRE_VERSION, Answer, End, Hello, Reply, Rows, decode_reply
+from penstock.storage.trust import read_credentials
 
 BATCH_ROWS = 8192
 BATCHES_PER_S = 20
@@ -35,7 +36,11 @@ STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One partition of a dataset: its files in order are its rows; ``rate`` in rows/s or None."""
+    """One partition of a dataset: its files in order are its rows; ``rate`` in rows/s or None.
+
+    ``trust`` is the folder of a sender's certificates, where the workers ask for one, and
+    ``certificate_host`` the name that theirs must have.
+    """
 
     folder: str
     files: tuple[str, ...]
@@ -43,6 +48,8 @@ class Push:
     partitions: int
     sender: int
     rate: int | None = None
+    trust: str = ""
+    certificate_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,7 @@ class Pusher:
         """Open the input; nothing is dialled yet."""
         self._push = push
         self._input = Input(push.files)
+        self._shown = _shown(push)
         self._sent = 0
         self._dials = 0
         self._told_end = False
@@ -134,7 +142,7 @@ class Pusher:
         push = self._push
         hello = Hello(WIRE_VERSION, push.partition, push.partitions, push.sender)
         self._dials += 1
-        with fl.FlightClient(address) as client:
+        with fl.FlightClient(address, **self._shown) as client:
             descriptor = fl.FlightDescriptor.for_command(codec.encode(hello))
             writer, reader = client.do_exchange(descriptor)
             try:
@@ -181,6 +189,12 @@ class Pusher:
         if reply.answer == Answer.REFUSED:
             raise PeerError(f"replay: partition {self._push.partition} was refused: {reply.text}")
         return reply
+
+
+def _shown(push: Push) -> dict[str, Any]:
+    if not push.trust:
+        return {}
+    return read_credentials(Path(push.trust), push.certificate_host).client_options()
 
 
 def batch_rows(rate: int | None) -> int:

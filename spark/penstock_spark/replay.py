@@ -26,11 +26,16 @@ SUPERSEDED = "a later sender took over a partition"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all."""
+    """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all.
+
+    ``trust``, ``certificate_host``: see :class:`penstock_spark.push.Push`.
+    """
 
     dataset: Path
     announce: Path
     rate: int | None = None
+    trust: str = ""
+    certificate_host: str = ""
 
 
 def partitions_of(announce: Path, timeout_s: float = ANNOUNCE_TIMEOUT_S) -> int:
@@ -57,7 +62,16 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
     # Task attempts are counted from 0 in every run of Spark: of two runs the later one wins.
     first_sender = (time.time_ns() // 1_000_000_000) * ATTEMPTS_MAX
     pushes = [
-        Push(folder, tuple(files[index::partitions]), index, partitions, first_sender, rate)
+        Push(
+            folder,
+            tuple(files[index::partitions]),
+            index,
+            partitions,
+            first_sender,
+            rate,
+            replay.trust,
+            replay.certificate_host,
+        )
         for index in range(partitions)
     ]
     tasks = spark.sparkContext.parallelize(pushes, partitions).mapPartitions(_push)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.contract.ids import Attempt, BlobName, Epoch, TaskId
     from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
+    from penstock.contract.trust import IngestPlace
 
 
 class Clock(Protocol):
@@ -202,10 +203,10 @@ class Source(Protocol):
 class PushedSource(Protocol):
     """A source that others push to; optional, beside :class:`Source`."""
 
-    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+    def listen(self, want_checkpoint: Callable[[], None], place: "IngestPlace") -> None:
         """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed.
 
-        ``place`` is where senders are to be heard: host, and port or 0 for any free one.
+        ``place`` is where senders are to be heard.
         """
         ...
 

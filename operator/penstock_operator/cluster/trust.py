@@ -1,7 +1,9 @@
 """The certificates of one job: an authority of its own, one leaf for all its workers, one key.
 
 A StatefulSet mounts one Secret, so all workers share the leaf; who a worker is says its token,
-made with the worker key. Nobody keeps the authority's key: a new Secret has a new authority.
+made with the worker key. Senders of pushed input have a leaf of their own, and no key for tokens:
+they are let in at the workers' ingest port and nowhere else. Nobody keeps the authority's key: a
+new Secret has a new authority.
 """
 
 import base64
@@ -21,24 +23,25 @@ from penstock_operator.resources.target import Owner, framed
 LIFE = datetime.timedelta(days=5 * 365)
 SKEW = datetime.timedelta(hours=1)  # between the clocks of nodes
 WORKER_KEY_BYTES = 32
+SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
 def trust_secret(owner: Owner, now_s: float) -> Object:
-    """Make the Secret of a job: ca.crt, tls.crt, tls.key, worker.key. Every call makes another."""
+    """Make the Secret of a job, of the files that pod.py names. Every call makes another one."""
     now = datetime.datetime.fromtimestamp(now_s, datetime.UTC)
-    authority_key, leaf_key = _key(), _key()
+    authority_key, leaf_key, sender_key = _key(), _key(), _key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"penstock {owner.uid}")])
     authority = _authority(name, authority_key, now)
     host = pod.certificate_host(owner.name, owner.namespace)
-    leaf = _leaf(host, leaf_key, (name, authority_key), now)
+    issuer = (name, authority_key)
+    leaf = _leaf(host, leaf_key, issuer, now, [SERVER_AUTH, CLIENT_AUTH])
+    sender = _leaf(f"sender.{host}", sender_key, issuer, now, [CLIENT_AUTH])
     files = {
         pod.CA_KEY: authority.public_bytes(serialization.Encoding.PEM),
         pod.CERTIFICATE_KEY: leaf.public_bytes(serialization.Encoding.PEM),
-        pod.PRIVATE_KEY: leaf_key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
+        pod.PRIVATE_KEY: _pem(leaf_key),
+        pod.SENDER_CERTIFICATE_KEY: sender.public_bytes(serialization.Encoding.PEM),
+        pod.SENDER_PRIVATE_KEY: _pem(sender_key),
         pod.WORKER_KEY: secrets.token_bytes(WORKER_KEY_BYTES),
     }
     marks = {names.ANNOTATION_NOT_AFTER: str(int((now + LIFE).timestamp()))}
@@ -49,6 +52,14 @@ def trust_secret(owner: Owner, now_s: float) -> Object:
 
 def _key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def _authority(
@@ -79,10 +90,10 @@ def _leaf(
     key: ec.EllipticCurvePrivateKey,
     issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey],
     now: datetime.datetime,
+    uses: list[x509.ObjectIdentifier],
 ) -> x509.Certificate:
-    """Both ends of a connection show it, so it is for servers and clients."""
+    """Sign a certificate; both ends of a connection of workers show theirs."""
     issuer_name, issuer_key = issuer
-    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     # The common name has at most 64 characters; the host, which counts, may have more.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])

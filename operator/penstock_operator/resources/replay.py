@@ -48,7 +48,11 @@ def announce_folder(target: Target) -> str:
 
 
 def _arguments(target: Target, wanted: Replay) -> list[Plain]:
+    owner = target.owner
     found: list[Plain] = ["replay", wanted.dataset, "--announce", announce_folder(target)]
+    if target.spec.security.mtls:
+        host = pod.certificate_host(owner.name, owner.namespace)
+        found += ["--trust", pod.TRUST_FOLDER, "--certificate-host", host]
     return found if wanted.rate is None else [*found, "--rate", str(wanted.rate)]
 
 
@@ -65,6 +69,11 @@ def _pod(target: Target) -> Object:
             "readOnly": True,
         },
     ]
+    claim: Object = {"claimName": target.claim}
+    volumes: list[Plain] = [{"name": "claim", "persistentVolumeClaim": claim}]
+    if target.spec.security.mtls:
+        mounts.append({"name": "tls", "mountPath": pod.TRUST_FOLDER, "readOnly": True})
+        volumes.append({"name": "tls", "secret": _sender_files(owner.name)})
     container: Object = {
         "name": "spark-kubernetes-driver",
         "volumeMounts": mounts,
@@ -76,14 +85,21 @@ def _pod(target: Target) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    claim: Object = {"claimName": target.claim}
     return {
         "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.REPLAY))},
-        "spec": {
-            "containers": [container],
-            "volumes": [{"name": "claim", "persistentVolumeClaim": claim}],
-        },
+        "spec": {"containers": [container], "volumes": volumes},
     }
+
+
+def _sender_files(job: str) -> Object:
+    """Take of the job's Secret what a sender needs, and not what makes a worker."""
+    renamed = {
+        pod.CA_KEY: pod.CA_KEY,
+        pod.SENDER_CERTIFICATE_KEY: pod.CERTIFICATE_KEY,
+        pod.SENDER_PRIVATE_KEY: pod.PRIVATE_KEY,
+    }
+    items: list[Plain] = [{"key": key, "path": path} for key, path in renamed.items()]
+    return {"secretName": pod.trust_name(job), "items": items}
 
 
 def _kubeflow(target: Target, wanted: Replay) -> Object:

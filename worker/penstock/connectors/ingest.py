@@ -28,6 +28,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.contract.trust import ON_LOOPBACK, IngestPlace
 from penstock.model.ingest import Answer, End, Reply, Rows, decode_hello, decode_push
 from penstock.ports import Read
 from penstock.protocol import ingest as core
@@ -51,9 +52,9 @@ class IngestSource:
         self._folder = Path(folder)
         self._hub: IngestHub | None = None
         self._want_checkpoint: Callable[[], None] = _nobody_asked
-        self._place = ("127.0.0.1", 0)
+        self._place = ON_LOOPBACK
 
-    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+    def listen(self, want_checkpoint: Callable[[], None], place: IngestPlace) -> None:
         """Call ``want_checkpoint`` when a sender waits for its end; hear senders at ``place``."""
         self._want_checkpoint = want_checkpoint
         self._place = place
@@ -252,17 +253,19 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         schema: pa.Schema,
         want_checkpoint: Callable[[], None],
         *,
-        place: tuple[str, int],
+        place: IngestPlace,
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``. Raises ConfigError if it is taken."""
-        address = join_address(*place)
+        address = join_address(place.host, place.port)
+        scheme = "grpc" if place.credentials is None else "grpc+tls"
+        asked = {} if place.credentials is None else place.credentials.server_options()
         try:
-            super().__init__(f"grpc://{address}")
+            super().__init__(f"{scheme}://{address}", **asked)
         except pa.ArrowException as error:
             raise ConfigError(
                 f"ingest source: cannot listen on {address}; in a cluster a job has one"
             ) from error
-        self.address = f"grpc://{join_address(place[0], self.port)}"
+        self.address = f"{scheme}://{join_address(place.host, self.port)}"
         self._folder = folder
         self._life = uuid.uuid4().hex
         self._schema = schema

@@ -120,6 +120,8 @@ def below(root: str, path: str) -> str:
 CA_KEY = "ca.crt"
 CERTIFICATE_KEY = "tls.crt"
 PRIVATE_KEY = "tls.key"
+SENDER_CERTIFICATE_KEY = "sender.crt"  # with sender.key: for those who push input, no worker
+SENDER_PRIVATE_KEY = "sender.key"
 WORKER_KEY = "worker.key"  # 32 random bytes; signs the tokens of handshakes and calls
 
 

@@ -8,22 +8,46 @@ sender's incarnation and receiver. Neither helps against a worker of the same jo
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from typing import Any
 
 SECRET_BYTES_MIN = 32
 TOKEN_HEADER = "x-penstock-token"
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class Credentials:
     """PEM texts of the job's authority, certificate and key; ``host`` is the name to verify.
 
-    ``secret`` signs tokens. Nothing of it is shown by ``repr``, so that no log can hold it.
+    Nothing of it is shown by ``repr``, so that no log can hold it.
     """
 
     host: str
     ca: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
     key: bytes = field(repr=False)
+
+    def server_options(self) -> dict[str, Any]:
+        """Return what makes a Flight server show its certificate and ask for one."""
+        return {
+            "tls_certificates": [(self.certificate, self.key)],
+            "verify_client": True,
+            "root_certificates": self.ca,
+        }
+
+    def client_options(self) -> dict[str, Any]:
+        """Return what makes a Flight client show its certificate and verify the other."""
+        return {
+            "tls_root_certs": self.ca,
+            "cert_chain": self.certificate,
+            "private_key": self.key,
+            "override_hostname": self.host,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trust(Credentials):
+    """What a worker holds: ``secret`` signs tokens, and is not for senders of pushed input."""
+
     secret: bytes = field(repr=False)
 
     def token(self, *parts: bytes) -> str:
@@ -34,3 +58,18 @@ class Trust:
     def verifies(self, token: str, *parts: bytes) -> bool:
         """Say whether ``token`` signs exactly ``parts``; takes the same time either way."""
         return hmac.compare_digest(token.encode(), self.token(*parts).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlace:
+    """Where a worker hears the senders of pushed input; port 0: any free one.
+
+    ``credentials`` None: whoever can connect may push, which is for the loopback address only.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    credentials: Credentials | None = None
+
+
+ON_LOOPBACK = IngestPlace()

@@ -15,6 +15,7 @@ from penstock.contract.control import StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.plan import PhysicalPlan
+from penstock.contract.trust import IngestPlace
 from penstock.engine.partitioner import Partitioner
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
@@ -79,7 +80,7 @@ class JobParts:
         """Return the guarantee of each sink step."""
         return {name: sink.guarantee for name, sink in self._sinks.items()}
 
-    def listen(self, want_checkpoint: Callable[[], None], place: tuple[str, int]) -> None:
+    def listen(self, want_checkpoint: Callable[[], None], place: IngestPlace) -> None:
         """Let sources that are pushed to, and the first rows of a sink, ask for a checkpoint."""
         self._want_checkpoint = want_checkpoint
         for found in self._inputs.values():

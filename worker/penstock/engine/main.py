@@ -22,6 +22,7 @@ from penstock.contract.codec import decode
 from penstock.contract.control import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
+from penstock.contract.trust import IngestPlace
 from penstock.engine.memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -81,14 +82,16 @@ class SystemClock:
         return time.time_ns() // 1000
 
 
-def _endpoint(place: EnginePlace) -> "Endpoint":
+def _doors(place: EnginePlace) -> "tuple[Endpoint, IngestPlace]":
+    """Return where peers and where senders are heard."""
     from penstock.storage.trust import read_trust  # noqa: PLC0415
     from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
 
     trust = None
     if place.trust is not None:
         trust = read_trust(Path(place.trust), place.certificate_host)
-    return Endpoint(place.host, place.port, place.advertised, trust)
+    peers = Endpoint(place.host, place.port, place.advertised, trust)
+    return peers, IngestPlace(place.host, place.ingest_port, trust)
 
 
 def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
@@ -101,7 +104,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
     from penstock.transport.exchange import Identity  # noqa: PLC0415
 
-    place = launch.place
+    endpoint, ingest = _doors(launch.place)
     job = load_job(launch.job_file, ConnectorInspector())
     identity = Identity(launch.job_uid, launch.ordinal, launch.incarnation)
     parts = JobParts(job, identity, Path(launch.scratch))
@@ -120,8 +123,8 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
         clock=SystemClock(),
         heartbeat_interval_s=launch.heartbeat_interval_s,
         warmed=warmed,
-        endpoint=_endpoint(place),
-        ingest=(place.host, place.ingest_port),
+        endpoint=endpoint,
+        ingest=ingest,
     )
     parts.warm()
     # What was loaded lives as long as the process: the collector need not look at it, now or later.

@@ -21,6 +21,7 @@ from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
+from penstock.contract.trust import ON_LOOPBACK, IngestPlace
 from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
 from penstock.engine.build import JobParts
 from penstock.engine.inbox import Stop
@@ -68,7 +69,7 @@ class Worker:
         heartbeat_interval_s: float,
         warmed: threading.Event,
         endpoint: Endpoint = LOOPBACK,
-        ingest: tuple[str, int] = ("127.0.0.1", 0),
+        ingest: IngestPlace = ON_LOOPBACK,
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs

@@ -4,9 +4,22 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError
 from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY, WORKER_KEY
-from penstock.contract.trust import SECRET_BYTES_MIN, Trust
+from penstock.contract.trust import SECRET_BYTES_MIN, Credentials, Trust
 
 FILE_BYTES_MAX = 256 * 1024
+
+
+def read_credentials(folder: Path, host: str) -> Credentials:
+    """Read authority, certificate and key; the other side will have to show ``host``.
+
+    Raises ConfigError naming the file that is missing, empty or too large.
+    """
+    return Credentials(
+        host,
+        ca=_read(folder / CA_KEY),
+        certificate=_read(folder / CERTIFICATE_KEY),
+        key=_read(folder / PRIVATE_KEY),
+    )
 
 
 def read_trust(folder: Path, host: str) -> Trust:
@@ -19,13 +32,8 @@ def read_trust(folder: Path, host: str) -> Trust:
         raise ConfigError(
             f"{folder / WORKER_KEY}: {len(secret)} bytes; a key has at least {SECRET_BYTES_MIN}"
         )
-    return Trust(
-        host,
-        ca=_read(folder / CA_KEY),
-        certificate=_read(folder / CERTIFICATE_KEY),
-        key=_read(folder / PRIVATE_KEY),
-        secret=secret,
-    )
+    own = read_credentials(folder, host)
+    return Trust(own.host, own.ca, own.certificate, own.key, secret)
 
 
 def _read(path: Path) -> bytes:

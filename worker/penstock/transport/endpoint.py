@@ -47,12 +47,8 @@ class Endpoint:
         """Return what the server asks of callers."""
         if self.trust is None:
             return {}
-        return {
-            "tls_certificates": [(self.trust.certificate, self.trust.key)],
-            "verify_client": True,
-            "root_certificates": self.trust.ca,
-            "middleware": {TOKEN_MIDDLEWARE: _TokenFactory()},
-        }
+        tokens = {"middleware": {TOKEN_MIDDLEWARE: _TokenFactory()}}
+        return self.trust.server_options() | tokens
 
 
 LOOPBACK = Endpoint()
@@ -60,16 +56,8 @@ LOOPBACK = Endpoint()
 
 def dial(address: str, trust: Trust | None) -> Any:
     """Return a client for a peer's location; connects with its first call."""
-    if trust is None:
-        return fl.FlightClient(address, generic_options=CLIENT_OPTIONS)
-    return fl.FlightClient(
-        address,
-        tls_root_certs=trust.ca,
-        cert_chain=trust.certificate,
-        private_key=trust.key,
-        override_hostname=trust.host,
-        generic_options=CLIENT_OPTIONS,
-    )
+    shown = {} if trust is None else trust.client_options()
+    return fl.FlightClient(address, generic_options=CLIENT_OPTIONS, **shown)
 
 
 def call_options(trust: Trust | None, hello: bytes) -> Any:

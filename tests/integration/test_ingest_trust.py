@@ -1,0 +1,105 @@
+"""Pushed input where workers ask for certificates: a job's own sender is heard, no stranger is."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as fl
+import pytest
+
+from penstock.connectors.announce import read_announcements
+from penstock.connectors.ingest import STREAM_ERRORS, IngestSource
+from penstock.contract import codec
+from penstock.contract.ids import Epoch
+from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from penstock.contract.trust import Credentials, IngestPlace
+from penstock.model.ingest import WIRE_VERSION, Hello
+from penstock_spark.push import Push, Pusher
+from tests.certificates import authority, trust
+from tests.integration.cluster_rig import line
+from tests.integration.test_ingest import LINE, drain, write
+
+HOST = "words.default.job.penstock.dev"
+ROWS = 500
+
+
+def listening(folder: Path) -> IngestSource:
+    source = IngestSource(1, str(folder), LINE)
+    source.listen(lambda: None, IngestPlace(credentials=trust(HOST)))
+    return source
+
+
+def mounted(folder: Path, shown: Credentials) -> str:
+    folder.mkdir()
+    for name, text in (
+        (CA_KEY, shown.ca),
+        (CERTIFICATE_KEY, shown.certificate),
+        (PRIVATE_KEY, shown.key),
+    ):
+        (folder / name).write_bytes(text)
+    return str(folder)
+
+
+def test_a_sender_of_the_job_is_heard(tmp_path: Path) -> None:
+    files = write(tmp_path / "in", 1, ROWS)
+    announce = tmp_path / "announce"
+    source = listening(announce)
+    reader = source.open(source.splits()[0])
+    (worker,) = read_announcements(announce)
+    assert worker.address.startswith("grpc+tls://")
+    shown = mounted(tmp_path / "tls", trust(f"sender.{HOST}"))
+    push = Push(str(announce), tuple(files), 0, 1, 1, trust=shown, certificate_host=HOST)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(Pusher(push).run)
+        assert drain(reader, ROWS, future) == [line(n) for n in range(ROWS)]
+        while not reader.state().finished:
+            assert reader.read(1000) is None
+        reader.committed(Epoch(1), reader.state())
+        assert future.result(60).answer == "finished"
+    reader.close()
+
+
+def without_certificate() -> dict[str, Any]:
+    mine = trust(HOST).client_options()
+    return {"tls_root_certs": mine["tls_root_certs"], "override_hostname": HOST}
+
+
+STRANGERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "without a certificate": without_certificate,
+    "of another authority": lambda: trust(
+        HOST, authority("others"), checked_by=authority()
+    ).client_options(),
+    "expired": lambda: trust(HOST, expired=True).client_options(),
+    "that believes another authority": lambda: trust(
+        HOST, checked_by=authority("others")
+    ).client_options(),
+    "that takes us for another job": lambda: (
+        trust(HOST).client_options() | {"override_hostname": f"other.{HOST}"}
+    ),
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_a_stranger_is_not_heard(who: str, tmp_path: Path) -> None:
+    not_heard(tmp_path, "grpc+tls", STRANGERS[who]())
+
+
+def test_one_who_does_not_speak_tls_is_not_heard(tmp_path: Path) -> None:
+    not_heard(tmp_path, "grpc", {})
+
+
+def not_heard(folder: Path, scheme: str, shown: dict[str, Any]) -> None:
+    source = listening(folder / "announce")
+    reader = source.open(source.splits()[0])
+    (worker,) = read_announcements(folder / "announce")
+    address = worker.address.replace("grpc+tls", scheme)
+    hello = codec.encode(Hello(WIRE_VERSION, 0, 1, 1))
+    with fl.FlightClient(address, **shown) as client, pytest.raises(STREAM_ERRORS):
+        exchange(client, hello)
+    reader.close()
+
+
+def exchange(client: fl.FlightClient, hello: bytes) -> bytes:
+    _writer, stream = client.do_exchange(fl.FlightDescriptor.for_command(hello))
+    return bytes(stream.read_chunk().app_metadata)

@@ -9,11 +9,17 @@ STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``rule`` in words, the changed line, and a seed whose run notices it."""
+    """``rule`` in words, the changed line, and a seed whose run notices it.
+
+    What is rare in any other run is common where users have ``habits`` that lead to it, or where
+    they have more ``steps``.
+    """
 
     rule: str
     patch: Patch
     seed: int
+    steps: int = STEPS
+    habits: tuple[str, ...] = ()
 
 
 def _line(module: str, line: str, mutated: str) -> Patch:
@@ -38,6 +44,62 @@ MUTANTS = {
             "return _empty(seen)",
         ),
         7,
+    ),
+    "recreates-latest": Mutant(
+        "-latest is created only while nothing shows that the job ever began",
+        _line(
+            "metadata",
+            "if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):",
+            "if False:",
+        ),
+        13,
+        steps=200,
+    ),
+    "start-drops-requests": Mutant(
+        "a request goes only after a status has its answer",
+        _line(
+            "workers",
+            "requests=tuple(r for r in now.value.requests if r in asked),",
+            "requests=(),",
+        ),
+        12,
+        steps=120,
+        habits=("snapshot", "restartNonce"),
+    ),
+    "every-deletion-purges": Mutant(
+        "only a purge removes what is committed",
+        _line(
+            "deletion",
+            "elif deletion_policy(seen) is DeletionPolicy.PURGE "
+            "and not _forgotten(seen, latest, draft):",
+            "elif not _forgotten(seen, latest, draft):",
+        ),
+        2,
+        steps=120,
+        habits=("delete", "deletionPolicy"),
+    ),
+    "creates-by-apply": Mutant(
+        "an old view that saw no StatefulSet overwrites none",
+        _line("workers", "draft.do(Create(manifest))", "draft.do(Apply(manifest, applied))"),
+        23,
+        steps=200,
+    ),
+    "no-turn": Mutant(
+        "the number of workers changes only after the StatefulSet was given the turn",
+        _line(
+            "workers",
+            "draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))",
+            "pass",
+        ),
+        30,
+        steps=200,
+    ),
+    "orphans-hang": Mutant(
+        "a snapshot whose job is gone is let go",
+        _line("disposal", "if _is_orphan_held(view):", "if False:"),
+        8,
+        steps=120,
+        habits=("delete", "snapshot", "forget"),
     ),
     "adopts-nothing-keeps-nothing": Mutant(
         "the record of an earlier job of the same name is kept under its uid",

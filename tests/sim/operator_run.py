@@ -1,8 +1,8 @@
 """``python -m tests.sim.operator_run --seeds 0..2000``: the operator's simulation, many seeds.
 
 ``--mutants`` runs it without each of its rules in turn, ``--mutant NAME`` without one: each in a
-fork of this process, which has imported all that no mutant changes. Exit status 1: a violation,
-with its seed; or a mutant that nobody noticed.
+fork of this process, which has imported all that no mutant changes; and as it is, where mutants
+are noticed. Exit status 1: a violation, with its seed; or a mutant that nobody noticed.
 """
 
 import argparse
@@ -12,6 +12,8 @@ import os
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from penstock.testing.patching import install
 from tests.sim.operator_rules import MUTANTS, STEPS, Mutant
@@ -54,35 +56,54 @@ def run_mutants(names: list[str]) -> int:
     """Run each; prints what noticed it. Returns 1 when one went unnoticed."""
     for module in UNCHANGED:
         importlib.import_module(module)
-    alive = 0
+    wrong = 0
     for name in names:
         sys.stdout.write(f"{name}: ")
         sys.stdout.flush()
-        if not _is_noticed(MUTANTS[name]):
+        if _in_fork(partial(_hunt, MUTANTS[name])) != NOTICED:
             sys.stdout.write("nobody noticed\n")
-            alive += 1
-    return 1 if alive else 0
+            wrong += 1
+    sys.stdout.write("as it is: ")
+    sys.stdout.flush()
+    if _in_fork(partial(_as_it_is, [MUTANTS[name] for name in names])) != 0:
+        wrong += 1
+    return 1 if wrong else 0
 
 
-def _is_noticed(mutant: Mutant) -> bool:
+def _in_fork(run: Callable[[], int]) -> int:
+    """Return the exit status of a child that runs it; 1 also when it raises."""
     child = os.fork()
     if child == 0:
-        status = 1  # also of an exception: a mutant that cannot run shows nothing
+        status = 1
         try:
-            install(mutant.patch)
-            _, bad = run_seeds(range(mutant.seed, mutant.seed + HUNTED), STEPS, stop=True)
-            sys.stdout.write("".join(f"{text}\n" for text in bad))
+            status = run()
             sys.stdout.flush()
-            status = NOTICED if bad else 0
         except Exception:
             traceback.print_exc()
         finally:
             os._exit(status)
     _, ended = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(ended) == NOTICED
+    return os.waitstatus_to_exitcode(ended)
 
 
-def run_seeds(seeds: range, steps: int, *, stop: bool = False) -> tuple[Counter[str], list[str]]:
+def _hunt(mutant: Mutant) -> int:
+    install(mutant.patch)
+    seeds = range(mutant.seed, mutant.seed + HUNTED)
+    _, bad = run_seeds(seeds, mutant.steps, mutant.habits, stop=True)
+    sys.stdout.write("".join(f"{text}\n" for text in bad))
+    return NOTICED if bad else 0
+
+
+def _as_it_is(mutants: list[Mutant]) -> int:
+    places = [(range(m.seed, m.seed + 1), m.steps, m.habits) for m in mutants]
+    bad = [text for place in places for text in run_seeds(*place)[1]]
+    sys.stdout.write("".join(f"{text}\n" for text in bad) or "no violation\n")
+    return 1 if bad else 0
+
+
+def run_seeds(
+    seeds: range, steps: int, habits: tuple[str, ...] = (), *, stop: bool = False
+) -> tuple[Counter[str], list[str]]:
     """Run; returns what was met how often, and the violations. ``stop``: at the first."""
     # Imported late: a mutant changes a module before it is imported for the first time.
     from tests.sim.operator_judge import ViolationError
@@ -94,7 +115,7 @@ def run_seeds(seeds: range, steps: int, *, stop: bool = False) -> tuple[Counter[
     for seed in seeds:
         if seed % WORLDS_KEPT == 0:
             gc.collect()
-        world = World(seed)
+        world = World(seed, habits)
         try:
             world.run(steps)
         except ViolationError as error:

@@ -34,9 +34,10 @@ START_S = 1_700_000_000.0
 
 @dataclass(slots=True)
 class World:
-    """One run. ``decide`` is what is tested; a mutant gives another."""
+    """One run. ``decide`` is what is tested; ``habits`` of the users, else those of the seed."""
 
     seed: int
+    habits: tuple[str, ...] = ()
     decide: Decide = decide
     live_order: tuple[Key, ...] = (SET, DESIRED, LATEST)
 
@@ -60,6 +61,7 @@ class World:
         meta: Object = {"name": "shared", "labels": {}}
         self.api.create({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
         self.users = Users(self.seed, self.rng, self.api, self.workers, self.seen)
+        self.users.habits = self.habits or self.users.habits
         self.users.new_job()
         self.caches = [self.api.listed(), self.api.listed()]
 

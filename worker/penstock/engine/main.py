@@ -130,7 +130,7 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     # What was loaded lives as long as the process: the collector need not look at it, now or later.
     gc.freeze()
     gc.enable()
-    link.send(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
+    say(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
     threading.Thread(target=warm_rest, args=(warmed,), name="warm", daemon=True).start()
     try:
         while True:

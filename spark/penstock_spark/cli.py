@@ -81,6 +81,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         help="folder in which the job's workers announce themselves (option of its ingest source)",
     )
     parser.add_argument("--rate", type=quantity, help="rows per second in all, like 50k")
+    parser.add_argument("--rows", type=quantity, help="rows in all, at most, like 1M")
     parser.add_argument(
         "--trust",
         default="",
@@ -235,7 +236,12 @@ def _replay(options: argparse.Namespace) -> int:
     partitions = replay.partitions_of(options.announce)
     options.threads = partitions
     request = replay.Replay(
-        options.dataset, options.announce, options.rate, options.trust, options.certificate_host
+        options.dataset,
+        options.announce,
+        options.rate,
+        options.rows,
+        options.trust,
+        options.certificate_host,
     )
     pushed = _with_spark(options, lambda spark: replay.run(spark, request, partitions))
     rows, sent = sum(p.rows for p in pushed), sum(p.sent for p in pushed)

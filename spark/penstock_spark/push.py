@@ -38,8 +38,9 @@ STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)
 class Push:
     """One partition of a dataset: its files in order are its rows; ``rate`` in rows/s or None.
 
-    ``trust`` is the folder of a sender's certificates, where the workers ask for one, and
-    ``certificate_host`` the name that theirs must have.
+    ``rows`` are pushed at most, as if the files ended there. ``trust`` is the folder of a sender's
+    certificates, where the workers ask for one, and ``certificate_host`` the name that theirs must
+    have.
     """
 
     folder: str
@@ -48,6 +49,7 @@ class Push:
     partitions: int
     sender: int
     rate: int | None = None
+    rows: int | None = None
     trust: str = ""
     certificate_host: str = ""
 
@@ -66,17 +68,26 @@ class Pushed:
 class Input:
     """The rows of a partition, from any offset on."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        """Read the footers. Raises ConfigError for a file that cannot be read."""
+    def __init__(self, files: Sequence[str], rows: int | None = None) -> None:
+        """Read the footers; ``rows`` bounds them. Raises ConfigError for an unreadable file."""
         try:
             self._files = [(Path(f), pq.read_metadata(f).num_rows) for f in files]
             self._schema = pq.read_schema(files[0]) if files else None
         except (OSError, pa.ArrowInvalid) as error:
             raise ConfigError(f"replay: a file of the dataset cannot be read: {error}") from error
-        self.rows = sum(rows for _, rows in self._files)
+        there = sum(count for _, count in self._files)
+        self.rows = there if rows is None else min(there, rows)
 
     def batches(self, offset: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows from ``offset`` on, in order, at most ``batch_rows`` at once."""
+        left = max(0, self.rows - offset)
+        for batch in self._all(offset, batch_rows):
+            if not left:
+                return
+            yield batch.slice(0, left)
+            left = max(0, left - batch.num_rows)
+
+    def _all(self, offset: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         start = 0
         for file, rows in self._files:
             if start + rows > offset:
@@ -94,7 +105,7 @@ class Pusher:
     def __init__(self, push: Push) -> None:
         """Open the input; nothing is dialled yet."""
         self._push = push
-        self._input = Input(push.files)
+        self._input = Input(push.files, push.rows)
         self._shown = _shown(push)
         self._sent = 0
         self._dials = 0

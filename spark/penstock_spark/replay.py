@@ -28,12 +28,14 @@ SUPERSEDED = "a later sender took over a partition"
 class Replay:
     """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all.
 
-    ``trust``, ``certificate_host``: see :class:`penstock_spark.push.Push`.
+    ``rows``: at most so many in all, the same number of each partition. ``trust``,
+    ``certificate_host``: see :class:`penstock_spark.push.Push`.
     """
 
     dataset: Path
     announce: Path
     rate: int | None = None
+    rows: int | None = None
     trust: str = ""
     certificate_host: str = ""
 
@@ -69,6 +71,7 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
             partitions,
             first_sender,
             rate,
+            _share(replay.rows, index, partitions),
             replay.trust,
             replay.certificate_host,
         )
@@ -85,6 +88,11 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
     if failed:
         raise PenstockError(failed[0])
     return [e for e in ended if isinstance(e, Pushed)]
+
+
+def _share(rows: int | None, index: int, partitions: int) -> int | None:
+    """Divide the rows among the partitions; the first ones get what is left over."""
+    return None if rows is None else rows // partitions + (index < rows % partitions)
 
 
 def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:

@@ -15,7 +15,11 @@ from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.conditions import Judged
 from penstock_operator.reconcile.decision import Create, Delete, Draft
 from penstock_operator.reconcile.diagnosis import Trouble
-from penstock_operator.resources.replay import replay_application, replay_digest
+from penstock_operator.resources.replay import (
+    pushed_steps,
+    replay_application,
+    replay_digest,
+)
 from penstock_operator.resources.target import Target
 
 FAILED = frozenset(
@@ -86,9 +90,21 @@ def decide_replay(at: Judged, status: StreamJobStatus, draft: Draft) -> StreamJo
         draft.do(Create(replay_application(target, wanted)))
     state, message = ("", "") if found is None else (found.state, found.message)
     shown = SparkApplicationStatus(
-        name, wanted.flavour, state or PENDING, message[:MESSAGE_CHARS_MAX]
+        name, wanted.flavour, state or PENDING, message[:MESSAGE_CHARS_MAX], _rows(at, target, name)
     )
     return replace(status, spark_application=shown)
+
+
+def _rows(at: Judged, target: Target, name: str) -> int:
+    """Count what the job has taken of it. An attempt counts from 0; the figure shown never falls.
+
+    Of a job in Python the steps' kinds are not known here: its first step is a source.
+    """
+    before = at.seen.job.status.spark_application
+    least = 0 if before is None or before.name != name else before.rows
+    steps = () if at.seen.running is None else at.seen.running.steps
+    pushed = pushed_steps(target) or {step.name for step in steps[:1]}
+    return max(least, sum(step.rows_in for step in steps if step.name in pushed))
 
 
 def _has_begun(at: Judged) -> bool:

@@ -47,13 +47,20 @@ def announce_folder(target: Target) -> str:
     return f"{pod.CHECKPOINT_FOLDER}/{owner.namespace}/{owner.name}/{ANNOUNCE}"
 
 
+def pushed_steps(target: Target) -> set[str]:
+    """Name the declared steps whose input is pushed; none where the job is Python."""
+    steps = list_at(target.plain, "job", "graph", "steps")
+    return {text_at(step, "name") for step in steps if object_at(step, "source", "ingest")}
+
+
 def _arguments(target: Target, wanted: Replay) -> list[Plain]:
     owner = target.owner
     found: list[Plain] = ["replay", wanted.dataset, "--announce", announce_folder(target)]
     if target.spec.security.mtls:
         host = pod.certificate_host(owner.name, owner.namespace)
         found += ["--trust", pod.TRUST_FOLDER, "--certificate-host", host]
-    return found if wanted.rate is None else [*found, "--rate", str(wanted.rate)]
+    limits = {"--rate": wanted.rate, "--rows": wanted.rows}
+    return found + [t for name, n in limits.items() if n is not None for t in (name, str(n))]
 
 
 def _pod(target: Target) -> Object:

@@ -3,11 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.fields import Plain
+from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob import Replay
 from penstock.contract.streamjob_status_fields import read_status, status_plain
-from penstock_operator.api.observed import SparkView
+from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Create
@@ -16,6 +20,14 @@ from penstock_operator.resources.replay import replay_application
 from tests.unit.operator.observing import running, spec_of, target_for
 
 REPLAY: Plain = {"dataset": "/data/lines", "image": "example/spark:1"}
+PUSHED: Plain = {
+    "graph": {
+        "steps": [
+            {"name": "lines", "source": {"ingest": {"partitions": 2, "announce": "/a"}}},
+            {"name": "words", "sink": {"discard": {}}},
+        ]
+    }
+}
 REPLAYED = Replay(dataset="/data/lines", image="example/spark:1")
 
 
@@ -61,9 +73,52 @@ def test_a_replay_shows_a_sender_certificate_and_gets_no_key_of_a_worker() -> No
     assert arguments[arguments.index("--trust") + 1] == pod.TRUST_FOLDER
 
 
+def test_a_duration_is_so_many_rows_at_its_rate() -> None:
+    wanted = Replay("/data/lines", "example/spark:1", rate=2000, duration_s=90.0)
+    arguments = list_at(replay_application(target_for(spec_of()), wanted), "spec", "arguments")
+    assert arguments[arguments.index("--rate") + 1] == "2000"
+    assert arguments[arguments.index("--rows") + 1] == "180000"
+
+
+def test_a_duration_without_a_rate_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a duration needs a rate"):
+        Replay("/data/lines", "example/spark:1", duration_s=90.0)
+
+
 def test_without_mtls_a_replay_shows_nothing() -> None:
     spec = spec_of(replay=REPLAY, security={"mtls": False})
     application = replay_application(target_for(spec), REPLAYED)
     template: Any = object_at(application, "spec", "driver", "template", "spec")
     assert [v["name"] for v in template["volumes"]] == ["claim"]
     assert "--trust" not in list_at(application, "spec", "arguments")
+
+
+def test_rows_that_the_job_has_taken_are_shown_and_never_fall() -> None:
+    spec = spec_of(replay=REPLAY, job=PUSHED)
+    name = replay_name(target_for(spec))
+    seen = replace(running(spec), spark_installed=True, spark=SparkView(name, "RUNNING"))
+    assert shown_rows(seen) == 0
+    seen = replace(seen, running=taken(lines=700, words=4000))
+    assert shown_rows(seen) == 700
+    status = decide(seen).status
+    assert status is not None
+    later = replace(seen, job=replace(seen.job, status=status), running=taken(lines=20, words=100))
+    assert shown_rows(later) == 700, "an attempt that begins anew counts from 0"
+
+
+def test_of_a_job_in_python_the_first_step_is_the_source() -> None:
+    spec = spec_of(replay=REPLAY)
+    name = replay_name(target_for(spec))
+    seen = replace(running(spec), spark_installed=True, spark=SparkView(name, "RUNNING"))
+    assert shown_rows(replace(seen, running=taken(lines=7, words=40))) == 7
+
+
+def taken(**rows: int) -> JobStatus:
+    steps = tuple(StepStatus(name, 1, rows_in=count) for name, count in rows.items())
+    return JobStatus("wc", "u", JobState.RUNNING, 0, steps=steps)
+
+
+def shown_rows(seen: Observed) -> int:
+    status = decide(seen).status or seen.job.status  # None: as it was
+    assert status.spark_application is not None
+    return status.spark_application.rows

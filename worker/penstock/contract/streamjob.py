@@ -178,13 +178,27 @@ class Autoscaling:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A SparkApplication that pushes a dataset into the job at ``rate`` rows per second."""
+    """A SparkApplication that pushes a dataset into the job at ``rate`` rows per second.
+
+    ``duration_s`` ends it after ``rate * duration_s`` rows, so that every try ends at the same one.
+    """
 
     dataset: str
     image: str
     rate: int | None = None
     duration_s: float | None = None
     flavour: OperatorFlavour = OperatorFlavour.KUBEFLOW
+
+    def __post_init__(self) -> None:
+        """Refuse an end that no try would find again."""
+        rules.REPLAY_LASTS.refuse(self.duration_s is not None and self.rate is None)
+
+    @property
+    def rows(self) -> int | None:
+        """Return how many rows are pushed at most; None: all."""
+        if self.rate is None or self.duration_s is None:
+            return None
+        return round(self.rate * self.duration_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,9 +262,10 @@ REPLAY = group(
     text("dataset", "path of the dataset", required=True, length_max=PATH_CHARS_MAX),
     _image("image", "image with Spark and penstock_spark", required=True),
     integer("rate", "rows per second; as fast as possible when left out", minimum=1),
-    duration("duration", "ends after so long; with the dataset when left out"),
+    duration("duration", "ends after the rows of so long; with the dataset when left out"),
     choice("flavour", "whose SparkApplication", sj.OperatorFlavour, default="kubeflow"),
     cluster=True,
+    rules=(rules.REPLAY_LASTS,),
 )
 ENV = listing(
     "env",

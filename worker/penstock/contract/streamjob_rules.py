@@ -75,6 +75,11 @@ RESTORE = (
         path=".nonce",
     ),
 )
+REPLAY_LASTS = Rule(
+    "!has(self.duration) || has(self.rate)",
+    "a duration needs a rate: together they say how many rows are pushed, the same at every try",
+    path=".duration",
+)
 ENV = (
     Rule(
         "!(has(self.value) && has(self.valueFrom))",

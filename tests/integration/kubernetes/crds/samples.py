@@ -188,6 +188,11 @@ BAD: dict[str, tuple[Plain, str]] = {
         "empty: true reads all input again and writes all output again: it needs "
         "allowOutputReplay: true",
     ),
+    "a replay that ends at another row at every try": (
+        job({"replay": {"dataset": "/d", "image": "spark:4", "duration": "5m"}}),
+        'spec.replay.duration: Invalid value: "object": a duration needs a rate: together they say '
+        "how many rows are pushed, the same at every try",
+    ),
     "two volumes": (
         job({"checkpoint": {"volume": {"claimTemplate": {}}}}),
         "exactly one of claimName, claimTemplate is needed",

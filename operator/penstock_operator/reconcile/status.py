@@ -24,7 +24,7 @@ from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_
 from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
 from penstock_operator.resources.target import Target
 
-WRITE_INTERVAL_S = 5.0  # of epochs alone: what changes by itself is not written at every chance
+WRITE_INTERVAL_S = 5.0  # of what changes by itself: it is not written at every chance
 
 
 def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending | None:
@@ -113,26 +113,31 @@ def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> Str
 
 
 def _checkpoint(seen: Observed, latest: Latest) -> CheckpointSummary | None:
-    old = seen.job.status.checkpoint
+    old = seen.job.status.checkpoint or CheckpointSummary()
+    failures = old.failures if seen.running is None else seen.running.failed_checkpoints
+    summary = CheckpointSummary(_last_completed(seen, latest, old.last_completed), failures)
+    return None if summary == CheckpointSummary() else summary
+
+
+def _last_completed(
+    seen: Observed, latest: Latest, done: LastCompleted | None
+) -> LastCompleted | None:
     if latest.root is None or latest.epoch == 0:
-        return old
-    done = None if old is None else old.last_completed
+        return done
     if done is not None and done.epoch == latest.epoch and done.bytes > 0:
-        return old
+        return done
     told = seen.running.checkpoint if seen.running is not None else None
     told = told if told is not None and told.epoch == latest.epoch else None
     folder = pod.checkpoint_path(seen.job.namespace, seen.job.name, seen.job.uid)
     at = seen.now if told is None or not told.time_us else told.time_us / 1e6
     if done is not None and done.epoch == latest.epoch:
         at = seconds(done.time)
-    return CheckpointSummary(
-        LastCompleted(
-            int(latest.epoch),
-            stamp(at),
-            0 if told is None else told.bytes,
-            0.0 if told is None else told.duration_s,
-            f"{folder}/{latest.root.name}",
-        )
+    return LastCompleted(
+        int(latest.epoch),
+        stamp(at),
+        0 if told is None else told.bytes,
+        0.0 if told is None else told.duration_s,
+        f"{folder}/{latest.root.name}",
     )
 
 
@@ -173,21 +178,23 @@ def _last_stable(at: Judged) -> LastStable | None:
 
 
 def is_worth_writing(old: StreamJobStatus, new: StreamJobStatus, now: float) -> bool:
-    """Say whether to write: at once for a change of meaning, rarely for epochs alone."""
+    """Say whether to write: at once for a change of meaning, rarely for epochs and rows alone."""
     if replace(old, checkpoint=None) != replace(new, checkpoint=None):
         return _messages_aside(old) != _messages_aside(new) or _is_due(old, now)
     return old != new and (old.checkpoint is None or _is_due(old, now))
 
 
 def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
-    """Leave out what an epoch changes by itself: its number, also where it is said in words."""
+    """Leave out what changes by itself: epochs, also where they are said in words, and rows."""
     kept = tuple(
         replace(c, message="")
         if c.type in {ConditionType.CHECKPOINTING, ConditionType.READY}
         else c
         for c in status.conditions
     )
-    return replace(status, checkpoint=None, conditions=kept)
+    spark = status.spark_application
+    still = None if spark is None else replace(spark, rows=0)
+    return replace(status, checkpoint=None, conditions=kept, spark_application=still)
 
 
 def _is_due(old: StreamJobStatus, now: float) -> bool:

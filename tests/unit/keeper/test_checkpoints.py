@@ -50,6 +50,11 @@ def swap(epoch: int) -> actions.SwapLatest:
     return actions.SwapLatest(Latest(UID, SwapId(f"swap-{epoch}"), epoch=Epoch(epoch)), "1")
 
 
+def failed(epoch: int) -> events.ReportArrived:
+    body = EpochFailed(Attempt(1), Term(1), Epoch(epoch), TASK, "no space left")
+    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+
+
 def test_size_and_duration_are_those_of_one_epoch() -> None:
     watch = CheckpointWatch()
     watch.saw_action(inject(3), 10.0)
@@ -72,9 +77,7 @@ def test_a_swap_of_something_else_is_no_checkpoint() -> None:
 
 def test_a_failure_is_shown_until_the_next_success() -> None:
     watch = CheckpointWatch()
-    failed = EpochFailed(Attempt(1), Term(1), Epoch(3), TASK, "no space left")
-    envelope = Envelope(UID, Term(1), Ordinal(0), failed)
-    watch.saw_event(events.ReportArrived(envelope), 11.0)
+    watch.saw_event(failed(3), 11.0)
     assert watch.trouble == "checkpoint 3 failed: no space left"
     watch.saw_action(inject(4), 12.0)
     watch.saw_action(swap(4), 12.0)
@@ -87,6 +90,22 @@ def test_a_late_repetition_of_a_failure_is_none() -> None:
     watch.saw_action(inject(4), 12.0)
     watch.saw_action(swap(4), 12.0)
     watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
-    failed = EpochFailed(Attempt(1), Term(1), Epoch(3), TASK, "no space left")
-    watch.saw_event(events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), failed)), 12.5)
+    watch.saw_event(failed(3), 12.5)
     assert watch.trouble is None
+
+
+def test_failures_are_counted_until_one_is_committed() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(1), 1.0)
+    watch.saw_event(failed(1), 2.0)
+    watch.saw_event(failed(1), 2.0)  # of another task
+    assert watch.failures == 1
+    watch.saw_action(inject(2), 3.0)  # nobody answers in time
+    assert watch.failures == 1
+    watch.saw_action(inject(3), 4.0)
+    assert watch.failures == 2
+    watch.saw_action(swap(3), 5.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 5.0)
+    assert watch.failures == 0
+    watch.saw_action(inject(4), 6.0)
+    assert watch.failures == 0

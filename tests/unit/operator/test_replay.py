@@ -10,9 +10,11 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob import Replay
+from penstock.contract.streamjob_status import CheckpointSummary, LastCompleted
 from penstock.contract.streamjob_status_fields import read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
+from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Create
 from penstock_operator.reconcile.replay import replay_name
@@ -104,6 +106,18 @@ def test_rows_that_the_job_has_taken_are_shown_and_never_fall() -> None:
     assert status is not None
     later = replace(seen, job=replace(seen.job, status=status), running=taken(lines=20, words=100))
     assert shown_rows(later) == 700, "an attempt that begins anew counts from 0"
+
+
+def test_rows_alone_are_written_now_and_then() -> None:
+    spec = spec_of(replay=REPLAY, job=PUSHED)
+    seen = replace(running(spec), spark_installed=True, running=taken(lines=700))
+    summary = CheckpointSummary(LastCompleted(1, stamp(seen.now)))
+    status = decide(seen).status
+    assert status is not None
+    known = replace(seen.job, status=replace(status, checkpoint=summary))
+    more = replace(seen, job=known, running=taken(lines=900))
+    assert decide(more).status is None
+    assert decide(replace(more, now=seen.now + 60.0)).status is not None
 
 
 def test_of_a_job_in_python_the_first_step_is_the_source() -> None:

@@ -34,7 +34,8 @@ class WorkerReport:
     ``incarnation`` is the newest announced life of the engine (empty: none yet), ``keeper_life``
     that of the keeper's process. A process is ended only while the life it is known by is the
     newest announced. ``metrics`` is where Prometheus finds this worker, ``trouble`` why its
-    newest checkpoint as leader failed, until one succeeds. ``pod`` is the pod's uid in a cluster.
+    newest checkpoint as leader failed, until one succeeds, and ``failed_checkpoints`` how many have
+    since then. ``pod`` is the pod's uid in a cluster.
     """
 
     ordinal: Ordinal
@@ -49,3 +50,4 @@ class WorkerReport:
     metrics: str = ""
     trouble: str | None = None
     pod: str = ""
+    failed_checkpoints: int = 0

@@ -103,7 +103,8 @@ class JobStatus:
     """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running.
 
     ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does
-    a worker's absence from ``workers`` mean that it is silent.
+    a worker's absence from ``workers`` mean that it is silent. ``failed_checkpoints`` counts those
+    since the newest that was committed under this leader.
     """
 
     job: str
@@ -123,3 +124,4 @@ class JobStatus:
     failure: str | None = None
     address: str = ""
     listening_s: float = 0.0
+    failed_checkpoints: int = 0

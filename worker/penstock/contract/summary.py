@@ -67,6 +67,7 @@ def job_status(seen: Seen) -> JobStatus:
         failure=latest.failure or latest.stalled or seen.trouble or _trouble(seen),
         address=seen.address,
         listening_s=seen.listening_s,
+        failed_checkpoints=0 if (led := _of_leader(seen)) is None else led.failed_checkpoints,
     )
 
 
@@ -103,9 +104,13 @@ def _all_run(seen: Seen) -> bool:
     return len(attempts) == seen.latest.workers and set(attempts) <= fine
 
 
-def _trouble(seen: Seen) -> str | None:
+def _of_leader(seen: Seen) -> WorkerReport | None:
     leader = seen.latest.leader
-    report = None if leader is None else seen.reports.get(leader.ordinal)
+    return None if leader is None else seen.reports.get(leader.ordinal)
+
+
+def _trouble(seen: Seen) -> str | None:
+    report = _of_leader(seen)
     return None if report is None or is_over(seen.latest, seen.desired) else report.trouble
 
 

@@ -201,6 +201,7 @@ class Keeper:
             self._pages.address,
             self._checkpoints.trouble,
             self._around.pod,
+            self._checkpoints.failures,
         )
 
 

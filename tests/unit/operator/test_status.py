@@ -1,0 +1,44 @@
+"""What the status of a StreamJob says of its checkpoints."""
+
+from dataclasses import replace
+
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.manifest import BlobRef
+from penstock.contract.status import JobState, JobStatus
+from penstock.contract.streamjob_status import CheckpointSummary
+from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.decide import decide
+from tests.unit.operator.observing import running, spec_of
+
+
+def checkpoint_of(seen: Observed) -> CheckpointSummary:
+    status = decide(seen).status or seen.job.status  # None: as it was
+    assert status.checkpoint is not None
+    return status.checkpoint
+
+
+def committed(epoch: int, failures: int = 0) -> Observed:
+    seen = running(spec_of())
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    root = BlobRef(BlobName("root.json"), "", 1)
+    value = replace(seen.latest.value, epoch=Epoch(epoch), max_epoch=Epoch(epoch), root=root)
+    told = JobStatus("wc", "u", JobState.RUNNING, 0, failed_checkpoints=failures)
+    return replace(seen, latest=replace(seen.latest, value=value), running=told)
+
+
+def test_failed_checkpoints_are_counted_beside_the_last_good_one() -> None:
+    shown = checkpoint_of(committed(7, failures=3))
+    assert shown.failures == 3
+    assert shown.last_completed is not None
+    assert shown.last_completed.epoch == 7
+
+
+def test_a_count_stays_while_no_worker_speaks_and_goes_with_the_next_commit() -> None:
+    seen = committed(7, failures=3)
+    status = decide(seen).status
+    assert status is not None
+    silent = replace(seen, job=replace(seen.job, status=status), running=None)
+    assert checkpoint_of(silent).failures == 3
+    later = replace(committed(8), job=silent.job, now=seen.now + 60.0)
+    assert checkpoint_of(later).failures == 0

@@ -34,7 +34,7 @@ def written(seed: int) -> list[Any]:
         return found
 
     with suppress(ViolationError):  # whether a life goes right is judged in tests/sim
-        World(seed, watched).run(STEPS)
+        World(seed, decide=watched).run(STEPS)
     return objects
 
 

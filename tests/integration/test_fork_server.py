@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from textwrap import indent
 
 import pytest
 
-from penstock.cluster.forks import ForkServer
+from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.link import KeeperLink
 from penstock.contract.control import EngineHello
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
@@ -125,6 +126,17 @@ def test_an_engine_outlives_its_server_and_the_next_needs_none(tmp_path: Path) -
         assert isinstance(child, LocalChild)
         assert "absent.json" in "".join(child.lines())
         assert child.wait(WITHIN_S) == EXIT_CANNOT_START
+
+
+def test_without_a_place_for_its_socket_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = tmp_path / ("f" * 120)
+    far.mkdir()
+    for place in (far, tmp_path / "absent"):
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        assert start_fork_server() is None
+    assert not list(far.iterdir())
 
 
 def test_the_server_ends_with_its_parent_and_takes_its_socket_along() -> None:

@@ -59,18 +59,14 @@ class ForkServer:
         """Start it; engines may be asked for at once, and come when it has loaded."""
         self._folder = tempfile.mkdtemp(prefix="penstock-")  # a socket's path must be short
         self.address = f"{self._folder}/engines"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(self.address)
-            listener.listen()
-            # A group of its own: Ctrl-C is for its parent, which ends it in its own time.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.engine.forkserver", str(listener.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[listener.fileno()],
-                process_group=0,
-            )
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(self.address)
+                listener.listen()
+                self._process = _started(listener)
+        except OSError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def close(self) -> None:
         """End it, not its engines. Idempotent."""
@@ -81,9 +77,28 @@ class ForkServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _started(listener: socket.socket) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.engine.forkserver", str(listener.fileno())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        process_group=0,  # Ctrl-C is for its parent, which ends it in its own time
+    )
+
+
 def start_fork_server() -> ForkServer | None:
-    """Start one where processes can be forked after libraries are loaded: on Linux."""
-    return ForkServer() if sys.platform == "linux" else None
+    """Start one where processes can be forked after libraries are loaded: on Linux.
+
+    Without a folder for its socket (a full or read-only disk, a long path) there is none either.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        return ForkServer()
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -78,11 +78,11 @@ class StreamJob:
 
     def epoch(self) -> int:
         """Give the newest committed epoch of the status; 0 when there is none."""
-        return int(self.status().get("checkpoint", {}).get("lastCompleted", {}).get("epoch", 0))
+        return epoch_of(self.status())
 
     def commits(self, more: int, timeout_s: float) -> None:
-        """Wait for so many epochs beyond the newest."""
-        wanted = self.epoch() + more
+        """Wait for so many epochs beyond the newest; the server may just be coming back."""
+        wanted = epoch_of(wait_for("a status", self.status, timeout_s)) + more
         wait_for(f"epoch {wanted}", lambda: self.epoch() >= wanted, timeout_s, self.say)
 
     def leader(self, timeout_s: float = 60.0) -> str:
@@ -136,6 +136,11 @@ class StreamJob:
         status: Mapping[str, Any] = job.get("status", {})
         newest = status.get("observedGeneration") == job["metadata"]["generation"]
         return newest and status.get("state") == state
+
+
+def epoch_of(status: Mapping[str, Any]) -> int:
+    """Read the newest committed epoch; 0 when there is none."""
+    return int(status.get("checkpoint", {}).get("lastCompleted", {}).get("epoch", 0))
 
 
 def _pairs(line: str) -> list[tuple[str, str]]:

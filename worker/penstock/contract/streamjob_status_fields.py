@@ -114,7 +114,7 @@ SPARK_APPLICATION = group(
     choice("flavour", "whose SparkApplication it is", OperatorFlavour, required=True),
     text("state", "its state, as Spark's operator spells it", required=True, length_max=64),
     _message("why it failed", default=""),
-    count("rows", "rows pushed into the job so far", default=0),
+    count("rows", "rows of it that the job was last heard to have taken", default=0),
 )
 STATUS = group(
     "status",

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
@@ -104,8 +105,43 @@ def test_a_savepoints_name_is_a_folders(wanted: Wanted, name: str) -> None:
     wanted.ask("stop", "monday-1.2_x")
 
 
-def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_a_stop_follows_the_answer_of_a_last_checkpoint(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
     asked = wanted.ask("stop", None)
+    (checkpoint,) = wanted.desired().requests
+    assert checkpoint.kind == "checkpoint"
+    assert wanted.answer(asked.id).ok is None
+    wanted.stop_when_due(100.0)
+    assert wanted.desired().requests == (checkpoint,)
+    lead(store, wanted, answers=(Answer(checkpoint.id, False, "no space left"),))
+    wanted.collect()
+    wanted.stop_when_due(100.1)
+    (stop,) = wanted.desired().requests
+    assert (stop.id, stop.kind, stop.argument) == (asked.id, "stop", None)
+    wanted.stop_when_due(200.0)
+    assert wanted.desired().requests == (stop,)
+
+
+def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: Wanted) -> None:
+    asked = wanted.ask("stop", None)
+    wanted.stop_when_due(100.0)
+    wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S - 0.1)
+    assert [r.kind for r in wanted.desired().requests] == ["checkpoint"]
+    wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S)
+    assert wanted.desired().requests[-1].id == asked.id
+
+
+def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    lead(store, wanted, finished=True)
+    asked = wanted.ask("stop", None)
+    assert [r.id for r in wanted.desired().requests] == [asked.id]
+
+
+def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
+    asked = wanted.ask("checkpoint", None)
     wanted.wait_for_readers(30)
     wanted.expect_reader(asked.id)
     wanted.wait_for_readers(0.01)

@@ -54,6 +54,7 @@ RESTARTS_BEFORE_STALLED = 10
 KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
 KEEPER_LANE_MAX = 10_000  # actions under way; the cores ask for a few at a time
 COURIER_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
+LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it, which takes far less
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
 ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died

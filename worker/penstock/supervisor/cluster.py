@@ -211,6 +211,7 @@ class LocalCluster:
         """Do what is due. False when the run is over and every process has ended."""
         try:
             self._wanted.collect()
+            self._wanted.stop_when_due(time.monotonic())
             latest, desired = self._wanted.latest(), self._wanted.desired()
         except (PenstockError, SwapConflict, SwapUnknown) as error:
             self._log.say("metadata store failed", reason=str(error))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import ANSWERS_KEPT_MAX
+from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
@@ -38,6 +38,8 @@ class Wanted:
         self._lock = threading.Lock()
         self._answered: dict[str, RequestAnswer] = {}
         self._asked: set[str] = set()
+        self._stops: dict[Request, str] = {}  # those that wait for a checkpoint, by its id
+        self._waits_since: float | None = None
         self._heard = threading.Condition()
         self._last: tuple[Latest, Desired] | None = None
 
@@ -78,7 +80,11 @@ class Wanted:
         return self._rescale_answer(f"{RESCALE}{workers}")
 
     def ask(self, kind: str, argument: str | None) -> RequestAnswer:
-        """Add a request; the answer comes by :meth:`answer`."""
+        """Add a request; the answer comes by :meth:`answer`.
+
+        A stop without a savepoint asks for a checkpoint first, and follows when that was answered;
+        soon in any case, because a job may be stopped that can take none.
+        """
         if kind not in REQUEST_KINDS:
             raise ConfigError(f"request {kind!r}: one of {', '.join(REQUEST_KINDS)}")
         if argument is not None and not SAVEPOINT_NAME.fullmatch(argument):
@@ -87,9 +93,16 @@ class Wanted:
                 "begins with a letter or digit, and has at most 63 characters"
             )
         request = Request(str(uuid.uuid4()), kind, argument)
+        first = request
         with self._lock:
-            self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))
+            if kind == "stop" and argument is None and not is_over(self.latest(), self.desired()):
+                first = Request(str(uuid.uuid4()), "checkpoint")
+                self._stops[request] = first.id
+            self._add(first)
         return RequestAnswer(request.id, kind, None, "")
+
+    def _add(self, request: Request) -> None:
+        self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))
 
     def answer(self, request_id: str) -> RequestAnswer:
         """Say what became of a request; ``ok`` is None while it is under way."""
@@ -117,7 +130,9 @@ class Wanted:
         with self._lock:
             if request_id in self._answered:
                 return self._answered[request_id]
-        for request in self.desired().requests:
+        with self._lock:
+            waiting = tuple(self._stops)
+        for request in (*self.desired().requests, *waiting):
             if request.id == request_id:
                 return RequestAnswer(request_id, request.kind, None, "")
         raise ConfigError(f"no request {request_id!r} is known in this run")
@@ -161,6 +176,17 @@ class Wanted:
                 del self._answered[next(iter(self._answered))]
             left = tuple(request for request in desired.requests if request.id not in given)
             self._write(lambda now: replace(now, requests=left))
+
+    def stop_when_due(self, now: float) -> None:
+        """Ask for the stops whose checkpoint was answered, or has taken too long."""
+        with self._lock:
+            if not self._stops or self._last is not None:
+                return
+            self._waits_since = now if self._waits_since is None else self._waits_since
+            late = now - self._waits_since >= LAST_CHECKPOINT_WAIT_S
+            for stop in [s for s, first in self._stops.items() if late or first in self._answered]:
+                del self._stops[stop]
+                self._add(stop)
 
     def _write(self, change: Callable[[Desired], Desired]) -> None:
         if self._last is not None:

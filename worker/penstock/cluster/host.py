@@ -58,19 +58,17 @@ ToHost = Begin | Kill
 FromHost = Began | Ended
 
 
-def write_launch(launch: EngineLaunch) -> Path:
-    """Write what an engine is started with into the life's own scratch folder, which is made."""
+def spawn(launch: EngineLaunch, link: int) -> "subprocess.Popen[bytes]":
+    """Start ``python -m penstock.engine``, with the descriptor ``link``; stderr is a pipe.
+
+    The launch file lies in the life's own scratch folder, which is made.
+    """
     scratch = Path(launch.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     file = scratch / "launch.json"
     file.write_bytes(encode(launch))
-    return file
-
-
-def spawn(launch: EngineLaunch, link: int) -> "subprocess.Popen[bytes]":
-    """Start ``python -m penstock.engine``, with the descriptor ``link``; stderr is a pipe."""
     return subprocess.Popen(
-        [sys.executable, "-m", "penstock.engine", str(write_launch(launch))],
+        [sys.executable, "-m", "penstock.engine", str(file)],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         pass_fds=[link],

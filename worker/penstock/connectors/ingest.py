@@ -28,7 +28,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.contract.trust import ON_LOOPBACK, IngestPlace
+from penstock.contract.trust import ON_LOOPBACK, IngestPlace, scheme
 from penstock.model.ingest import Answer, End, Reply, Rows, decode_hello, decode_push
 from penstock.ports import Read
 from penstock.protocol import ingest as core
@@ -257,15 +257,14 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``. Raises ConfigError if it is taken."""
         address = join_address(place.host, place.port)
-        scheme = "grpc" if place.credentials is None else "grpc+tls"
         asked = {} if place.credentials is None else place.credentials.server_options()
         try:
-            super().__init__(f"{scheme}://{address}", **asked)
+            super().__init__(f"{scheme(place.credentials)}://{address}", **asked)
         except pa.ArrowException as error:
             raise ConfigError(
                 f"ingest source: cannot listen on {address}; in a cluster a job has one"
             ) from error
-        self.address = f"{scheme}://{join_address(place.host, self.port)}"
+        self.address = f"{scheme(place.credentials)}://{join_address(place.host, self.port)}"
         self._folder = folder
         self._life = uuid.uuid4().hex
         self._schema = schema

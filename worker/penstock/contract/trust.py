@@ -60,6 +60,11 @@ class Trust(Credentials):
         return hmac.compare_digest(token.encode(), self.token(*parts).encode())
 
 
+def scheme(shown: Credentials | None) -> str:
+    """Return the scheme of a Flight location, to listen on or to dial."""
+    return "grpc" if shown is None else "grpc+tls"
+
+
 @dataclass(frozen=True, slots=True)
 class IngestPlace:
     """Where a worker hears the senders of pushed input; port 0: any free one.

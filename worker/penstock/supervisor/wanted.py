@@ -130,7 +130,6 @@ class Wanted:
         with self._lock:
             if request_id in self._answered:
                 return self._answered[request_id]
-        with self._lock:
             waiting = tuple(self._stops)
         for request in (*self.desired().requests, *waiting):
             if request.id == request_id:
@@ -185,8 +184,8 @@ class Wanted:
             self._waits_since = now if self._waits_since is None else self._waits_since
             late = now - self._waits_since >= LAST_CHECKPOINT_WAIT_S
             for stop in [s for s, first in self._stops.items() if late or first in self._answered]:
-                del self._stops[stop]
                 self._add(stop)
+                del self._stops[stop]  # only now: a swap that failed is tried again
 
     def _write(self, change: Callable[[Desired], Desired]) -> None:
         if self._last is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.flight as fl
 
 from penstock.base.addresses import join_address
-from penstock.contract.trust import TOKEN_HEADER, Trust
+from penstock.contract.trust import TOKEN_HEADER, Trust, scheme
 
 TOKEN_MIDDLEWARE = "token"
 # A connection of its own for every attempt: one that hangs cannot hold up the next.
@@ -30,18 +30,13 @@ class Endpoint:
     advertised: str | None = None
     trust: Trust | None = None
 
-    @property
-    def scheme(self) -> str:
-        """Return the scheme of the locations to listen on and to dial."""
-        return "grpc" if self.trust is None else "grpc+tls"
-
     def listens(self) -> str:
         """Return the location for the server."""
-        return f"{self.scheme}://{join_address(self.host, self.port)}"
+        return f"{scheme(self.trust)}://{join_address(self.host, self.port)}"
 
     def location(self, port: int) -> str:
         """Return the location that peers dial; ``port`` is the one that was found."""
-        return f"{self.scheme}://{join_address(self.advertised or self.host, port)}"
+        return f"{scheme(self.trust)}://{join_address(self.advertised or self.host, port)}"
 
     def server_options(self) -> dict[str, Any]:
         """Return what the server asks of callers."""

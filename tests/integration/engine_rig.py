@@ -295,6 +295,13 @@ class Rig:
     def commit(self, epoch: Epoch, root: RootManifest) -> None:
         self.tell(c.Commit(self.attempt, epoch, root.assignment.version))
 
+    def lose(self, ordinal: int) -> None:
+        """Commit an epoch that nobody publishes, kill a worker, and recover with a new life."""
+        self.checkpoint(publish=False)
+        self.kill(ordinal)
+        self.spawn(ordinal)
+        self.begin()
+
     def rescale(self, workers: int) -> None:
         """Prepare, barrier, commit, adopt, settle. Joining engines must have been spawned."""
         assert self.assignment is not None

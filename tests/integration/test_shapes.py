@@ -88,10 +88,7 @@ def run(folder: Path) -> Ran:
         rig.checkpoint()
         rig.spawn(2)
         rig.rescale(3)
-        rig.checkpoint(publish=False)
-        rig.kill(1)
-        rig.spawn(1)
-        rig.begin()
+        rig.lose(1)
         rig.rescale(2)
         rig.finish()
     return folder / "out", made

@@ -88,10 +88,7 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
         rig.checkpoint()
         rig.spawn(2)
         rig.rescale(3)
-        rig.checkpoint(publish=False)
-        rig.kill(2)
-        rig.spawn(2)
-        rig.begin()
+        rig.lose(2)
         rig.finish()
 
     windows: dict[tuple[int, datetime], list[float]] = defaultdict(list)

@@ -1,11 +1,11 @@
 """A job that rests, is saved, copied, upgraded, and goes: state is kept or removed as asked."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.rig.reading import SNAPSHOTS, read
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import START_TIMEOUT_S, WordCount
 
@@ -23,7 +23,7 @@ def snapshot(name: str) -> Any:
 
 
 def is_completed(job: WordCount, name: str) -> bool:
-    found = job.kubectl.get("streamsnapshot", name)
+    found = read(job.kubectl, SNAPSHOTS, name)
     return bool(found.get("status", {}).get("state") == "Completed")
 
 
@@ -89,13 +89,11 @@ def test_a_savepoint_outlives_its_job_and_begins_another(wordcount: WordCount) -
     # A job of another name begins where the savepoint was taken: with what was published until
     # then, its output is whole.
     until_then = [
-        file.rename(wordcount.folder / file.name)
-        for file in sorted(wordcount.output.glob("*.parquet"))
+        file
+        for file in wordcount.output.glob("*.parquet")
         if int(file.name.partition("-")[0]) <= status["epoch"]
     ]
-    for file in wordcount.output.glob("*.parquet"):
-        file.unlink()
-    copied = replace(wordcount, name="copied")
+    copied = wordcount.another("copied")
     copied.apply(restore={"snapshotRef": "monday", "nonce": "first"})
     copied.until_finished(START_TIMEOUT_S)
     assert copied.status()["restore"]["nonce"] == "first"

@@ -12,6 +12,7 @@ import pytest
 
 from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
+from e2e.rig.reading import PODS, STATEFUL_SETS, STREAM_JOBS, listed, read
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import CLAIM, WordCount
 from tests.integration.kubernetes.kubectl import Kubectl
@@ -137,11 +138,11 @@ def test_fifty_jobs_at_once(wordcount: WordCount, operator: Cluster) -> None:
     begun = time.monotonic()
     here.apply(*(hollow(wordcount, number) for number in range(JOBS)), manager="kubectl")
     print(f"{JOBS} jobs applied in {time.monotonic() - begun:.1f} s")
-    wait_for("a StatefulSet each", lambda: len(here.items("statefulsets")) == JOBS, STEP_TIMEOUT_S)
+    wait_for("a StatefulSet each", lambda: len(listed(here, STATEFUL_SETS)) == JOBS, STEP_TIMEOUT_S)
     print(f"all StatefulSets are there {time.monotonic() - begun:.1f} s after the first apply")
     wait_for("ready pods", lambda: ready_pods(here) == JOBS * WORKERS, STEP_TIMEOUT_S,
              lambda: str(ready_pods(here)))  # fmt: skip
-    wait_for("a status each", lambda: all(map(is_observed, here.items("streamjobs"))),
+    wait_for("a status each", lambda: all(map(is_observed, listed(here, STREAM_JOBS))),
              STEP_TIMEOUT_S)  # fmt: skip
     print(
         f"all {JOBS * WORKERS} pods ready and all statuses there {time.monotonic() - begun:.1f} s"
@@ -162,13 +163,13 @@ def test_fifty_jobs_at_once(wordcount: WordCount, operator: Cluster) -> None:
     now, most = meter.memory_mib()
     print(f"operator: {now:.0f} MiB now, {most:.0f} MiB at most; {idle:.0f} MiB before")
     here("delete", "streamjobs", "--all", "--timeout=180s")
-    wait_for("collection", lambda: not here.items("statefulsets"), STEP_TIMEOUT_S)
+    wait_for("collection", lambda: not listed(here, STATEFUL_SETS), STEP_TIMEOUT_S)
     assert [c["metadata"]["name"] for c in here.items("persistentvolumeclaims")] == [CLAIM]
 
 
 def ready_pods(kubectl: Kubectl) -> int:
-    ready = "-o=jsonpath={range .items[*]}{.status.conditions[?(@.type=='Ready')].status} {end}"
-    return kubectl("get", "pods", ready).split().count("True")
+    conditions = [c for each in listed(kubectl, PODS) for c in each["status"].get("conditions", [])]
+    return sum(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def is_observed(job: Any) -> bool:
@@ -177,4 +178,4 @@ def is_observed(job: Any) -> bool:
 
 
 def wanted(kubectl: Kubectl, job: str) -> int:
-    return int(kubectl.get("statefulset", f"{job}-worker")["spec"]["replicas"])
+    return int(read(kubectl, STATEFUL_SETS, f"{job}-worker")["spec"]["replicas"])

@@ -9,22 +9,14 @@ from functools import partial
 import pytest
 
 from e2e.conftest import SYSTEM
+from e2e.rig.reading import PODS, listed
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
-from penstock.contract import pod
-from penstock.contract.codec import decode
-from penstock.contract.latest import Latest
 
 ABSENCE_S = 120.0
 STEP_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 240.0
 LINES = 120_000
-
-
-def latest_of(job: WordCount) -> Latest:
-    """Read what the workers have committed, without the operator's words."""
-    found = job.kubectl.get("configmap", pod.latest_name(job.name))
-    return decode(Latest, found["data"][pod.RECORD].encode())
 
 
 @contextmanager
@@ -41,10 +33,9 @@ def no_operator(job: WordCount) -> Iterator[None]:
 
 def operators(job: WordCount) -> list[str]:
     """Name the operator's pods."""
-    pods = job.kubectl.in_namespace(SYSTEM).items(
-        "pods", "app.kubernetes.io/name=penstock-operator"
-    )
-    return [each["metadata"]["name"] for each in pods]
+    system = job.kubectl.in_namespace(SYSTEM)
+    found = listed(system, PODS, labelSelector="app.kubernetes.io/name=penstock-operator")
+    return [each["metadata"]["name"] for each in found]
 
 
 def kill_operator(job: WordCount) -> None:
@@ -81,22 +72,22 @@ def test_two_minutes_without_an_operator(wordcount: WordCount) -> None:
     other = next(name for name in wordcount.workers() if name != leader)
     with no_operator(wordcount):
         begun = time.monotonic()
-        before = latest_of(wordcount)
+        before = wordcount.latest()
         wordcount.kubectl("delete", "pod", other, "--wait=false")
         wait_for(
             "an attempt without the dead worker",
-            lambda: latest_of(wordcount).attempt > before.attempt,
+            lambda: wordcount.latest().attempt > before.attempt,
             STEP_TIMEOUT_S,
         )
         wordcount.kubectl("delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
-        wait_for("a new leader", lambda: latest_of(wordcount).term > before.term, STEP_TIMEOUT_S)
-        changed = latest_of(wordcount).epoch
-        wait_for("commits under it", lambda: latest_of(wordcount).epoch > changed, STEP_TIMEOUT_S)
+        wait_for("a new leader", lambda: wordcount.latest().term > before.term, STEP_TIMEOUT_S)
+        changed = wordcount.latest().epoch
+        wait_for("commits under it", lambda: wordcount.latest().epoch > changed, STEP_TIMEOUT_S)
         print(f"worker and leader lost, commits again: {time.monotonic() - begun:.1f} s")
         wordcount.kubectl("scale", "streamjob", wordcount.name, "--replicas=3")
         threading.Event().wait(max(0.0, ABSENCE_S - (time.monotonic() - begun)))
         assert len(wordcount.workers()) == 2, "nobody has scaled"
-        assert latest_of(wordcount).epoch > changed + 1, "and the job has gone on"
+        assert wordcount.latest().epoch > changed + 1, "and the job has gone on"
         back = time.monotonic()
     wait_for("three workers", lambda: wordcount.runs_on(3), STEP_TIMEOUT_S, wordcount.say)
     print(f"operator back: the rescale asked for meanwhile done in {time.monotonic() - back:.1f} s")

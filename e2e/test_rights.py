@@ -1,7 +1,6 @@
 """Who may do what: rights as listed, strangers kept out, and a namespace that enforces it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from e2e.conftest import SYSTEM
 from e2e.rig import stranger
+from e2e.rig.reading import PODS, SECRETS, read
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 from penstock.contract import pod
@@ -81,11 +81,11 @@ def test_accounts_may_do_what_is_listed_and_nothing_else(wordcount: WordCount) -
 @pytest.mark.timeout(600)
 def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
     wordcount.start(rate=40)
-    other = replace(wordcount, name="other")
+    other = wordcount.another("other")
     other.apply(suspend=True)
     secret = pod.trust_name(other.name)
     here = wordcount.kubectl
-    wait_for("its certificates", lambda: here.get("secret", secret), STEP_TIMEOUT_S, other.say)
+    wait_for("its certificates", lambda: read(here, SECRETS, secret), STEP_TIMEOUT_S, other.say)
     address = next(iter(wordcount.workers().values()))["status"]["podIP"]
     with pytest.raises(Refused, match="violates PodSecurity"):
         here.apply(stranger_pod(wordcount, address, secured=False))
@@ -103,7 +103,7 @@ def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
 
 
 def phase(kubectl: Kubectl) -> str:
-    return str(kubectl.get("pod", "stranger").get("status", {}).get("phase", ""))
+    return str(read(kubectl, PODS, "stranger").get("status", {}).get("phase", ""))
 
 
 def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:

@@ -8,11 +8,11 @@ from e2e.rig.wordcount import WordCount
 
 SCALE_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
-LINES_PER_S = 250  # of each of eight files, four words a line: five minutes of input
+LINES_PER_S = 250  # of each of eight files, four words a line: more than three minutes of input
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wordcount", [600_000], indirect=True)
+@pytest.mark.parametrize("wordcount", [400_000], indirect=True)
 def test_scaling_touches_no_pod_that_stays(wordcount: WordCount) -> None:
     wordcount.start(rate=LINES_PER_S)
     told: dict[int, float] = {}

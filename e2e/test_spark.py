@@ -10,12 +10,14 @@ import yaml
 
 from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
+from e2e.rig.reading import SPARK_APPLICATIONS, read
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import CLAIM, ROOT, WordCount
 
 STEP_TIMEOUT_S = 120.0
 SPARK_TIMEOUT_S = 240.0
+RATE = 20_000  # lines a second: the replay is seen RUNNING while its JVM starts
 RELEASE = "spark-operator"
 SPARK_SYSTEM = "spark-operator"
 EXAMPLES = ROOT / "examples" / "kubernetes"
@@ -39,6 +41,9 @@ class SparkOperator:
             "--create-namespace", f"--set=spark.jobNamespaces={{{self._namespace}}}",
             f"--set=image.registry={registry or 'docker.io/library'}",
             f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
+            # Of the JVM that submits: on two cores the first compiler is enough.
+            "--set=controller.env[0].name=JAVA_TOOL_OPTIONS",
+            "--set=controller.env[0].value=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "--wait", "--timeout=180s",
         )  # fmt: skip
         restart_ours(cluster)
@@ -49,7 +54,7 @@ class SparkOperator:
         names = [f"{name}.sparkoperator.k8s.io" for name in DEFINITIONS]
         kubectl.attempt("delete", "crd", "--ignore-not-found", "--timeout=60s", *names)
         self._cluster.run_helm(
-            "uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found", "--wait"
+            "uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found"
         )
         kubectl.attempt("delete", "namespace", SPARK_SYSTEM, "--wait=false")
         restart_ours(self._cluster)
@@ -77,7 +82,7 @@ def adapted(name: str, image: str) -> Any:
 
 
 def application(job: WordCount, name: str) -> Any:
-    return job.kubectl.get("sparkapplications.sparkoperator.k8s.io", name)
+    return read(job.kubectl, SPARK_APPLICATIONS, name)
 
 
 def state_of(found: Any) -> str:
@@ -98,7 +103,7 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
     images = wordcount.cluster.images
     manifest = adapted("replayed.yaml", images.worker)
     manifest["spec"]["checkpoint"]["interval"] = "2s"
-    manifest["spec"]["replay"] |= {"image": images.spark, "rate": 4000}
+    manifest["spec"]["replay"] |= {"image": images.spark, "rate": RATE}
     job.kubectl.apply(manifest, manager="kubectl")
     wait_for("the word that Spark is not there", lambda: replay_unavailable(job), STEP_TIMEOUT_S)
     job.until("Ready", STEP_TIMEOUT_S)

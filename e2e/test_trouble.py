@@ -1,19 +1,20 @@
 """What goes wrong in a cluster: Stalled says why in a word, and one `kubectl apply` repairs it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from e2e.rig.wordcount import WordCount, claim_of
+from e2e.rig.wordcount import Claim, WordCount, make_shared
 
 STALL_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
+NO_IMAGE = "localhost/penstock-worker:no-such-tag"
 
 
 def no_such_image(spec: Any) -> None:
-    spec["image"] = "localhost/penstock-worker:no-such-tag"
+    spec["image"] = NO_IMAGE
 
 
 def no_such_graph(spec: Any) -> None:
@@ -24,34 +25,91 @@ def too_much(spec: Any) -> None:
     spec["resources"] = {"requests": {"memory": "900Gi"}}
 
 
-TROUBLES: tuple[tuple[Callable[[Any], None], str], ...] = (
-    (no_such_image, "ImagePullFailed"),
-    (no_such_graph, "JobInvalid"),
-    (too_much, "Unschedulable"),
+def absent_claim(spec: Any) -> None:
+    spec["checkpoint"]["volume"] = {"claimName": "later"}
+
+
+def sealed_claim(spec: Any) -> None:
+    spec["checkpoint"]["volume"] = {"claimName": "sealed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A job's name, what is wrong with it, and what is said: the reason, and words of the message.
+
+    ``repair`` is one ``kubectl apply``: by default of the job as it should be.
+    """
+
+    name: str
+    spoil: Callable[[Any], None]
+    reason: str
+    words: str
+    repair: Callable[[WordCount], None] = WordCount.apply
+
+
+def make_claim(job: WordCount) -> None:
+    claim_in(job, "later").make()
+
+
+def unseal_claim(job: WordCount) -> None:
+    """Let the pods write, and start them anew."""
+    folder = job.folder / "sealed"
+    for each in (folder, *folder.rglob("*")):
+        each.chmod(0o777)
+    job.apply(checkpoint={"volume": {"claimName": "sealed"}}, restartNonce=1)
+
+
+TROUBLES = (
+    Trouble("no-image", no_such_image, "ImagePullFailed", "no-such-tag"),
+    Trouble("no-graph", no_such_graph, "JobInvalid", "nothing_here"),
+    Trouble("too-much", too_much, "Unschedulable", "Insufficient memory"),
+    Trouble("no-claim", absent_claim, "ClaimMissing", "later", make_claim),
+    Trouble("sealed", sealed_claim, "ClaimReadOnly", "Permission denied", unseal_claim),
 )
 
 
+@pytest.fixture
+def claims(wordcount: WordCount) -> Iterator[None]:
+    """Give a claim that nobody can write, and the folder of one that is made later."""
+    for name in ("sealed", "later"):
+        make_shared(wordcount.folder / name)
+    (wordcount.folder / "sealed").chmod(0o555)
+    claim_in(wordcount, "sealed").make()
+    yield
+    for name in ("sealed", "later"):
+        claim_in(wordcount, name).remove_volume()
+
+
+def claim_in(job: WordCount, name: str) -> Claim:
+    """Give a claim of that name, with a volume of its own."""
+    path = f"{job.cluster.shared_on_nodes}/{job.folder.name}/{name}"
+    return Claim(job.kubectl, name, path)
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("spoil", "reason"), TROUBLES, ids=[reason for _, reason in TROUBLES])
-def test_trouble_has_a_reason_and_is_repaired_by_one_apply(
-    wordcount: WordCount, spoil: Callable[[Any], None], reason: str
-) -> None:
-    spoiled = wordcount.manifest()
-    spoil(spoiled["spec"])
-    wordcount.kubectl.apply(spoiled, manager="kubectl")
-    until_stalled(wordcount, reason)
-    wordcount.apply()
-    wordcount.until_finished(END_TIMEOUT_S)
-    assert not wordcount.is_so("Stalled")
-    wordcount.check_exact()
+@pytest.mark.usefixtures("claims")
+def test_trouble_has_a_reason_and_is_repaired_by_one_apply(wordcount: WordCount) -> None:
+    """Five jobs at once, each with a trouble of its own: what they wait for takes its time."""
+    jobs = [(trouble, wordcount.another(trouble.name)) for trouble in TROUBLES]
+    for trouble, job in jobs:
+        spoiled = job.manifest()
+        trouble.spoil(spoiled["spec"])
+        job.kubectl.apply(spoiled, manager="kubectl")
+    for trouble, job in jobs:
+        assert trouble.words in until_stalled(job, trouble.reason)
+    for trouble, job in jobs:
+        trouble.repair(job)
+    for _, job in jobs:
+        job.until_finished(END_TIMEOUT_S)
+        assert not job.is_so("Stalled")
+        job.check_exact()
 
 
 def until_stalled(job: WordCount, reason: str) -> str:
     """Wait for the reason; gives the message, which a person is to act upon."""
     job.until("Stalled", STALL_TIMEOUT_S, reason)
     message = next(str(c["message"]) for c in job.conditions() if c["type"] == "Stalled")
-    assert message
-    print(f"{reason}: {message}")
+    print(f"{job.name}: {reason}: {message}")
     return message
 
 
@@ -60,47 +118,7 @@ def test_a_running_job_survives_a_bad_image(wordcount: WordCount) -> None:
     """It is at rest until the image is right, and loses nothing."""
     wordcount.start(rate=40)
     wordcount.commits(1, STALL_TIMEOUT_S)
-    wordcount.patch(image="localhost/penstock-worker:no-such-tag")
-    until_stalled(wordcount, "ImagePullFailed")
+    wordcount.patch(image=NO_IMAGE)
+    assert NO_IMAGE in until_stalled(wordcount, "ImagePullFailed")
     wordcount.finish(END_TIMEOUT_S)
     wordcount.check_exact()
-
-
-@pytest.mark.timeout(600)
-def test_a_missing_claim_is_named_and_made(wordcount: WordCount) -> None:
-    wordcount.apply(checkpoint={"volume": {"claimName": "later"}})
-    assert "later" in until_stalled(wordcount, "ClaimMissing")
-    with second_claim(wordcount, "later") as objects:
-        wordcount.kubectl.apply(*objects)
-        wordcount.until_finished(END_TIMEOUT_S)
-        wordcount.check_exact()
-
-
-@pytest.mark.timeout(600)
-def test_a_claim_that_cannot_be_written_is_named(wordcount: WordCount) -> None:
-    with second_claim(wordcount, "sealed") as objects:
-        folder = wordcount.folder / "sealed"
-        folder.chmod(0o555)
-        wordcount.kubectl.apply(*objects)
-        wordcount.apply(checkpoint={"volume": {"claimName": "sealed"}})
-        until_stalled(wordcount, "ClaimReadOnly")
-        for each in (folder, *folder.rglob("*")):
-            each.chmod(0o777)
-        wordcount.apply(checkpoint={"volume": {"claimName": "sealed"}}, restartNonce=1)
-        wordcount.until_finished(END_TIMEOUT_S)
-        wordcount.check_exact()
-
-
-@contextmanager
-def second_claim(job: WordCount, name: str) -> Iterator[list[Any]]:
-    """Give a volume of its own folder and a claim of that name; the volume goes at the end."""
-    folder = job.folder / name
-    folder.mkdir()
-    folder.chmod(0o777)
-    namespace = job.kubectl.namespace
-    volume = f"{name}-{namespace}"
-    path = f"{job.cluster.shared_on_nodes}/{job.folder.name}/{name}"
-    try:
-        yield claim_of(name, volume, namespace, path)
-    finally:
-        job.kubectl.attempt("delete", "persistentvolume", volume, "--wait=false")

@@ -8,7 +8,14 @@ from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
 from tests.integration.kubernetes.kubectl import Kubectl, Refused
 
 STREAM_JOBS = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/streamjobs"
+SNAPSHOTS = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/streamsnapshots"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/{namespace}/statefulsets"
+CONFIG_MAPS = "/api/v1/namespaces/{namespace}/configmaps"
+SECRETS = "/api/v1/namespaces/{namespace}/secrets"
 PODS = "/api/v1/namespaces/{namespace}/pods"
+CLAIMS = "/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+SPARK_APPLICATIONS = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/{namespace}/sparkapplications"
 
 
 def read(kubectl: Kubectl, folder: str, name: str = "", **query: str) -> Any:
@@ -21,6 +28,12 @@ def read(kubectl: Kubectl, folder: str, name: str = "", **query: str) -> Any:
         return _client(str(kubectl.kubeconfig)).get(path, **query)
     except (ApiRefused, ApiUnanswered) as error:
         raise Refused(str(error)) from error
+
+
+def listed(kubectl: Kubectl, folder: str, **query: str) -> list[Any]:
+    """Give all objects that are in a folder of the API."""
+    found: list[Any] = read(kubectl, folder, **query)["items"]
+    return found
 
 
 @lru_cache

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.rig.reading import PODS, STREAM_JOBS, read
+from e2e.rig.reading import CONFIG_MAPS, PODS, STREAM_JOBS, listed, read
 from e2e.rig.waiting import wait_for
+from penstock.contract import pod
+from penstock.contract.codec import decode
+from penstock.contract.latest import Latest
 from tests.integration.kubernetes.kubectl import Kubectl
 
 
@@ -76,13 +79,23 @@ class StreamJob:
         """Wait for the end of a job whose input ends."""
         self.until_state("Finished", timeout_s)
 
+    def shown_epoch(self) -> int:
+        """Give the newest committed epoch of the status, written every few seconds; or 0."""
+        done = self.status().get("checkpoint", {}).get("lastCompleted", {})
+        return int(done.get("epoch", 0))
+
+    def latest(self) -> Latest:
+        """Read what the workers have committed, without the operator's words."""
+        found = read(self.kubectl, CONFIG_MAPS, pod.latest_name(self.name))
+        return decode(Latest, found["data"][pod.RECORD].encode())
+
     def epoch(self) -> int:
-        """Give the newest committed epoch of the status; 0 when there is none."""
-        return epoch_of(self.status())
+        """Give the newest committed epoch; 0 when there is none."""
+        return int(self.latest().epoch)
 
     def commits(self, more: int, timeout_s: float) -> None:
         """Wait for so many epochs beyond the newest; the server may just be coming back."""
-        wanted = epoch_of(wait_for("a status", self.status, timeout_s)) + more
+        wanted = int(wait_for("a record", self.latest, timeout_s).epoch) + more
         wait_for(f"epoch {wanted}", lambda: self.epoch() >= wanted, timeout_s, self.say)
 
     def leader(self, timeout_s: float = 60.0) -> str:
@@ -104,8 +117,8 @@ class StreamJob:
     def workers(self) -> dict[str, Any]:
         """Give the worker pods by name."""
         selector = f"penstock.dev/job={self.name},penstock.dev/component=worker"
-        found = read(self.kubectl, PODS, labelSelector=selector)["items"]
-        return {pod["metadata"]["name"]: pod for pod in found}
+        found = listed(self.kubectl, PODS, labelSelector=selector)
+        return {each["metadata"]["name"]: each for each in found}
 
     def runs_on(self, workers: int) -> bool:
         """Whether exactly so many workers work, and no pod is left of others."""
@@ -116,10 +129,10 @@ class StreamJob:
         """Give what may not change in a rescale: each pod's UID and its containers' restarts."""
         return {
             name: (
-                pod["metadata"]["uid"],
-                sum(c["restartCount"] for c in pod["status"].get("containerStatuses", [])),
+                each["metadata"]["uid"],
+                sum(c["restartCount"] for c in each["status"].get("containerStatuses", [])),
             )
-            for name, pod in self.workers().items()
+            for name, each in self.workers().items()
         }
 
     def logged(self, container: str, words: str) -> list[dict[str, str]]:
@@ -136,11 +149,6 @@ class StreamJob:
         status: Mapping[str, Any] = job.get("status", {})
         newest = status.get("observedGeneration") == job["metadata"]["generation"]
         return newest and status.get("state") == state
-
-
-def epoch_of(status: Mapping[str, Any]) -> int:
-    """Read the newest committed epoch; 0 when there is none."""
-    return int(status.get("checkpoint", {}).get("lastCompleted", {}).get("epoch", 0))
 
 
 def _pairs(line: str) -> list[tuple[str, str]]:

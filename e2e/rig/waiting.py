@@ -8,7 +8,8 @@ from typing import TypeVar
 from tests.integration.kubernetes.kubectl import Refused
 
 T = TypeVar("T")
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.2
+WORTH_TELLING_S = 2.0
 
 
 class TooLate(AssertionError):
@@ -21,13 +22,16 @@ def wait_for(
     """Look until something other than None, False or nothing comes back. Raises TooLate.
 
     An API server that is away for a moment is part of some tests: it is asked again. ``say``
-    tells where things stood when it was too late.
+    tells where things stood when it was too late. A longer wait is printed: it is what tests are
+    made of.
     """
-    deadline = time.monotonic() + timeout_s
+    begun = time.monotonic()
+    deadline = begun + timeout_s
     complaint = ""
     while time.monotonic() < deadline:
         try:
             if found := look():
+                _tell(what, time.monotonic() - begun)
                 return found
             complaint = ""
         except (Refused, subprocess.TimeoutExpired) as refused:
@@ -35,3 +39,8 @@ def wait_for(
         time.sleep(LOOK_EVERY_S)
     stood = "" if say is None or complaint else f"; it stood at {say()}"
     raise TooLate(f"no {what} within {timeout_s:g} s{complaint}{stood}")
+
+
+def _tell(what: str, took_s: float) -> None:
+    if took_s >= WORTH_TELLING_S:
+        print(f"  {took_s:5.1f} s until: {what}")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,17 @@ import pyarrow.parquet as pq
 import yaml
 
 from e2e.rig.cluster import Cluster
+from e2e.rig.reading import CLAIMS, VOLUMES, read
 from e2e.rig.streamjob import StreamJob
+from e2e.rig.waiting import wait_for
+from tests.integration.kubernetes.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "/data"
 FILES = 8
 WORDS = 3_000
 CLAIM = "shared"
+BIND_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 180.0
 ORACLE_TIMEOUT_S = 180.0
 
@@ -45,21 +49,26 @@ class WordCount(StreamJob):
 
     @property
     def output(self) -> Path:
-        """Give the folder of published files, as seen here."""
-        return self.folder / "out"
+        """Give the folder of published files, as seen here: each job has its own."""
+        return self.folder / f"out-{self.name}"
 
     def prepare(self) -> None:
         """Make the input, and the claim that checkpoints and files live on."""
         for each in (self.folder, self.input, self.output):
-            each.mkdir()
-            each.chmod(0o777)  # the pods' user is not ours
+            make_shared(each)
         each_file = self.lines // FILES
         for file in range(FILES):
             numbers = range(file * each_file, (file + 1) * each_file)
             table = pa.table({"line": [line(n) for n in numbers]})
             pq.write_table(table, self.input / f"part-{file}.parquet", row_group_size=1000)
         path = f"{self.cluster.shared_on_nodes}/{self.folder.name}"
-        self.kubectl.apply(*claim_of(CLAIM, self._volume_name(), self.kubectl.namespace, path))
+        Claim(self.kubectl, CLAIM, path).make()
+
+    def another(self, name: str) -> "WordCount":
+        """Give a job of another name over the same input, with an output of its own."""
+        other = replace(self, name=name)
+        make_shared(other.output)
+        return other
 
     def manifest(self, **spec: Any) -> Any:
         """Give the example's StreamJob with what a cluster adds, and ``spec`` over it."""
@@ -123,11 +132,8 @@ class WordCount(StreamJob):
 
     def remove(self) -> None:
         """Take away what namespaces do not take with them."""
-        self.kubectl.attempt("delete", "persistentvolume", self._volume_name(), "--wait=false")
+        Claim(self.kubectl, CLAIM, "").remove_volume()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _volume_name(self) -> str:
-        return f"shared-{self.kubectl.namespace}"
 
 
 def mounted(path: str) -> Any:
@@ -141,27 +147,66 @@ def mounted(path: str) -> Any:
     }
 
 
-def claim_of(name: str, volume: str, namespace: str, path: str) -> list[Any]:
-    """Give a claim and the volume behind it: a folder that every node has."""
-    modes, room = ["ReadWriteMany"], {"storage": "1Gi"}
-    made = {"accessModes": modes, "storageClassName": "", "capacity": room}
-    asked = {"accessModes": modes, "storageClassName": "", "resources": {"requests": room}}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": volume},
-            "spec": {
-                **made,
-                "persistentVolumeReclaimPolicy": "Retain",
-                "hostPath": {"path": path, "type": "Directory"},
-                "claimRef": {"name": name, "namespace": namespace},
-            },
-        },
-        {
+def make_shared(folder: Path) -> None:
+    """Make a folder that pods write to: their user is not ours."""
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim and the volume behind it: the folder ``path`` that every node has."""
+
+    kubectl: Kubectl
+    name: str
+    path: str
+
+    def make(self) -> None:
+        """Make both; returns when they are bound to each other.
+
+        A claim that the server's controller sees before the volume that it names is looked at
+        again after up to a quarter of a minute.
+        """
+        self.kubectl.apply(self._volume())
+        self._until(VOLUMES, self.volume, "Available")
+        self.kubectl.apply(self._claim())
+        self._until(CLAIMS, self.name, "Bound")
+
+    def remove_volume(self) -> None:
+        """Take away what the namespace does not take with it."""
+        self.kubectl.attempt("delete", "persistentvolume", self.volume, "--wait=false")
+
+    @property
+    def volume(self) -> str:
+        """Give the volume's name."""
+        return f"{self.name}-{self.kubectl.namespace}"
+
+    def _until(self, folder: str, name: str, phase: str) -> None:
+        def look() -> bool:
+            return bool(read(self.kubectl, folder, name).get("status", {}).get("phase") == phase)
+
+        wait_for(f"{name} {phase}", look, BIND_TIMEOUT_S)
+
+    def _volume(self) -> Any:
+        spec = {
+            **SHAPE,
+            "capacity": ROOM,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": self.path, "type": "Directory"},
+            "claimRef": {"name": self.name, "namespace": self.kubectl.namespace},
+        }
+        head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": self.volume}}
+        return {**head, "spec": spec}
+
+    def _claim(self) -> Any:
+        spec = {**SHAPE, "resources": {"requests": ROOM}, "volumeName": self.volume}
+        head = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name},
-            "spec": {**asked, "volumeName": volume},
-        },
-    ]
+            "metadata": {"name": self.name},
+        }
+        return {**head, "spec": spec}
+
+
+ROOM = {"storage": "1Gi"}
+SHAPE: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}

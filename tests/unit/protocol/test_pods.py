@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S
+from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
 from penstock.contract.control import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost
@@ -122,6 +122,28 @@ def test_a_checkpoint_that_takes_long_is_waited_for_as_long_as_its_leader_leads(
     assert not town.keepers[1].member.drained()
     town.kill(0)  # and now it leads no more
     town.until(town.keepers[1].member.drained, seconds=60)
+
+
+def test_an_epoch_that_nobody_may_commit_any_more_is_not_waited_for() -> None:
+    # The job is deleted, and with it the rights of its workers.
+    town = running()
+    mute(town, 0, "Inject")
+    town.unreadable = True
+    town.drain(1)
+    town.run(DRAIN_UNREAD_S / 2)
+    assert not town.keepers[1].member.drained()
+    town.until(town.keepers[1].member.drained, seconds=DRAIN_UNREAD_S)
+
+
+def test_one_failed_look_at_what_is_committed_ends_no_wait() -> None:
+    town = running()
+    mute(town, 0, "Inject")
+    town.unreadable = True
+    town.drain(1)
+    town.run(DRAIN_UNREAD_S / 2)
+    town.unreadable = False
+    town.run(DRAIN_UNREAD_S)
+    assert not town.keepers[1].member.drained()
 
 
 def test_output_that_is_committed_and_not_yet_visible_is_left_to_whoever_recovers() -> None:

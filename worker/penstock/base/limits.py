@@ -76,6 +76,7 @@ LOOP_STUCK_S = 30.0  # a keeper's loop that has not turned for so long is dead
 HOST_ABSENT_S = 60.0  # an engine's container without a host for so long is started again
 DRAIN_PUBLISH_S = 2.0  # of a worker that goes, for output that is committed and not yet visible
 DRAIN_STILL_S = 10.0  # of a worker that goes, when nothing leads to its last epoch
+DRAIN_UNREAD_S = 3.0  # of a worker that goes and may not read what is committed: its job is deleted
 GRACE_RESERVE_S = 10.0  # of a pod's grace period, for the end after the last checkpoint
 
 # --- Data plane -----------------------------------------------------------------------------
@@ -118,6 +119,8 @@ GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
 SOURCE_POLL_S = 0.002  # a split that had nothing and cannot say until when
 SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
 PACE_WAIT_MAX_S = 0.01  # where the work on the last rows took longer
+PACE_READ_ROWS = 64  # of a paced split at once, when they fall due soon enough
+PACE_REST_MAX_S = 0.05  # soon enough: a row of a slow pace waits that long for others
 PACE_WAIT_S = 0.004  # at least, for rows of a paced split: the shorter, the more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
@@ -133,6 +136,7 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"
 assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before the wait is over"
+assert POD_META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"

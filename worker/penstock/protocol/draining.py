@@ -2,12 +2,18 @@
 
 It is asked for, never forced: an epoch that does not come in time is replayed by the others. When
 all workers go together the leader may go first, and nobody is left to tell the others: a worker
-waits only while something leads to its last epoch.
+waits only while something leads to its last epoch. With a deleted job go the rights of its workers:
+nobody commits anything then, and nobody can say so.
 """
 
 from dataclasses import dataclass
 
-from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, RESEND_INTERVAL_S
+from penstock.base.limits import (
+    DRAIN_PUBLISH_S,
+    DRAIN_STILL_S,
+    DRAIN_UNREAD_S,
+    RESEND_INTERVAL_S,
+)
 from penstock.contract.control import EngineStatus
 from penstock.contract.ids import Epoch
 from penstock.protocol.desk import Desk
@@ -19,7 +25,8 @@ class Sight:
 
     ``told``: the newest command of each kind. ``committed``: the newest epoch known to be so.
     ``undecided``: an epoch of the newest term began here and its end was not heard. ``broken``:
-    the attempt can take no other epoch.
+    the attempt can take no other epoch. ``unread_since``: when -latest could not be read for the
+    first time; None when it could the last time.
     """
 
     status: EngineStatus
@@ -27,6 +34,7 @@ class Sight:
     committed: Epoch
     undecided: bool
     broken: bool
+    unread_since: float | None
 
 
 @dataclass(slots=True)
@@ -66,6 +74,8 @@ class Draining:
             return desk.due(self.committed_at + DRAIN_PUBLISH_S)
         if sight.broken and not sight.undecided:
             return True  # the attempt goes back to what is committed: nothing here is kept
+        if sight.unread_since is not None and desk.due(sight.unread_since + DRAIN_UNREAD_S):
+            return True
         if sight.undecided and not sight.broken:
             return False  # whoever leads commits it or says that it is aborted
         return desk.due(self.moved_at + DRAIN_STILL_S)

@@ -119,6 +119,7 @@ class Member:
         self.repeat_at = 0.0
         self.read_at = 0.0
         self.reading: int | None = None
+        self.unread_since: float | None = None
         self.retired = False
         self.draining: Draining | None = None
 
@@ -134,10 +135,11 @@ class Member:
             case Retire():
                 self.retired = True
             case LatestRead(token, record, _, _) if token == self.reading:
-                self.reading = None
+                self.reading = self.unread_since = None
                 self._learn(record)
             case LatestUnreadable(token, _) if token == self.reading:
                 self.reading = None
+                self.unread_since = now if self.unread_since is None else self.unread_since
             case CommandArrived(envelope):
                 self._command(envelope)
             case EngineSaid(incarnation, report):
@@ -351,9 +353,9 @@ class Member:
         self.desk.due(min(self.beat_at, self.repeat_at))
 
     def _sight(self) -> Sight:
-        told = tuple(self.taken.numbers.items())
+        told, broken = tuple(self.taken.numbers.items()), self.broken is not None
         undecided = self.fence == self.term and self.open.undecided(self.taken) > 0
-        return Sight(self.status, told, self.committed, undecided, self.broken is not None)
+        return Sight(self.status, told, self.committed, undecided, broken, self.unread_since)
 
     def _watch_engine(self) -> None:
         if self.retired or self.closed:

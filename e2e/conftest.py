@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from e2e.rig.cluster import Cluster, read_cluster
 from e2e.rig.evidence import collect
 from e2e.rig.release import install
-from e2e.rig.wordcount import WordCount
+from e2e.rig.wordcount import WordCount, remove_volumes
 from tests.integration.kubernetes.binaries import cache
 from tests.integration.kubernetes.kubectl import Kubectl
 
@@ -76,16 +77,15 @@ def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubec
     # What still runs would take its share of the machine from the next test.
     here.attempt("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     here.attempt("delete", "namespace", name, "--wait=false")
+    remove_volumes(here)
+    shutil.rmtree(operator.shared_here / name, ignore_errors=True)
 
 
 @pytest.fixture
-def wordcount(
-    operator: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest
-) -> Iterator[WordCount]:
+def wordcount(operator: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> WordCount:
     """Give the word count, not yet applied, over 40,000 lines; another number by indirection."""
     folder = operator.shared_here / kubectl.namespace
     lines = getattr(request, "param", LINES)
     job = WordCount(kubectl, "wordcount", operator, folder, lines)
     job.prepare()
-    yield job
-    job.remove()
+    return job

@@ -1,6 +1,6 @@
 """What goes wrong in a cluster: Stalled says why in a word, and one `kubectl apply` repairs it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,18 +68,6 @@ TROUBLES = (
 )
 
 
-@pytest.fixture
-def claims(wordcount: WordCount) -> Iterator[None]:
-    """Give a claim that nobody can write, and the folder of one that is made later."""
-    for name in ("sealed", "later"):
-        make_shared(wordcount.folder / name)
-    (wordcount.folder / "sealed").chmod(0o555)
-    claim_in(wordcount, "sealed").make()
-    yield
-    for name in ("sealed", "later"):
-        claim_in(wordcount, name).remove_volume()
-
-
 def claim_in(job: WordCount, name: str) -> Claim:
     """Give a claim of that name, with a volume of its own."""
     path = f"{job.cluster.shared_on_nodes}/{job.folder.name}/{name}"
@@ -87,9 +75,12 @@ def claim_in(job: WordCount, name: str) -> Claim:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.usefixtures("claims")
 def test_trouble_has_a_reason_and_is_repaired_by_one_apply(wordcount: WordCount) -> None:
     """Five jobs at once, each with a trouble of its own: what they wait for takes its time."""
+    for name in ("sealed", "later"):
+        make_shared(wordcount.folder / name)
+    (wordcount.folder / "sealed").chmod(0o555)
+    claim_in(wordcount, "sealed").make()
     jobs = [(trouble, wordcount.another(trouble.name)) for trouble in TROUBLES]
     for trouble, job in jobs:
         spoiled = job.manifest()

@@ -1,6 +1,5 @@
 """The word count of the examples in a cluster: its input, its object, its output, its truth."""
 
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -130,11 +129,6 @@ class WordCount(StreamJob):
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout
 
-    def remove(self) -> None:
-        """Take away what namespaces do not take with them."""
-        Claim(self.kubectl, CLAIM, "").remove_volume()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 def mounted(path: str) -> Any:
     """Give the ``podTemplate`` that mounts the whole claim into both containers."""
@@ -172,10 +166,6 @@ class Claim:
         self.kubectl.apply(self._claim())
         self._until(CLAIMS, self.name, "Bound")
 
-    def remove_volume(self) -> None:
-        """Take away what the namespace does not take with it."""
-        self.kubectl.attempt("delete", "persistentvolume", self.volume, "--wait=false")
-
     @property
     def volume(self) -> str:
         """Give the volume's name."""
@@ -195,7 +185,8 @@ class Claim:
             "hostPath": {"path": self.path, "type": "Directory"},
             "claimRef": {"name": self.name, "namespace": self.kubectl.namespace},
         }
-        head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": self.volume}}
+        metadata = {"name": self.volume, "labels": {OF_NAMESPACE: self.kubectl.namespace}}
+        head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
         return {**head, "spec": spec}
 
     def _claim(self) -> Any:
@@ -208,5 +199,12 @@ class Claim:
         return {**head, "spec": spec}
 
 
+OF_NAMESPACE = "penstock.dev/e2e"  # on what a namespace does not take with it
 ROOM = {"storage": "1Gi"}
 SHAPE: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+
+
+def remove_volumes(kubectl: Kubectl) -> None:
+    """Take away the volumes of the namespace's claims."""
+    label = f"{OF_NAMESPACE}={kubectl.namespace}"
+    kubectl.attempt("delete", "persistentvolumes", "--wait=false", f"--selector={label}")

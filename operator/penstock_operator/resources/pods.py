@@ -64,7 +64,7 @@ def _keeper(target: Target) -> Object:
         ],
         "startupProbe": _probe(pod.STARTUP_PATH, period=1, failures=120),
         "livenessProbe": _probe(pod.LIVE_PATH, period=10, failures=6),
-        "readinessProbe": _probe(pod.READY_PATH, period=2, failures=1),
+        "readinessProbe": _probe(pod.READY_PATH, period=1, failures=1),
     }
 
 

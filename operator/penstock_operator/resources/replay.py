@@ -18,6 +18,8 @@ SPARK_USER = 185
 DATA_FOLDER = "/data"  # datasets: the folder data of the checkpoints' claim
 CLAIM_DATA = "data"
 ANNOUNCE = "announce"
+# The driver's JVM only starts Python that pushes: quick to start counts, and little memory.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def replay_digest(target: Target) -> str:
@@ -114,6 +116,7 @@ def _kubeflow(target: Target, wanted: Replay) -> Object:
     driver: Object = {
         "cores": 1,
         "memory": "512m",
+        "javaOptions": JVM_OPTIONS,
         "labels": dict(names.labels(target.owner.name, target.owner.uid, names.REPLAY)),
         # One process: pushing is bound by the job, and a driver needs no executors to be told.
         "kubernetesMaster": "local[2]",
@@ -137,6 +140,7 @@ def _apache(target: Target, wanted: Replay) -> Object:
     conf: Object = {
         "spark.kubernetes.container.image": wanted.image,
         "spark.kubernetes.driver.master": "local[2]",
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.executor.instances": "0",
     }
     return {

@@ -1,9 +1,10 @@
 """A pace for sources: rows fall due by the clock, and those held back are owed (an open loop)."""
 
+import math
 import time
 from collections.abc import Callable
 
-from penstock.base.limits import PACE_WAIT_MAX_S, PACE_WAIT_S
+from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
 
 _NAP_S = PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
 
@@ -25,6 +26,8 @@ class Pace:
         self._sent = 0
         self._asked = True  # again, since the last read
         self._moment_s = PACE_WAIT_S
+        beat_s = min(PACE_READ_ROWS / rate, PACE_REST_MAX_S) if rate else 0.0
+        self._beat_s = beat_s if beat_s > PACE_WAIT_S else 0.0  # many rows: no need for one
 
     def allow(self, wanted: int) -> int:
         """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do.
@@ -45,11 +48,17 @@ class Pace:
         return max(0, min(wanted, owed)) if owed >= wanted or now >= self._moment_after else 0
 
     def wait_s(self) -> float:
-        """Return how long to wait for rows that are due, and may be read."""
+        """Return how long to wait for rows that are due, and may be read.
+
+        Rows that are few wait for a beat of the clock: so they are read a handful at a time, and
+        those of all splits of one pace together.
+        """
         if self._rate is None:
             return PACE_WAIT_S
-        due = self._begun + (self._sent + 1) / self._rate
-        return max(_NAP_S, max(due, self._moment_after) - self._clock())
+        due = max(self._begun + (self._sent + 1) / self._rate, self._moment_after)
+        if self._beat_s:
+            due = math.ceil(due / self._beat_s) * self._beat_s
+        return max(_NAP_S, due - self._clock())
 
     @property
     def _moment_after(self) -> float:

@@ -45,7 +45,8 @@ class Cluster:
         folder: Path,
         *,
         seconds: int,
-        rate: int = 150,
+        rate: int = 60,
+        workers: int = WORKERS_FIRST,
         before_start: Callable[[Path], None] | None = None,
     ) -> None:
         """Start the job on an input that lasts about ``seconds`` at ``rate`` lines/s a file.
@@ -71,7 +72,7 @@ class Cluster:
             folder / "state",
             folder / "run.log",
         )
-        self.job = RunningJob(self.files, WORKERS_FIRST)
+        self.job = RunningJob(self.files, workers)
 
     def well(self) -> JobStatus:
         """Wait until all workers run and one leads."""
@@ -92,12 +93,13 @@ class Cluster:
     def finish(self) -> None:
         """Stop the paced job, run it again at full speed, and wait for its end.
 
-        So the input can be long enough for a slow machine, and a test still ends soon.
+        So the input can be long enough for a slow machine, and a test still ends soon. One worker
+        starts sooner than two.
         """
         self.job.stop(TIMEOUT_S)
         self.job.end()
         unpaced = [s for s in self.files.settings if ".rate=" not in s]
-        self.job = RunningJob(replace(self.files, settings=unpaced), WORKERS_FIRST)
+        self.job = RunningJob(replace(self.files, settings=unpaced), 1)
         assert self.job.wait(2 * TIMEOUT_S) == 0, self.job.words()
 
     def check_exact(self) -> None:
@@ -123,9 +125,9 @@ class Cluster:
 
 
 @contextmanager
-def running(folder: Path, *, seconds: int, rate: int = 150) -> Iterator[Cluster]:
+def running(folder: Path, *, seconds: int) -> Iterator[Cluster]:
     """Run a job; whatever happens, none of its processes is left."""
-    cluster = Cluster(folder, seconds=seconds, rate=rate)
+    cluster = Cluster(folder, seconds=seconds)
     try:
         yield cluster
     finally:

@@ -38,7 +38,7 @@ def lose_column(cluster: Path) -> None:
 def test_a_file_that_does_not_fit_fails_the_job_by_name(
     tmp_path: Path, spoil: Callable[[Path], None], message: str
 ) -> None:
-    cluster = Cluster(tmp_path, seconds=1, before_start=spoil)
+    cluster = Cluster(tmp_path, seconds=1, workers=1, before_start=spoil)
     try:
         code = cluster.job.wait(JOB_TIMEOUT_S)
         words = " ".join(cluster.job.words().split())
@@ -65,7 +65,7 @@ def test_output_of_somebody_else_is_refused(tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "mine.parquet").write_text("mine")
 
-    cluster = Cluster(tmp_path, seconds=1, before_start=occupy)
+    cluster = Cluster(tmp_path, seconds=1, workers=1, before_start=occupy)
     try:
         assert cluster.job.wait(JOB_TIMEOUT_S) in {Exit.FAILED, Exit.USAGE}
         words = " ".join(cluster.job.words().split())

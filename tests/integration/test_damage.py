@@ -60,7 +60,7 @@ def failure_of(cluster: LocalCluster) -> str:
 
 def restored(folders: Folders, epoch: int, *, replay: bool) -> ClusterSettings:
     wanted = Restore(str(uuid.uuid4()), epoch=Epoch(epoch), allow_output_replay=replay)
-    return replace(cluster_settings(folders, rate=0), restore=wanted)
+    return replace(cluster_settings(folders, rate=0, workers=1), restore=wanted)
 
 
 def failure_of_a_run(settings: ClusterSettings) -> str:
@@ -76,7 +76,7 @@ def test_harmed_state_is_found_and_older_state_taken_on_request_only(tmp_path: P
     files = [file for task in root.tasks for file in task.files if file.epoch == root.epoch]
     victim = newest.parent / files[0].blob.name
     content = victim.read_bytes()
-    go_on = cluster_settings(folders, rate=0)
+    go_on = cluster_settings(folders, rate=0, workers=1)
 
     victim.unlink()
     failure = failure_of_a_run(go_on)

@@ -14,6 +14,8 @@ from tests.integration.local_job import (
 )
 from tests.integration.test_command_line import penstock, run_again
 
+ONE = ("--workers", "1")  # starts sooner than two, and any number goes on from a checkpoint
+
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Folders:
@@ -46,17 +48,17 @@ def test_what_does_not_fit_or_would_repeat_output_is_refused(
     folders = copied(halfway, tmp_path)
     visible = sorted(folders.output.iterdir())
 
-    done = run_again(folders, "--set", "maxKeyGroups=128")
+    done = run_again(folders, *ONE, "--set", "maxKeyGroups=128")
     assert done.returncode == 1
     assert "maxKeyGroups never changes in the life of a job" in " ".join(done.stderr.split())
 
     early = folders.state / "wordcount" / "savepoints" / "early"
-    done = run_again(folders, "--restore", str(early))
+    done = run_again(folders, *ONE, "--restore", str(early))
     assert done.returncode == 1
     assert "allowOutputReplay" in done.stderr
 
     assert sorted(folders.output.iterdir()) == visible
-    done = run_again(folders)
+    done = run_again(folders, *ONE)
     assert done.returncode == 0, done.stderr
     check_exact(folders)
 
@@ -69,7 +71,7 @@ def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_p
     assert lost, "the metadata store"
     for file in lost:
         file.unlink()
-    done = run_again(folders)
+    done = run_again(folders, *ONE)
     assert done.returncode == 1
     assert "MetadataMissing" in done.stderr
     assert sorted(folders.output.iterdir()) == visible
@@ -81,7 +83,7 @@ def test_a_changed_job_begins_without_state_when_it_is_told_to(
 ) -> None:
     folders = copied(halfway, tmp_path)
     visible = {file.name: file.read_bytes() for file in folders.output.glob("*.parquet")}
-    changed = ("--set", "maxKeyGroups=128", "--restore", "empty")
+    changed = (*ONE, "--set", "maxKeyGroups=128", "--restore", "empty")
 
     done = run_again(folders, *changed)
     assert done.returncode == 1

@@ -11,7 +11,7 @@ END_TIMEOUT_S = 180.0
 
 def test_the_word_count_of_the_examples_is_exact(wordcount: WordCount) -> None:
     begun = time.monotonic()
-    wordcount.apply(rate=500)
+    wordcount.apply(rate=350)
     wordcount.until_state("Running", START_TIMEOUT_S)
     print(f"applied, Running after {time.monotonic() - begun:.1f} s")
     wordcount.until("Ready", START_TIMEOUT_S)

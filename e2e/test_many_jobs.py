@@ -29,6 +29,7 @@ STAGES = (
     "pod/fast/pod-complete",
 )
 STEP_TIMEOUT_S = 180.0
+LOOK_EVERY_S = 1.0  # at lists of a hundred objects: the server is what is measured
 MARK = {"kwok.x-k8s.io/node": "fake"}
 SAMPLE = re.compile(r"^(penstock_operator_\w+|process_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
@@ -138,12 +139,13 @@ def test_fifty_jobs_at_once(wordcount: WordCount, operator: Cluster) -> None:
     begun = time.monotonic()
     here.apply(*(hollow(wordcount, number) for number in range(JOBS)), manager="kubectl")
     print(f"{JOBS} jobs applied in {time.monotonic() - begun:.1f} s")
-    wait_for("a StatefulSet each", lambda: len(listed(here, STATEFUL_SETS)) == JOBS, STEP_TIMEOUT_S)
+    wait_for("a StatefulSet each", lambda: len(listed(here, STATEFUL_SETS)) == JOBS,
+             STEP_TIMEOUT_S, every_s=LOOK_EVERY_S)  # fmt: skip
     print(f"all StatefulSets are there {time.monotonic() - begun:.1f} s after the first apply")
     wait_for("ready pods", lambda: ready_pods(here) == JOBS * WORKERS, STEP_TIMEOUT_S,
-             lambda: str(ready_pods(here)))  # fmt: skip
+             lambda: str(ready_pods(here)), every_s=LOOK_EVERY_S)  # fmt: skip
     wait_for("a status each", lambda: all(map(is_observed, listed(here, STREAM_JOBS))),
-             STEP_TIMEOUT_S)  # fmt: skip
+             STEP_TIMEOUT_S, every_s=LOOK_EVERY_S)  # fmt: skip
     print(
         f"all {JOBS * WORKERS} pods ready and all statuses there {time.monotonic() - begun:.1f} s"
     )

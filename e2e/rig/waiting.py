@@ -17,9 +17,14 @@ class TooLate(AssertionError):
 
 
 def wait_for(
-    what: str, look: Callable[[], T | None], timeout_s: float, say: Callable[[], str] | None = None
+    what: str,
+    look: Callable[[], T | None],
+    timeout_s: float,
+    say: Callable[[], str] | None = None,
+    *,
+    every_s: float = LOOK_EVERY_S,
 ) -> T:
-    """Look until something other than None, False or nothing comes back. Raises TooLate.
+    """Look every so often until something other than None or False comes back. Raises TooLate.
 
     An API server that is away for a moment is part of some tests: it is asked again. ``say``
     tells where things stood when it was too late. A longer wait is printed: it is what tests are
@@ -36,7 +41,7 @@ def wait_for(
             complaint = ""
         except (Refused, subprocess.TimeoutExpired) as refused:
             complaint = f"; last: {refused}"
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(every_s)
     stood = "" if say is None or complaint else f"; it stood at {say()}"
     raise TooLate(f"no {what} within {timeout_s:g} s{complaint}{stood}")
 

@@ -107,6 +107,8 @@ class Exchange:
         self._witness = witness
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
+        self._outputs: dict[TaskId, tuple[Outbound, ...]] = {}  # of each task that was asked for
+        self._inputs: dict[TaskId, tuple[tuple[ChannelId, Inbound], ...]] = {}
         self._announced: dict[TaskId, Version] = {}
         self._flush_due: int | None = None
         self._base = Version(0)
@@ -125,6 +127,7 @@ class Exchange:
         self.outbound.clear()
         self.inbound.clear()
         self._by_stream.clear()
+        self._changed()
         self._announced.clear()
         self.broken.clear()
         self.versions.clear()
@@ -167,6 +170,7 @@ class Exchange:
     def forget(self, keep: Iterable[ChannelId]) -> None:
         """Forget the channels that a settled version does not have: they may come again, anew."""
         kept = set(keep)
+        self._changed()
         gone = [c for c in {**self.outbound, **self.inbound} if c not in kept]
         for channel in gone:
             for end in (self.outbound.pop(channel, None), self.inbound.pop(channel, None)):
@@ -186,10 +190,15 @@ class Exchange:
         shown = self._announced.get(channel.receiver, self._base)
         return ReceiveChannel(channel, self._sizes.high_watermark, self._sizes.low_watermark, shown)
 
+    def _changed(self) -> None:
+        self._outputs.clear()
+        self._inputs.clear()
+
     def _sender(self) -> SendChannel[tuple[object, ...]]:
         return SendChannel(self._sizes.buffer_bytes, self._sizes.flush_interval_s, Version(0))
 
     def _join_local(self, channel: ChannelId) -> None:
+        self._changed()
         self.inbound[channel] = Inbound(self._core(channel), None)
         outbound = Outbound(self._sender(), None, accepted=True)
         outbound.core.accept()
@@ -197,6 +206,7 @@ class Exchange:
 
     def _dial(self, channel: ChannelId, address: str) -> None:
         stream = self._network.open(self._me.process, address)
+        self._changed()
         self.outbound[channel] = Outbound(self._sender(), stream)
         self._by_stream[stream] = channel
         hello = ChannelHello(
@@ -242,6 +252,7 @@ class Exchange:
             self._kernel.happened("stream refused at the door")
         else:
             self._witness.let_in(hello.channel, self._attempt, hello.attempt)
+            self._changed()
             self.inbound[hello.channel] = Inbound(self._core(hello.channel), stream)
             self._by_stream[stream] = hello.channel
         reply = Reply(decision.verdict, hello.channel, decision.reason)
@@ -311,16 +322,29 @@ class Exchange:
 
     def congested(self, task: TaskId) -> bool:
         """Say whether some output of a task has no room: the task takes no input."""
-        return any(o.waiting for c, o in self.outbound.items() if c.sender == task)
+        outputs = self._outputs.get(task)
+        if outputs is None:
+            found = tuple(o for c, o in self.outbound.items() if c.sender == task)
+            outputs = self._outputs[task] = found
+        return any([o.waiting for o in outputs])
+
+    def inputs(self, task: TaskId) -> tuple[tuple[ChannelId, Inbound], ...]:
+        """Return the channels that end at a task."""
+        found = self._inputs.get(task)
+        if found is None:
+            of_task = tuple((c, i) for c, i in self.inbound.items() if c.receiver == task)
+            found = self._inputs[task] = of_task
+        return found
 
     def announce(self, task: TaskId, version: Version) -> None:
         """Carry ``version`` in the credit of every input of a task."""
         self._announced[task] = version
-        for channel, inbound in self.inbound.items():
-            if channel.receiver == task:
-                inbound.core.version = version
+        for _, inbound in self.inputs(task):
+            inbound.core.version = version
 
     def _offer(self, outbound: Outbound) -> None:
+        if not outbound.waiting:
+            return
         now = self._kernel.clock(self._me.process)
         while outbound.waiting:
             element = outbound.waiting[0]

@@ -25,6 +25,7 @@ class Standing:
         self._settled = Version(0)
         self._ended = False
         self._assignment: Assignment | None = None
+        self._held: tuple[Assignment | None, frozenset[TaskId]] = (None, frozenset())
         self._proposed: Assignment | None = None
 
     def standing(self) -> msg.EngineStatus:
@@ -33,8 +34,7 @@ class Standing:
         if self._assignment is None and self._proposed is None:
             return msg.EngineStatus(self.attempt)
         self._reach(tasks)
-        holding = self._holding_tasks()
-        leaving = [t for t in tasks if t.id not in holding]
+        leaving = self._leaving(tasks)
         return msg.EngineStatus(
             self.attempt,
             self.attempt if self._was_ready else Attempt(0),
@@ -43,8 +43,8 @@ class Standing:
             self._resumed(tasks),
             self._settled,
             self._published_here(tasks),
-            all(t.core.exhausted for t in tasks),
-            bool(leaving) and all(t.finished for t in leaving),
+            all([t.core.exhausted for t in tasks]),
+            bool(leaving) and all([t.finished for t in leaving]),
             self._ended,
         )
 
@@ -59,8 +59,13 @@ class Standing:
         running = self._was_ready and self._running and self.exchange.settled()
         self._was_running = self._was_running or running
 
-    def _holding_tasks(self) -> tuple[TaskId, ...]:
-        return () if self._assignment is None else self._assignment.tasks()
+    def _leaving(self, tasks: list[SimTask]) -> list[SimTask]:
+        """Return the tasks that the version in force does not have, or no longer."""
+        if self._assignment is None:
+            return tasks
+        if self._held[0] is not self._assignment:
+            self._held = (self._assignment, frozenset(self._assignment.tasks()))
+        return [t for t in tasks if t.id not in self._held[1]]
 
     def _prepared(self, tasks: list[SimTask]) -> Version:
         proposed = self._proposed
@@ -78,5 +83,5 @@ class Standing:
         return version if all(t.resumed == version for t in tasks) else Version(0)
 
     def _published_here(self, tasks: list[SimTask]) -> Epoch:
-        newest = min((t.core.sinks.published for t in tasks), default=Epoch(0))
+        newest = min([t.core.sinks.published for t in tasks], default=Epoch(0))
         return max(self._published, newest if newest > self._base else Epoch(0))

@@ -44,12 +44,8 @@ class SimTask(TaskFiles):
         if self.shell.exchange.congested(self.id):
             self.waited = True
             return []
-        inbound = self.shell.exchange.inbound
-        found: list[ChannelId | SplitId] = [
-            c
-            for c, i in inbound.items()
-            if c.receiver == self.id and i.queue and self.core.reads(c)
-        ]
+        inputs = self.shell.exchange.inputs(self.id)
+        found: list[ChannelId | SplitId] = [c for c, i in inputs if i.queue and self.core.reads(c)]
         found += [
             s
             for s, r in self.readers.items()

@@ -326,7 +326,7 @@ class Exchange:
         if outputs is None:
             found = tuple(o for c, o in self.outbound.items() if c.sender == task)
             outputs = self._outputs[task] = found
-        return any([o.waiting for o in outputs])
+        return any(o.waiting for o in outputs)
 
     def inputs(self, task: TaskId) -> tuple[tuple[ChannelId, Inbound], ...]:
         """Return the channels that end at a task."""

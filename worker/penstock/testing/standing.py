@@ -43,8 +43,8 @@ class Standing:
             self._resumed(tasks),
             self._settled,
             self._published_here(tasks),
-            all([t.core.exhausted for t in tasks]),
-            bool(leaving) and all([t.finished for t in leaving]),
+            all(t.core.exhausted for t in tasks),
+            bool(leaving) and all(t.finished for t in leaving),
             self._ended,
         )
 

@@ -26,7 +26,8 @@ from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 from penstock.protocol.task import TaskSetup
 from penstock.testing.calls import Get, Op, Reply
-from penstock.testing.exchange import Exchange, Flush, Identity
+from penstock.testing.channel_ends import Flush, Identity
+from penstock.testing.exchange import Exchange
 from penstock.testing.kernel import Crash
 from penstock.testing.messages import Answered, Beat, Compiled, Order, Poll, SocketClosed, Turn
 from penstock.testing.network import Carried, StreamBroken

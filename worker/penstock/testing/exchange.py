@@ -8,80 +8,31 @@ Channels between tasks of one worker run through the same cores without a stream
 transport's threads do is done here in :meth:`Exchange.pump`, after every event of the engine.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from penstock.base.errors import PeerError
-from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal, TaskId, Version
+from penstock.contract.ids import Attempt, ChannelId, TaskId, Version
 from penstock.contract.latest import Member
-from penstock.model.elements import Control, Credit, Data, EndOfStream
+from penstock.model.elements import Credit, Data, EndOfStream
 from penstock.model.handshake import ChannelHello, Reply, Verdict
 from penstock.protocol.admission import Admission
 from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel
+from penstock.testing.channel_ends import (
+    ChannelSizes,
+    Element,
+    Flush,
+    Identity,
+    Inbound,
+    Outbound,
+    Wire,
+    join,
+)
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Carried, Network, StreamBroken
-from penstock.testing.witness import ChannelOrder, Witness
+from penstock.testing.witness import Witness
 
 SCHEMA = b"s" * 32
 SOON_US = 3_000
-
-Element = Data[tuple[object, ...]] | Control
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """One element of a channel on a stream."""
-
-    sequence: int
-    element: Element
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """A deadline of some channel's buffer or credit has come."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelSizes:
-    """Bytes of buffers and credit; small, so that they fill."""
-
-    buffer_bytes: int = 2_000
-    flush_interval_s: float = 0.002
-    high_watermark: int = 6_000
-    low_watermark: int = 3_000
-
-
-@dataclass(slots=True)
-class Outbound:
-    """The sender's end of a channel; ``stream`` is None inside one worker."""
-
-    core: SendChannel[tuple[object, ...]]
-    stream: int | None
-    waiting: deque[Element] = field(default_factory=deque)
-    told_version: Version = Version(0)
-    order: ChannelOrder = field(default_factory=ChannelOrder)
-    accepted: bool = False
-    retired: bool = False
-
-
-@dataclass(slots=True)
-class Inbound:
-    """The receiver's end of a channel, and its queue."""
-
-    core: ReceiveChannel
-    stream: int | None
-    queue: deque[Element] = field(default_factory=deque)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this engine is to its peers."""
-
-    job_uid: JobUid
-    ordinal: Ordinal
-    incarnation: Incarnation
-    process: str
 
 
 class Exchange:
@@ -381,7 +332,7 @@ class Exchange:
                 return
             element = outgoing.element
             outbound.order.sent(element)
-            whole = _join(element) if isinstance(element, Fill) else element
+            whole = join(element) if isinstance(element, Fill) else element
             wire = Wire(outgoing.sequence, whole)
             if outbound.stream is not None:
                 self._network.carry(outbound.stream, self._me.process, wire)
@@ -410,11 +361,3 @@ class Exchange:
         if self._flush_due is None or at < self._flush_due:
             self._flush_due = at
             self._kernel.at(delay_us, self._me.process, Flush())
-
-
-def _join(fill: Fill[tuple[object, ...]]) -> Data[tuple[object, ...]]:
-    """Make one element of the batches that travel together."""
-    rows = tuple(r for part in fill.parts for r in part.payload)
-    lows = [p.min_ts for p in fill.parts if p.min_ts is not None]
-    highs = [p.max_ts for p in fill.parts if p.max_ts is not None]
-    return Data(rows, len(rows), fill.charge, min(lows, default=None), max(highs, default=None))

@@ -17,7 +17,8 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol.settings import ControlSettings
 from penstock.testing.calls import Op
-from penstock.testing.exchange import ChannelSizes, Exchange
+from penstock.testing.channel_ends import ChannelSizes
+from penstock.testing.exchange import Exchange
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Network
 from penstock.testing.services import Service

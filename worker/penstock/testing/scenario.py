@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from penstock.protocol.settings import ControlSettings
-from penstock.testing.exchange import ChannelSizes
+from penstock.testing.channel_ends import ChannelSizes
 from penstock.testing.faults import Rates
 from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (

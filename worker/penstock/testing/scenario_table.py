@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.testing.exchange import ChannelSizes
+from penstock.testing.channel_ends import ChannelSizes
 from penstock.testing.faults import Rates
 from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (

@@ -68,12 +68,12 @@ class StreamJob:
 
     def until(self, condition: str, timeout_s: float, reason: str = "") -> None:
         """Wait until a condition is true."""
-        what = f"condition {condition} {reason}".rstrip()
+        what = f"{self.name} {condition} {reason}".rstrip()
         wait_for(what, lambda: self.is_so(condition, reason), timeout_s, self.say)
 
     def until_state(self, state: str, timeout_s: float) -> None:
         """Wait for a state, of the newest spec."""
-        wait_for(f"state {state}", lambda: self._is_in(state), timeout_s, self.say)
+        wait_for(f"{self.name} {state}", lambda: self._is_in(state), timeout_s, self.say)
 
     def until_finished(self, timeout_s: float) -> None:
         """Wait for the end of a job whose input ends."""

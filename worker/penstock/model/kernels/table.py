@@ -183,9 +183,10 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any) -> Any:
     """
     offsets, data, validity, bit = keys
     a, b, records, arena, heads, changed, counters = table
+    nullable = validity.size != 0
     for i in range(rows.size):
         start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
-        if not is_valid(validity, bit + i):
+        if nullable and not is_valid(validity, bit + i):
             size = np.int64(-1)
         _come_near(a, counters[BITS_A], records, arena, hashes, i)
         if _in_b(hashes[i], counters):
@@ -211,10 +212,10 @@ def look_up(table: Any, keys: Any, hashes: Any, rows: Any) -> Any:
     """Write the row of every key, deleted or not, or NO_ROW; return how many have none."""
     offsets, data, validity, bit = keys
     a, b, records, arena, _, _, counters = table
-    missing = 0
+    missing, nullable = 0, validity.size != 0
     for i in range(rows.size):
         start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
-        if not is_valid(validity, bit + i):
+        if nullable and not is_valid(validity, bit + i):
             size = np.int64(-1)
         _come_near(a, counters[BITS_A], records, arena, hashes, i)
         if _in_b(hashes[i], counters):

@@ -158,8 +158,9 @@ class Claim:
     def make(self) -> None:
         """Make both; returns when they are bound to each other.
 
-        A claim that the server's controller sees before the volume that it names is looked at
-        again after up to a quarter of a minute.
+        The server's controller binds them at once when nothing comes in between: it must know the
+        volume before the claim, and find nobody else writing to either (their finalizers are ours,
+        therefore). Else it looks again after up to a quarter of a minute.
         """
         self.kubectl.apply(self._volume())
         self._until(VOLUMES, self.volume, "Available")
@@ -185,17 +186,18 @@ class Claim:
             "hostPath": {"path": self.path, "type": "Directory"},
             "claimRef": {"name": self.name, "namespace": self.kubectl.namespace},
         }
-        metadata = {"name": self.volume, "labels": {OF_NAMESPACE: self.kubectl.namespace}}
+        metadata = {
+            "name": self.volume,
+            "labels": {OF_NAMESPACE: self.kubectl.namespace},
+            "finalizers": ["kubernetes.io/pv-protection"],
+        }
         head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
         return {**head, "spec": spec}
 
     def _claim(self) -> Any:
         spec = {**SHAPE, "resources": {"requests": ROOM}, "volumeName": self.volume}
-        head = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": self.name},
-        }
+        metadata = {"name": self.name, "finalizers": ["kubernetes.io/pvc-protection"]}
+        head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
         return {**head, "spec": spec}
 
 

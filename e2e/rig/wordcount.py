@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -158,25 +159,29 @@ class Claim:
     def make(self) -> None:
         """Make both; returns when they are bound to each other.
 
-        The server's controller binds them at once when nothing comes in between: it must know the
-        volume before the claim, and find nobody else writing to either (their finalizers are ours,
-        therefore). Else it looks again after up to a quarter of a minute.
+        The server's controller binds them at once when it knows the volume before the claim and no
+        write comes in between. Else it looks again after up to a quarter of a minute, or when the
+        claim changes.
         """
         self.kubectl.apply(self._volume())
-        self._until(VOLUMES, self.volume, "Available")
+        wait_for(f"{self.volume} Available", self._is_available, BIND_TIMEOUT_S)
         self.kubectl.apply(self._claim())
-        self._until(CLAIMS, self.name, "Bound")
+        wait_for(f"{self.name} Bound", self._is_bound, BIND_TIMEOUT_S, every_s=0.5)
 
     @property
     def volume(self) -> str:
         """Give the volume's name."""
         return f"{self.name}-{self.kubectl.namespace}"
 
-    def _until(self, folder: str, name: str, phase: str) -> None:
-        def look() -> bool:
-            return bool(read(self.kubectl, folder, name).get("status", {}).get("phase") == phase)
+    def _is_available(self) -> bool:
+        return phase_of(read(self.kubectl, VOLUMES, self.volume)) == "Available"
 
-        wait_for(f"{name} {phase}", look, BIND_TIMEOUT_S)
+    def _is_bound(self) -> bool:
+        if phase_of(read(self.kubectl, CLAIMS, self.name)) == "Bound":
+            return True
+        looked = f"penstock.dev/looked={time.monotonic()}"
+        self.kubectl("annotate", "--overwrite", "persistentvolumeclaim", self.name, looked)
+        return False
 
     def _volume(self) -> Any:
         spec = {
@@ -186,17 +191,13 @@ class Claim:
             "hostPath": {"path": self.path, "type": "Directory"},
             "claimRef": {"name": self.name, "namespace": self.kubectl.namespace},
         }
-        metadata = {
-            "name": self.volume,
-            "labels": {OF_NAMESPACE: self.kubectl.namespace},
-            "finalizers": ["kubernetes.io/pv-protection"],
-        }
+        metadata = {"name": self.volume, "labels": {OF_NAMESPACE: self.kubectl.namespace}}
         head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
         return {**head, "spec": spec}
 
     def _claim(self) -> Any:
         spec = {**SHAPE, "resources": {"requests": ROOM}, "volumeName": self.volume}
-        metadata = {"name": self.name, "finalizers": ["kubernetes.io/pvc-protection"]}
+        metadata = {"name": self.name}
         head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
         return {**head, "spec": spec}
 
@@ -204,6 +205,11 @@ class Claim:
 OF_NAMESPACE = "penstock.dev/e2e"  # on what a namespace does not take with it
 ROOM = {"storage": "1Gi"}
 SHAPE: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+
+
+def phase_of(found: Any) -> str:
+    """Give the phase of a volume, or of a claim; empty before somebody has looked at it."""
+    return str(found.get("status", {}).get("phase", ""))
 
 
 def remove_volumes(kubectl: Kubectl) -> None:

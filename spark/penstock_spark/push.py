@@ -216,5 +216,5 @@ def batch_rows(rate: int | None) -> int:
 def _await_turn(pace: Pace, rows: int) -> None:
     """Wait until the first of these rows is due, and count them all."""
     while not pace.allow(1):
-        pass
+        time.sleep(pace.wait_s())
     pace.sent(rows)

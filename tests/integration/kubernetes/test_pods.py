@@ -33,7 +33,7 @@ Start = Callable[..., Job]
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
-    return make_lines(tmp_path, files=4, lines=20_000)
+    return make_lines(tmp_path, files=4, lines=5_000)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def page(job: Job, ordinal: int, path: str) -> str:
 def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(
     start: Start, folders: Folders
 ) -> None:
-    job = start(folders, rate=1000)
+    job = start(folders, rate=250)
     until(job, lambda: job.latest().epoch >= 2)
     assert page(job, 0, pod.READY_PATH) == "ok\n"
     assert 'penstock_engine_up{job="words",worker="1"} 1.0' in page(job, 1, pod.METRICS_PATH)

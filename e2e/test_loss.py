@@ -8,6 +8,7 @@ from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
+from penstock.contract.latest import Latest
 
 RECOVERY_TIMEOUT_S = 120.0
 NODE_TIMEOUT_S = 150.0  # far below the five minutes after which Kubernetes gives a node's pods up
@@ -17,11 +18,13 @@ END_TIMEOUT_S = 180.0
 def lose(job: WordCount, pod: str, *, force: bool) -> float:
     """Delete a worker's pod and give the seconds until the job commits again without it."""
     options = ["--grace-period=0", "--force"] if force else []
-    old = uid_of(job, pod)
+    old, before = uid_of(job, pod), job.latest()
     begun = time.monotonic()
     job.kubectl("delete", "pod", pod, "--wait=false", *options)
-    until_back(job, pod, old, RECOVERY_TIMEOUT_S)
-    return time.monotonic() - begun
+    until_back(job, before, RECOVERY_TIMEOUT_S)
+    took_s = time.monotonic() - begun
+    assert uid_of(job, pod) not in {"", old}, "another pod of that name"
+    return took_s
 
 
 def uid_of(job: WordCount, pod: str) -> str:
@@ -30,11 +33,11 @@ def uid_of(job: WordCount, pod: str) -> str:
     return "" if found is None else str(found["metadata"]["uid"])
 
 
-def until_back(job: WordCount, pod: str, old: str, timeout_s: float) -> None:
-    """Wait for another pod of that name, and for the job to commit with it."""
-    wait_for(f"a new {pod}", lambda: uid_of(job, pod) not in {"", old}, timeout_s, job.say)
-    job.until("Ready", timeout_s)
+def until_back(job: WordCount, before: Latest, timeout_s: float) -> None:
+    """Wait for the job to commit in an attempt after that of ``before``: without who was lost."""
+    wait_for("a new attempt", lambda: job.latest().attempt > before.attempt, timeout_s, job.say)
     job.commits(1, timeout_s)
+    wait_for("all workers", lambda: job.runs_on(before.workers), timeout_s, job.say)
 
 
 @pytest.mark.timeout(600)
@@ -60,12 +63,13 @@ def test_a_node_is_lost(wordcount: WordCount, operator: Cluster) -> None:
     on_nodes = {pod["spec"]["nodeName"]: name for name, pod in wordcount.workers().items()}
     assert len(on_nodes) == 2, "the workers are spread over both nodes"
     node = next(node for node in on_nodes if node not in safe)
-    lost, old = on_nodes[node], uid_of(wordcount, on_nodes[node])
+    lost, old, before = on_nodes[node], uid_of(wordcount, on_nodes[node]), wordcount.latest()
     led = wordcount.leader() == lost
     begun = time.monotonic()
     operator.stop_node(node)
     try:
-        until_back(wordcount, lost, old, NODE_TIMEOUT_S)
+        until_back(wordcount, before, NODE_TIMEOUT_S)
+        assert uid_of(wordcount, lost) not in {"", old}, "another pod of that name"
         took = time.monotonic() - begun
     finally:
         operator.start_node(node)

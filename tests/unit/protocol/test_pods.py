@@ -26,6 +26,15 @@ def test_a_new_leader_names_the_pod_of_the_old_one() -> None:
     assert town.latest.term == 2
 
 
+def test_also_when_the_attempt_was_given_up_before_its_silence_was_noticed() -> None:
+    # A node that is gone refuses no dial; its peers' streams break, and they say so first.
+    town = running()
+    gone = town.engine(0).incarnation
+    town.freeze(0)
+    town.say(1, Broken(town.latest.attempt, "the other side is gone"))
+    town.until(lambda: town.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
+
+
 def test_the_pod_stays_named_through_a_change_of_leader() -> None:
     town = running(3)
     gone = town.engine(2).incarnation

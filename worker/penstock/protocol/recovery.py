@@ -222,6 +222,8 @@ def backoff_s(lead: Lead) -> float:
 
 def record_lost(lead: Lead) -> None:
     """Name in the object who was given up and has no successor yet: it is to be restarted."""
+    for member in lead.admitted():  # one that this leader never heard of is nobody's candidate
+        lead.roster.alive(lead.desk, lead.life(member))
     at = lead.latest
     wanted = max(lead.target(), at.workers)
     gone = [

@@ -171,7 +171,7 @@ class RestingReader(Protocol):
     """A split reader that knows how long it will have nothing to give."""
 
     def wait_s(self) -> float:
-        """Return how long a task that found nothing may sleep before it looks again."""
+        """Return how long a task need not look for rows; 0 when that cannot be said."""
         ...
 
 

@@ -127,6 +127,15 @@ def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
     assert pace.allow(most) == most
 
 
+def test_time_that_a_task_rests_is_no_work_on_paced_rows() -> None:
+    now = [100.0]
+    pace = Pace(1_000_000, lambda: now[0])
+    for _ in range(3):  # a task that asks how long to rest, and then for rows
+        now[0] += pace.wait_s()
+        pace.sent(pace.allow(100_000))
+        assert pace.wait_s() == pytest.approx(limits.PACE_WAIT_S)
+
+
 def test_rows_of_a_slow_pace_are_read_a_handful_at_a_time_by_all_splits_at_once() -> None:
     now = [100.0]
     first = Pace(200, lambda: now[0])

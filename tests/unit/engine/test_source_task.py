@@ -102,3 +102,17 @@ def test_it_rests_until_rows_are_due(readers: dict[str, Any], rest_s: float) -> 
     task = opened(**readers)
     events(task, len(readers))
     assert task.rest_s() == rest_s
+
+
+def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_while() -> None:
+    now, later, ended = Paced("now", [1], 0.0), Paced("later", [1], 0.004), Paced("end", [], 0.0)
+    assert opened(a=later).resting
+    assert not opened(a=later, b=now).resting
+    assert not opened(a=later, b=Reader("b", [1])).resting
+    task = opened(a=later, b=ended)
+    assert events(task, 2) == [RowsRead, SplitEnded]
+    assert task.resting
+
+
+def test_a_split_that_cannot_say_how_long_is_asked_again_soon() -> None:
+    assert opened(a=Paced("a", [0], 0.0)).rest_s() == SOURCE_POLL_S

@@ -40,25 +40,31 @@ class Pace:
         if self._rate is None:
             return wanted
         now = self._clock()
-        if not self._asked:
-            self._asked = True
-            worked = now - self._read_at
-            self._moment_s = min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
+        self._work_is_done(now)
         owed = int((now - self._begun) * self._rate) - self._sent
         return max(0, min(wanted, owed)) if owed >= wanted or now >= self._moment_after else 0
 
     def wait_s(self) -> float:
-        """Return how long to wait for rows that are due, and may be read.
+        """Return how long to wait for rows that are due, and may be read; 0 without a pace.
 
         Rows that are few wait for a beat of the clock: so they are read a handful at a time, and
         those of all splits of one pace together.
         """
         if self._rate is None:
-            return PACE_WAIT_S
+            return 0.0
+        now = self._clock()
+        self._work_is_done(now)
         due = max(self._begun + (self._sent + 1) / self._rate, self._moment_after)
         if self._beat_s:
             due = math.ceil(due / self._beat_s) * self._beat_s
-        return max(_NAP_S, due - self._clock())
+        return max(_NAP_S, due - now)
+
+    def _work_is_done(self, now: float) -> None:
+        """Hear that the rows read last were worked on: whoever read them asks what is next."""
+        if not self._asked:
+            self._asked = True
+            worked = now - self._read_at
+            self._moment_s = min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
 
     @property
     def _moment_after(self) -> float:

@@ -74,6 +74,11 @@ class Inbox:
         return None
 
     @property
+    def empty(self) -> bool:
+        """True when no event waits; one that comes afterwards wakes the task."""
+        return not self._events
+
+    @property
     def reset(self) -> ResetTo | Stop | None:
         """Return the order to end, whatever else waits."""
         return self._reset

@@ -41,6 +41,7 @@ class Performer:
         self._wakeup = wakeup
         self._outputs: dict[ChannelId, Output] = {}
         self._filling: dict[Output, None] = {}  # given rows since they were last flushed
+        self._given: dict[Output, None] = {}  # given rows in this turn
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
@@ -102,9 +103,20 @@ class Performer:
 
     def flush(self) -> None:
         """Let rows leave that wait for more: the task is about to sleep, and makes none."""
-        for output in self._filling:
+        for output in {**self._filling, **self._given}:
             output.flush()
         self._filling.clear()
+        self._given.clear()
+
+    def hand_on(self) -> None:
+        """Wake those who go on with what was sent in this turn: not before its end.
+
+        Woken in the middle of it, each would wait for the interpreter that this thread has.
+        """
+        for output in self._given:
+            output.hand_on()
+        self._filling.update(self._given)
+        self._given.clear()
 
     def _router(self, index: int) -> EdgeRouter:
         old, new = self.core.routing
@@ -124,9 +136,10 @@ class Performer:
         if not isinstance(element, Data | LatencyMarker):
             output.put(element)
             return
-        self._filling[output] = None
-        if output.try_send(element):
+        self._given[output] = None
+        if output.try_send(element, more=True):
             return
+        self.hand_on()  # what fills the channel has to be taken while this thread waits
         while not output.try_send(element):
             self.standing.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()

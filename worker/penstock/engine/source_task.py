@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.ports import Source, SplitReader
 
 _MARK_NS = round(LATENCY_MARK_INTERVAL_S * 1e9)
+_RESTS_S = 0.001  # a paced split that has nothing for so long is not asked again before
 _CUTS_KEPT = 16  # aborted epochs leave theirs behind; more than these are nobody's any more
 
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
@@ -102,12 +103,21 @@ class SourceTask:
         """Whether every split that goes on was asked and had nothing."""
         return self._empty >= len(self._readers) - len(self._ended)
 
+    @property
+    def resting(self) -> bool:
+        """Whether every split that goes on knows that it has nothing for a while."""
+        return all(
+            (reader := self._resting.get(s)) is not None and reader.wait_s() >= _RESTS_S
+            for s in self._readers
+            if s not in self._ended
+        )
+
     def rest_s(self) -> float:
         """Return how long to sleep, until rows are due if that is known; then ask all."""
         self._empty = 0
         open_splits = [s for s in self._readers if s not in self._ended]
         waits = [
-            resting.wait_s() if (resting := self._resting.get(s)) else SOURCE_POLL_S
+            (resting.wait_s() if (resting := self._resting.get(s)) else 0.0) or SOURCE_POLL_S
             for s in open_splits
         ]
         return min([*waits, SOURCE_REST_MAX_S])

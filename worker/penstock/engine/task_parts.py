@@ -85,6 +85,11 @@ class Input(Protocol):
         """Carry ``version`` in the credit of every channel."""
         ...
 
+    @property
+    def empty(self) -> bool:
+        """True when nothing is queued; what arrives afterwards sets the wakeup."""
+        ...
+
 
 class Output(Protocol):
     """One output channel."""
@@ -94,8 +99,15 @@ class Output(Protocol):
         """Return what the receiver has announced."""
         ...
 
-    def try_send(self, element: Any) -> bool:
-        """Queue rows; False when there is no room, and the wakeup is set when there is."""
+    def try_send(self, element: Any, *, more: bool = False) -> bool:
+        """Queue rows; False when there is no room, and the wakeup is set when there is.
+
+        With ``more`` the caller calls ``hand_on`` or ``flush`` before it waits.
+        """
+        ...
+
+    def hand_on(self) -> None:
+        """Wake whoever goes on with what was queued with ``more``."""
         ...
 
     def put(self, control: Control) -> None:

@@ -15,12 +15,13 @@ from penstock.engine.inbox import Near, Stop
 from penstock.engine.performer import REST_S, Performer, TaskStopped
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
-from penstock.model.elements import Barrier, BarrierKind
+from penstock.model.elements import Barrier, BarrierKind, Data, LatencyMarker
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import Life
 from penstock.protocol.holding import Phase
 from penstock.protocol.task import TaskCore
 
+_ROWS = (Data, LatencyMarker)
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
 
@@ -40,6 +41,7 @@ class TaskThread(threading.Thread):
         self._wakeup = wakeup
         self._quiet_at = 0.0
         self._said_quiet = False
+        self._drained = False  # the last input was rows, and there are no more now
 
     def counters(self) -> dict[tuple[str, str], int]:
         """Return counters by (step, name). From any thread: a number may be a batch behind."""
@@ -75,18 +77,28 @@ class TaskThread(threading.Thread):
             self._end()
 
     def _turn(self) -> None:
-        worked = self._control()
-        worked = self._read() or worked
+        """Do one thing of each kind; sleep if there was none, or it is known to be the last."""
+        controlled = self._control()
+        if controlled:
+            self._hands.hand_on()  # the steps may take long over what is read now
+        worked = self._read() or controlled
+        idle = not worked or (self._drained and not controlled and self._may_sleep())
         now = time.monotonic()
-        if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or not worked:
+        if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or idle:
             if worked or not self._said_quiet:
                 self._quiet_at = now
-                self._said_quiet = not worked
+                self._said_quiet = idle
                 self._hands.step(ev.Quiet())
         else:
             self._said_quiet = False
-        if not worked:
+        if idle:
             self._sleep()
+        else:
+            self._hands.hand_on()
+
+    def _may_sleep(self) -> bool:
+        """Say whether nothing but input, credit or an order can make work: all of them wake."""
+        return self.inbox.empty and self.core.holding.phase is Phase.NONE
 
     def _sleep(self) -> None:
         rest_s = self._rest_s()
@@ -105,6 +117,7 @@ class TaskThread(threading.Thread):
 
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; say whether it was."""
+        self._drained = False
         may = self.core.takes_input and self._room()
         if self._parts.source is None:
             # The streams of tasks that have left still bring their end, whatever else is full.
@@ -119,6 +132,7 @@ class TaskThread(threading.Thread):
         if event is None:
             return False
         self._hands.step(event)
+        self._drained = isinstance(event, ev.RowsRead) and source.resting
         if isinstance(event, ev.SplitEnded):
             self._hands.tell()
         return not (isinstance(event, ev.SplitEmpty) and source.dry)
@@ -133,6 +147,7 @@ class TaskThread(threading.Thread):
         if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
             self._hands.pauses.barrier(time.monotonic())
         self._hands.step(ev.Arrived(channel, element))
+        self._drained = type(element) in _ROWS and self._hands.input.empty
         return True
 
     def _control(self) -> bool:
@@ -163,6 +178,7 @@ class TaskThread(threading.Thread):
             output = self._hands.output(channel)
             if output is not None and output.receiver_version >= wanted:
                 self._hands.step(ev.PeerVersion(channel, output.receiver_version))
+                self._hands.hand_on()
         if self.core.holding.phase is Phase.NONE:
             self._hands.pauses.released(wanted, time.monotonic())
 

@@ -51,12 +51,20 @@ class InputChannel:
         """The name of the channel."""
         return self.state.channel
 
-    def push(self, sequence: int, element: Batch | Control) -> bool:
+    def push(self, sequence: int, element: Batch | Control, *, wake: bool = True) -> bool:
         """Queue the next element and wake the task; False when the channel is detached.
 
-        Never blocks. Raises PeerError on a gap and on data beyond the credit.
+        Without ``wake`` the caller wakes it later. Never blocks. Raises PeerError on a gap and on
+        data beyond the credit.
         """
-        return self._task.push(self, sequence, element)
+        queued = self._task.push(self, sequence, element)
+        if queued and wake:
+            self.wake()
+        return queued
+
+    def wake(self) -> None:
+        """Wake the task."""
+        self._task.wakeup.set()
 
     def tell(self, teller: Teller) -> None:
         """Begin to give credit, through ``teller``: the stream has been accepted."""
@@ -94,6 +102,11 @@ class TaskInput:
             assert state.channel not in self._channels, f"{state.channel} is there already"
             self._channels[state.channel] = channel
         return channel
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing is queued; what arrives afterwards wakes the task."""
+        return not self._ready
 
     def poll(
         self, reads: Callable[[ChannelId], bool]
@@ -141,7 +154,7 @@ class TaskInput:
             self.detach(name)
 
     def push(self, channel: InputChannel, sequence: int, element: Batch | Control) -> bool:
-        """See :meth:`InputChannel.push`."""
+        """Queue an element; see :meth:`InputChannel.push`. The task is not woken."""
         with self.lock:
             if not channel.live:
                 return False
@@ -156,7 +169,6 @@ class TaskInput:
             if not channel.ready:
                 channel.ready = True
                 self._ready.append(channel)
-        self.wakeup.set()
         return True
 
     def stats(self) -> list[InputStats]:

@@ -42,10 +42,12 @@ class Output:
         self._closed = False
         self._stats = OutputStats(channel)
 
-    def try_send(self, element: Batch | LatencyMarker) -> bool:
+    def try_send(self, element: Batch | LatencyMarker, *, more: bool = False) -> bool:
         """Queue rows or a latency marker; False, and nothing changed, when the channel is full.
 
-        A batch beyond the largest element is cut in pieces. Raises ConfigError when one row is.
+        With ``more`` the caller is busy and calls :meth:`hand_on` or :meth:`flush` before it waits:
+        no other thread is woken before that, only to wait for the interpreter. A batch beyond the
+        largest element is cut in pieces. Raises ConfigError when one row is.
         """
         now = monotonic()
         with self._lock:
@@ -55,8 +57,13 @@ class Output:
                 taken = self._offer(element, now)
             self._count_wait(taken, now)
             if taken:
-                self._ready(now)
+                self._ready(now, more)
         return taken
+
+    def hand_on(self) -> None:
+        """Wake whoever goes on with what was queued with ``more``."""
+        with self._lock:
+            self._ready(monotonic())
 
     def put(self, control: Control) -> None:
         """Queue a control element behind everything before it. Never refused."""
@@ -107,7 +114,7 @@ class Output:
             self._stats.credit_bytes = self._state.credit
             return self._stats.copy()
 
-    def _ready(self, now: float) -> None:
+    def _ready(self, now: float, more: bool = False) -> None:
         """React to something new in the queue; the lock is held."""
         raise NotImplementedError
 
@@ -154,6 +161,7 @@ class LocalOutput(Output):
     ) -> None:
         super().__init__(receiver.channel, state, wakeup)
         self._receiver = receiver
+        self._untold = False  # elements were pushed and the receiver not woken
         state.accept()
 
     def close(self) -> None:
@@ -161,15 +169,19 @@ class LocalOutput(Output):
         with self._lock:
             self._closed = True
 
-    def _ready(self, now: float) -> None:
+    def _ready(self, now: float, more: bool = False) -> None:
         while not self._closed and (outgoing := self._state.take(now)) is not None:
             self._left(outgoing)
+            self._untold = True
             element = outgoing.element
             if isinstance(element, Fill):
                 for part in element.parts:  # one: a local channel opens no fill
-                    self._receiver.push(outgoing.sequence, part)
+                    self._receiver.push(outgoing.sequence, part, wake=False)
             else:
-                self._receiver.push(outgoing.sequence, element)
+                self._receiver.push(outgoing.sequence, element, wake=False)
+        if self._untold and not more:
+            self._untold = False
+            self._receiver.wake()
 
     def _on_room(self) -> None:
         self._ready(monotonic())
@@ -218,11 +230,12 @@ class RemoteOutput(Output):
         if stream is not None:
             stream.cancel()
 
-    def _ready(self, now: float) -> None:
+    def _ready(self, now: float, more: bool = False) -> None:
         if self._closed or self._scheduled:
             return
         to_send = self._state.closed and not self._starved
-        if to_send or (not self._armed and self._state.wakes_at() is not None):
+        to_arm = not (more or self._armed) and self._state.wakes_at() is not None
+        if to_send or to_arm:
             self._call_sender()
 
     def _on_room(self) -> None:

@@ -1,0 +1,94 @@
+"""Who is woken by what a task sends, and when."""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
+from penstock.model.elements import Credit, Data, Watermark
+from penstock.protocol.channel import ReceiveChannel, SendChannel
+from penstock.transport.batches import measure
+from penstock.transport.input import TaskInput
+from penstock.transport.link import LocalTeller
+from penstock.transport.output import LocalOutput, RemoteOutput
+from penstock.transport.wakeup import Wakeup
+
+SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
+RECEIVER = TaskId(StageIndex(1), Ordinal(0), 0)
+CHANNEL = ChannelId(0, SENDER, RECEIVER)
+BUFFER = 100_000
+MIB = 1 << 20
+
+
+def words(text: str = "word") -> Data[pa.RecordBatch]:
+    batch = pa.record_batch([[text]], names=["w"])
+    return Data(batch, 1, measure(batch), None, None)
+
+
+def local() -> tuple[LocalOutput, TaskInput, Wakeup]:
+    wakeup = Wakeup()
+    task = TaskInput(RECEIVER, wakeup)
+    receiver = task.add(ReceiveChannel(CHANNEL, 8 * MIB, 4 * MIB, Version(1)), None)
+    output = LocalOutput(SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), receiver)
+    receiver.tell(LocalTeller(output))
+    wakeup.wait(0)
+    return output, task, wakeup
+
+
+@dataclass
+class Sender:
+    """Counts calls, and pumps when it is told to."""
+
+    called: list[RemoteOutput] = field(default_factory=list)
+
+
+def remote(flush_interval_s: float) -> tuple[RemoteOutput, Sender]:
+    sender = Sender()
+    state = SendChannel[pa.RecordBatch](BUFFER, flush_interval_s, Version(1))
+    output = RemoteOutput(CHANNEL, state, Wakeup(), sender.called.append)
+    output.accept()
+    output.on_credit(Credit(CHANNEL, 8 * MIB, 0, Version(1)))
+    return output, sender
+
+
+def test_a_task_of_the_same_worker_wakes_when_the_turn_is_over() -> None:
+    output, task, wakeup = local()
+    assert output.try_send(words("a"), more=True)
+    assert output.try_send(words("b"), more=True)
+    assert not wakeup.wait(0)
+    assert not task.empty
+    output.hand_on()
+    assert wakeup.wait(0)
+    output.hand_on()
+    assert not wakeup.wait(0), "nothing was queued since"
+
+
+def test_it_wakes_at_once_for_rows_without_others_behind_them_and_for_marks() -> None:
+    output, _, wakeup = local()
+    assert output.try_send(words())
+    assert wakeup.wait(0)
+    assert output.try_send(words(), more=True)
+    output.put(Watermark(1))
+    assert wakeup.wait(0)
+
+
+def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> None:
+    output, sender = remote(60.0)
+    assert output.try_send(words(), more=True)
+    assert sender.called == []
+    output.hand_on()
+    assert sender.called == [output]
+
+
+def test_a_sender_is_called_once_for_a_turn_that_ends_in_a_flush() -> None:
+    output, sender = remote(60.0)
+    for _ in range(3):
+        assert output.try_send(words(), more=True)
+    output.flush()
+    assert sender.called == [output]
+
+
+def test_a_full_buffer_calls_the_sender_in_the_middle_of_a_turn() -> None:
+    output, sender = remote(60.0)
+    assert output.try_send(words("x" * BUFFER), more=True)
+    assert sender.called == [output]

@@ -6,7 +6,8 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.model.kernels import routing
-from penstock.model.keyhash import check_key_columns, hash_columns, key_groups
+from penstock.model.keyhash import check_key_columns, destinations, hash_columns, key_groups
+from penstock.model.keys import KeyCodec
 
 WORDS = pa.record_batch({"word": ["a", "b", None, "a", "", "c"], "n": [1, 2, 3, 4, 5, 6]})
 
@@ -24,6 +25,28 @@ def test_owners_are_looked_up_by_group(groups: int) -> None:
     table, owners = np.arange(groups, dtype=np.int32) * 3, np.empty(300, np.int32)
     routing.look_up(hashes, table, owners)
     assert owners.tolist() == [3 * g for g in key_groups(hashes, groups).tolist()]
+
+
+@pytest.mark.parametrize("groups", [16, 100])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [pa.array(["", None, "a", "word" * 20, "ü"] * 9).slice(2)],
+        [pa.chunked_array([["a", None], ["b"]])],
+        [pa.array([b"a", b"b", None], pa.large_binary())],
+        [pa.array([1, -1, None])],
+        [pa.array(["a", None, "b"]), pa.array([1, 2, None])],
+        [pa.array([], pa.string())],
+    ],
+    ids=["text", "chunks", "large", "numbers", "several", "nothing"],
+)
+def test_a_lone_text_key_goes_where_any_key_goes(columns: list[pa.Array], groups: int) -> None:
+    wanted = key_groups(hash_columns(columns), groups)
+    table = np.arange(groups, dtype=np.int32)[::-1].copy()
+    assert destinations(columns, table).tolist() == table[wanted].tolist()
+    keys = KeyCodec(tuple(c.type for c in columns), groups).keys(columns)
+    assert keys.hashes.tolist() == hash_columns(columns).tolist()
+    assert keys.groups.tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize(

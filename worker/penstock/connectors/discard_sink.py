@@ -215,4 +215,4 @@ def _sum(column: pa.Array) -> int:
     """Add up an int64 column, modulo 2^64; without nulls ten times cheaper than Arrow's call."""
     if column.null_count:
         return int(pc.sum(column).as_py() or 0)
-    return int(fixed(column, np.int64).sum())
+    return int(np.add.reduce(fixed(column, np.int64)))  # what .sum() calls, in fewer steps

@@ -66,10 +66,8 @@ class EdgeRouter:
     def _by_key(self, batch: pa.RecordBatch) -> list[Piece]:
         if self._places is None:
             self._places = [batch.schema.get_field_index(name) for name in self._keys]
-        hashes = self._kernels.hash_columns([batch.column(place) for place in self._places])
-        numbers = np.empty(len(hashes), np.int32)
-        self._kernels.look_up(hashes, self._table, numbers)
-        return self._split(batch, numbers, self._pairs)
+        keys = [batch.column(place) for place in self._places]
+        return self._split(batch, self._kernels.destinations(keys, self._table), self._pairs)
 
     def _broadcast(self, batch: pa.RecordBatch) -> list[Piece]:
         data = _data(batch)
@@ -106,17 +104,15 @@ class EdgeRouter:
 class _Kernels:
     """The compiled part of routing, imported when the first router is made."""
 
-    hash_columns: Callable[[Sequence[pa.Array]], Any]
-    look_up: Callable[[Any, Any, Any], None]
+    destinations: Callable[[Sequence[pa.Array], Any], Any]
     split_by: Callable[[pa.RecordBatch, Any, int], list[tuple[int, pa.RecordBatch]]]
 
 
 def _kernels() -> _Kernels:
-    from penstock.model.kernels.routing import look_up  # noqa: PLC0415 - loads numba
-    from penstock.model.keyhash import hash_columns  # noqa: PLC0415
+    from penstock.model.keyhash import destinations  # noqa: PLC0415 - loads numba
     from penstock.model.split import split_by  # noqa: PLC0415
 
-    return _Kernels(hash_columns, look_up, split_by)
+    return _Kernels(destinations, split_by)
 
 
 def _data(batch: pa.RecordBatch) -> Data[pa.RecordBatch]:

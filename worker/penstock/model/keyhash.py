@@ -144,6 +144,19 @@ def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], seed: int = HASH
     return hashes
 
 
+def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s) -> Int32s:
+    """Return ``table[key group]`` of every row (int32, length n); a table has an item per group.
+
+    Raises ConfigError as :func:`hash_columns` does.
+    """
+    found = np.empty(len(columns[0]), np.int32)
+    if len(columns) == 1 and key_kind(columns[0].type) is KeyKind.VARIABLE:
+        xxhash.look_up_keys(text(flat(columns[0])), table, found)
+    else:
+        routing.look_up(hash_columns(columns), table, found)
+    return found
+
+
 def chain_hash(array: pa.Array, hashes: UInt64s) -> None:
     """Chain the running ``hashes`` (length n) with one flat column, in place."""
     kind, words = _rule(array.type)

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.base.limits import HASH_SEED
 from penstock.model.columns import (
     NO_BYTES,
     Bytes,
@@ -63,14 +62,13 @@ class KeyCodec:
         """Encode n rows. Raises ConfigError for a type that cannot be a key."""
         if len(columns) == 1 and key_kind(self.kinds[0]) is KeyKind.VARIABLE:
             encoded = text(flat(columns[0]))  # looked at once: small batches feel it
-            hashes = np.empty(len(encoded[0]) - 1, np.uint64)
-            hashes.fill(HASH_SEED)
-            xxhash.hash_variable(encoded, hashes)
-        else:
-            flats = [flat(column) for column in columns]
-            hashes = hash_columns(flats)
-            encoded = self._encode(flats)
-        return Keys(encoded, hashes, key_groups(hashes, self.max_key_groups))
+            count = len(encoded[0]) - 1
+            hashes, groups = np.empty(count, np.uint64), np.empty(count, np.int32)
+            xxhash.hash_keys(encoded, self.max_key_groups, hashes, groups)
+            return Keys(encoded, hashes, groups)
+        flats = [flat(column) for column in columns]
+        hashes = hash_columns(flats)
+        return Keys(self._encode(flats), hashes, key_groups(hashes, self.max_key_groups))
 
     def hashed(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[UInt64s, Int32s]:
         """Return the hashes and key groups of n rows without encoding the keys."""

@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from penstock.model.kernels.jit import OUT_U64, TEXT, VOID, WORDS, helper, kernel, load32, load64
+from penstock.base.limits import HASH_SEED
+from penstock.model.kernels.jit import (
+    I32,
+    INT,
+    OUT_I32,
+    OUT_U64,
+    TEXT,
+    VOID,
+    WORDS,
+    helper,
+    kernel,
+    load32,
+    load64,
+)
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -15,6 +28,7 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _ZERO = np.uint64(0)
+_SEED = np.uint64(HASH_SEED)
 
 
 @helper
@@ -93,6 +107,33 @@ def hash_variable(column: Any, hashes: Any) -> None:
         start, stop = stop, np.int64(offsets[i + 1])
         if is_valid(validity, bit + i):
             hashes[i] = hash_bytes(data, start, stop, hashes[i])
+
+
+@kernel(VOID, TEXT, INT, OUT_U64, OUT_I32)
+def hash_keys(column: Any, max_key_groups: int, hashes: Any, groups: Any) -> None:
+    """Hash a lone key column and write the key group of each row: one pass for both."""
+    offsets, data, validity, bit = column
+    stop, power = np.int64(offsets[0]), max_key_groups & (max_key_groups - 1) == 0
+    mask = np.uint64(max_key_groups - 1)
+    for i in range(hashes.size):
+        start, stop, h = stop, np.int64(offsets[i + 1]), _SEED
+        if is_valid(validity, bit + i):
+            h = hash_bytes(data, start, stop, _SEED)
+        hashes[i] = h
+        groups[i] = np.int64(h & mask) if power else np.int64(h) % max_key_groups
+
+
+@kernel(VOID, TEXT, I32, OUT_I32)
+def look_up_keys(column: Any, table: Any, destinations: Any) -> None:
+    """Write ``table[key group]`` of each row of a lone key column, without keeping its hash."""
+    offsets, data, validity, bit = column
+    stop, power = np.int64(offsets[0]), table.size & (table.size - 1) == 0
+    mask = np.uint64(table.size - 1)
+    for i in range(destinations.size):
+        start, stop, h = stop, np.int64(offsets[i + 1]), _SEED
+        if is_valid(validity, bit + i):
+            h = hash_bytes(data, start, stop, _SEED)
+        destinations[i] = table[np.int64(h & mask) if power else np.int64(h) % table.size]
 
 
 @helper

@@ -167,6 +167,18 @@ class PacedReader(Protocol):
 
 
 @runtime_checkable
+class GatheringReader(Protocol):
+    """A split reader that gets few rows at a time, and puts them together in compiled code."""
+
+    def gather(self, batch_rows: int, batches: int) -> Read | None:
+        """Return what up to ``batches`` calls of ``read(batch_rows)`` would, as one; None likewise.
+
+        Fewer when no more are there now.
+        """
+        ...
+
+
+@runtime_checkable
 class RestingReader(Protocol):
     """A split reader that knows how long it will have nothing to give."""
 
@@ -306,6 +318,7 @@ class Sink(Protocol):
 __all__ = [
     "BlobStore",
     "Clock",
+    "GatheringReader",
     "Ids",
     "LatencyMeter",
     "LeaseStore",

@@ -47,6 +47,22 @@ def test_a_split_is_the_same_from_any_offset() -> None:
         assert read.batch.column("word").to_pylist() == whole[offset : offset + 10]
 
 
+@pytest.mark.parametrize("batch_rows", [1, 3, 10])
+def test_reads_that_it_puts_together_itself_are_the_same_rows(batch_rows: int) -> None:
+    spec = replace(SPEC, rows=70_000, payload=33 if batch_rows == 3 else 5)
+    source = WordSource(spec)
+    first = source.splits()[1]  # it begins in the middle of the block, and goes round
+    expected, reader = words(source.open(first)), source.open(first)
+    found: list[str] = []
+    while (read := reader.gather(batch_rows, 4000 // batch_rows)) is not None:
+        read.batch.validate(full=True)
+        assert read.offset == len(found)
+        assert read.batch.num_rows <= 4000
+        found += read.batch.column("word").to_pylist()
+    assert found == expected
+    assert reader.state().finished
+
+
 def test_what_a_split_sends_can_be_counted_without_it() -> None:
     source = WordSource(SPEC)
     block = WordBlock(SPEC)

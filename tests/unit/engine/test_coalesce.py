@@ -94,3 +94,40 @@ def test_pieces_of_one_block_are_put_together_without_a_copy() -> None:
         assert read.batch.column("t").buffers()[2].address == memory
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([Block.block]))
     assert len(found) < 20
+
+
+class Gathering(Reader):
+    """Puts reads together itself; notes how many of how many rows it was asked for."""
+
+    def __init__(self, rows: int, text: str = "") -> None:
+        super().__init__([rows], text)
+        self.asked: list[tuple[int, int]] = []
+
+    def gather(self, batch_rows: int, batches: int) -> Read | None:
+        self.asked.append((batch_rows, batches))
+        rows = min(batch_rows * batches, sum(self.sizes))
+        self.sizes = [rows, sum(self.sizes) - rows]
+        return self.read(rows)
+
+    def read(self, max_rows: int) -> Read | None:
+        rows = min(max_rows, sum(self.sizes))
+        self.sizes = [rows, sum(self.sizes) - rows]
+        return super().read(max_rows)
+
+
+def test_a_reader_that_can_is_asked_for_many_small_reads_at_once() -> None:
+    reader, reads, found = Gathering(1000), Coalescer(10), []
+    while (read := reads.next(reader, reader)) is not None:
+        found += read.batch.column("n").to_pylist()
+    assert found == list(range(1000))
+    assert len(reader.asked) < 20
+    assert {batch_rows for batch_rows, _ in reader.asked} == {10}
+    assert max(batches for _, batches in reader.asked) > 10
+
+
+def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
+    text = "x" * 8192
+    reader, reads = Gathering(3000, text), Coalescer(10)
+    while (read := reads.next(reader, reader)) is not None:
+        assert read.batch.nbytes <= SOURCE_TURN_BYTES
+    assert len(reader.asked) == 1  # it showed how large rows are

@@ -122,13 +122,29 @@ class WordReader:
 
     def read(self, max_rows: int) -> Read | None:
         """Return the rows that are due, at most ``max_rows``, or None."""
+        batch = self._next(max_rows)
+        return None if batch is None else self._sent(batch)
+
+    def gather(self, batch_rows: int, batches: int) -> Read | None:
+        """Return up to ``batches`` reads as one: each is copied behind the one before."""
+        batch = self._next(batch_rows * batches)
+        if batch is None:
+            return None
+        from penstock.model.append import appended  # noqa: PLC0415 - loads numba
+
+        column = appended(batch.column(0), batch_rows)
+        return self._sent(pa.RecordBatch.from_arrays([column], schema=SCHEMA))
+
+    def _next(self, max_rows: int) -> pa.RecordBatch | None:
         left = max_rows if self._end is None else min(max_rows, self._end - self._offset)
         rows = self._pace.allow(left) if left > 0 else 0
         if rows <= 0:
             return None
         total = self._block.batch.num_rows
         start = (self._start + self._offset) % total
-        batch = head(self._block.batch.slice(start, min(rows, total - start)), rows)
+        return head(self._block.batch.slice(start, min(rows, total - start)), rows)
+
+    def _sent(self, batch: pa.RecordBatch) -> Read:
         offset = self._offset
         self._offset += batch.num_rows
         self._pace.sent(batch.num_rows)

@@ -6,6 +6,9 @@ again, until the rows are worth a turn: as many as the task's thread works ``SOU
 That is measured in time of the processor, so it adapts to the size of rows and the cost of the
 steps behind, and a task that waits for credit is not taken for a slow one.
 
+A reader that gives few rows at a time may put them together itself, in compiled code: a call of
+Python for each read costs more than all that follows.
+
 A split is read again only when it gave as many rows as it was asked for: then it has more, and a
 reader that may wait does not. Nothing is kept back: all rows of a call are returned by it, so a
 checkpoint between two turns is cut where the readers stand.
@@ -25,7 +28,7 @@ from penstock.ports import Read
 from penstock.transport.batches import conform, whole
 
 if TYPE_CHECKING:
-    from penstock.ports import SplitReader
+    from penstock.ports import GatheringReader, SplitReader
 
 _LOOKED_AT_BYTES = 65_536  # of a read: a smaller one is copied faster than compared
 
@@ -41,9 +44,16 @@ class Coalescer:
         self._last = 0  # rows of the turn before
         self._worked_s = 0.0  # of the thread, when it began
 
-    def next(self, reader: "SplitReader") -> Read | None:
-        """Return rows of consecutive reads as one, or None when the split has nothing now."""
+    def next(
+        self, reader: "SplitReader", gathering: "GatheringReader | None" = None
+    ) -> Read | None:
+        """Return rows of consecutive reads as one, or None when the split has nothing now.
+
+        ``gathering`` is the same reader if it can put small reads together itself.
+        """
         self._adapt()
+        if gathering is not None and 2 * self._batch_rows <= self._wanted and not self._large:
+            return self._gathered(gathering)
         first = reader.read(self._batch_rows)
         if first is None:
             self._last = 0
@@ -59,6 +69,19 @@ class Coalescer:
             rows += more.batch.num_rows
         self._last = rows
         return first if len(reads) == 1 else self._joined(reads)
+
+    def _gathered(self, reader: "GatheringReader") -> Read | None:
+        rows = min(self._wanted, SOURCE_TURN_BYTES // self._row_bytes)
+        read = reader.gather(self._batch_rows, max(rows // self._batch_rows, 1))
+        self._last = 0 if read is None else read.batch.num_rows
+        if read is not None:
+            self._row_bytes = 1 + read.batch.nbytes // read.batch.num_rows
+        return read
+
+    @property
+    def _large(self) -> bool:
+        """Whether a read is rather compared with the one before than copied."""
+        return self._batch_rows * self._row_bytes >= _LOOKED_AT_BYTES
 
     def _goes_on(self, newest: int, rows: int) -> bool:
         """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
@@ -81,6 +104,5 @@ class Coalescer:
         schema = first.batch.schema
         batches = [conform(read.batch, schema) for read in reads]
         # Readers often hand out one block of rows piece by piece: then it is not copied.
-        large = self._batch_rows * self._row_bytes >= _LOOKED_AT_BYTES
-        joined = whole(batches) if large else None
+        joined = whole(batches) if self._large else None
         return Read(pa.concat_batches(batches) if joined is None else joined, first.offset)

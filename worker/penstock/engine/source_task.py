@@ -13,7 +13,7 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.coalesce import Coalescer
 from penstock.model.elements import Data
-from penstock.ports import PacedReader, Read, RestingReader
+from penstock.ports import GatheringReader, PacedReader, Read, RestingReader
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class SourceTask:
         self._readers: dict[SplitId, SplitReader] = {}
         self._paced: dict[SplitId, PacedReader] = {}
         self._resting: dict[SplitId, RestingReader] = {}
+        self._gathering: dict[SplitId, GatheringReader] = {}
         self._ended: set[SplitId] = set()
         self._turn: list[SplitId] = []
         self._empty = 0  # reads since the last rows
@@ -56,6 +57,8 @@ class SourceTask:
                 self._paced[state.split] = reader
             if isinstance(reader, RestingReader):
                 self._resting[state.split] = reader
+            if isinstance(reader, GatheringReader):
+                self._gathering[state.split] = reader
         self._turn = list(self._readers)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
@@ -64,6 +67,7 @@ class SourceTask:
             reader = self._readers.pop(split, None)
             self._paced.pop(split, None)
             self._resting.pop(split, None)
+            self._gathering.pop(split, None)
             self._ended.discard(split)
             if reader is not None:
                 reader.close()
@@ -123,7 +127,7 @@ class SourceTask:
         return min([*waits, SOURCE_REST_MAX_S])
 
     def _ask(self, split: SplitId, reader: "SplitReader") -> SourceEvent:
-        read = self._reads.next(reader)
+        read = self._reads.next(reader, self._gathering.get(split))
         if read is None:
             if reader.state().finished:
                 self._ended.add(split)

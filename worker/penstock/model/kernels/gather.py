@@ -13,6 +13,7 @@ from penstock.model.kernels.jit import (
     I32,
     I64,
     INT,
+    OUT_I32,
     OUT_I64,
     TEXT,
     U8,
@@ -57,6 +58,23 @@ def gather_texts(column: Any, order: Any, starts: Any, places: Any) -> None:
             else:
                 copy_at(to, data, at, size)
             to += size
+
+
+@kernel(VOID, TEXT, INT, OUT_I32, INT)
+def append_texts(column: Any, batch_rows: int, ends: Any, place: int) -> None:
+    """Copy texts ``batch_rows`` at a time: offsets to ``ends``, which has one more, and bytes."""
+    offsets, data, _, _ = column
+    ends[0] = 0
+    for first in range(0, ends.size - 1, batch_rows):
+        stop = min(first + batch_rows, ends.size - 1)
+        at, top = np.int64(offsets[first]), np.int64(ends[first])
+        for i in range(first, stop):
+            ends[i + 1] = top + offsets[i + 1] - at
+        size = offsets[stop] - at
+        if size <= SHORT and at + SHORT <= data.size:
+            copy32_at(place + top, data, at, size)
+        else:
+            copy_at(place + top, data, at, size)
 
 
 @kernel(VOID, U8, INT, I32, I64, I64)

@@ -1,9 +1,11 @@
 """Where the time of a batch goes, stage by stage, on one thread: rows in memory, nothing sent.
 
     python bench/micro/stages.py [--rows 8192] [--payload 32] [--keys 10000] [--receivers 2]
+                                 [--rest-ms 0]
 
 For each stage of the network word count: microseconds a batch and nanoseconds a row, and what a
-batch of a single row costs, which is all Python. The median of alternating runs is shown: a
+batch of a single row costs, which is all Python. With ``--rest-ms 4`` the thread sleeps before each
+batch, as at a fixed rate: the caches cool meanwhile. The median of alternating runs is shown: a
 shared machine changes its speed by half within a second, for all stages alike.
 """
 
@@ -45,10 +47,11 @@ class Line:
     rows: int
     stages: dict[str, Stage]
 
-    def run(self) -> dict[str, float]:
-        """Return the median time of every stage in seconds."""
+    def run(self, rest_s: float = 0.0) -> dict[str, float]:
+        """Return the median time of every stage in seconds; the thread sleeps before a batch."""
         took: dict[str, list[float]] = {name: [] for name in self.stages}
         for number in range(ROUNDS):
+            time.sleep(rest_s)
             for name, stage in self.stages.items():
                 begin = time.perf_counter()
                 stage(number)
@@ -127,10 +130,12 @@ def main() -> None:
     parser.add_argument("--payload", type=int, default=32)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--receivers", type=int, default=2)
+    parser.add_argument("--rest-ms", type=float, default=0.0, help="before each batch")
     options = parser.parse_args()
     spec = WordsSpec(payload=options.payload, keys=options.keys)
-    large = line(spec, options.rows, options.receivers).run()
-    single = line(spec, 1, options.receivers).run()
+    rest_s = options.rest_ms / 1000
+    large = line(spec, options.rows, options.receivers).run(rest_s)
+    single = line(spec, 1, options.receivers).run(rest_s)
     print(f"{'stage':10} us a batch of {options.rows} rows   ns a row   us a batch of 1 row")
     for name, took in large.items():
         print(f"{name:10} {took * 1e6:23.1f} {took / options.rows * 1e9:10.1f}", end="")

@@ -2,6 +2,7 @@
 
 import time
 
+from penstock.engine.progress import spent
 from penstock.engine.task_parts import Standing
 
 
@@ -22,3 +23,10 @@ def test_what_has_ended_is_counted_once() -> None:
     now = standing.waited(time.monotonic() + 60)
     assert now == (standing.slept_s, standing.blocked_s)
     assert now[1] > 0
+
+
+def test_what_was_neither_slept_nor_blocked_was_worked() -> None:
+    standing = Standing(born=100.0, slept_s=5.0, blocked_s=2.0)
+    assert spent([standing], 110.0) == (3.0, 2.0, 5.0)
+    standing.asleep_at = 106.0
+    assert spent([standing, standing], 110.0) == (0.0, 4.0, 18.0), "never less than nothing"

@@ -1,10 +1,11 @@
 from dataclasses import replace
 
+from penstock.base.limits import LOAD_HEARD_S, LOAD_WINDOW_S
 from penstock.contract.codec import decode
-from penstock.contract.ids import Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
+from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import JobStatus
+from penstock.contract.progress import EngineProgress, WorkerReport
+from penstock.contract.status import JobStatus, Load, StepStatus
 from penstock.keeper.herald import Audience, StatusBoard
 from penstock.testing.fakes import FakeMetaStore
 
@@ -61,6 +62,29 @@ def test_counters_are_written_now_and_then_and_news_at_once() -> None:
     found = store.get("words-status")
     assert found is not None
     assert decode(JobStatus, found.data).workers[0].incarnation == "another life"
+
+
+def busy(age: float) -> WorkerReport:
+    steps = (StepStatus("counts", 1, busy_s=age),)
+    return replace(report(0, "pod-a"), progress=EngineProgress(Attempt(1), steps))
+
+
+def test_how_busy_the_workers_are_is_told_and_is_no_news_by_itself() -> None:
+    store = CountingStore()
+    store.create("words-status", b"{}")
+    board, audience = StatusBoard(store, "words-status"), Audience(2, since=0.0)
+    latest = Latest(JobUid("uid"), SwapId("s"), Term(2), attempt=Attempt(1), workers=1)
+    for now in (1.0, LOAD_WINDOW_S, LOAD_WINDOW_S + 1.0):
+        audience.hear(busy(now), now)
+        status = audience.summary("words", (latest, Desired(1)), "/c", (now, int(now * 1e6)))
+        board.show(status, now)
+    assert status.load == Load(LOAD_WINDOW_S, (1.0,), "counts")
+    assert store.writes == 2, "the first word, and the one that was due"
+    audience.hear(report(0, "pod-a"), now)
+    silent = now + LOAD_HEARD_S
+    audience.hear(busy(2 * LOAD_WINDOW_S), silent - 60.0)
+    later = audience.summary("words", (latest, Desired(1)), "/c", (silent, 0))
+    assert later.load == status.load, "an old word ends no window"
 
 
 def test_a_silence_that_matters_is_news() -> None:

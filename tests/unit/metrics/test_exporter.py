@@ -18,6 +18,7 @@ STEPS = (
         queue_bytes=7,
         watermark_us=1_000_000,
         blocked_s=12.5,
+        busy_s=30.25,
     ),
 )
 REPORT = WorkerReport(
@@ -52,6 +53,7 @@ def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
     assert found["penstock_step_busy_ratio", "read"] == 0.5
     assert found["penstock_step_blocked_ratio", "count"] == 0.25
     assert found["penstock_step_blocked_seconds_total", "count"] == 12.5
+    assert found["penstock_step_busy_seconds_total", "count"] == 30.25
     assert found["penstock_step_queue_bytes", "count"] == 7
     assert found["penstock_checkpoint_epoch", ""] == 9
     assert found["penstock_checkpoint_bytes", ""] == 1234

@@ -51,7 +51,8 @@ class StepStatus:
     """One step over all its tasks.
 
     ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit;
-    ``blocked_s`` is how long its tasks have waited for credit since the attempt began.
+    ``busy_s``, ``blocked_s``, ``idle_s`` are the seconds that its tasks, added up, have spent at
+    work, waiting for credit, and waiting for anything else since the attempt began.
     ``watermark_us`` is the lowest of its tasks; None where there is no event time.
     """
 
@@ -67,6 +68,8 @@ class StepStatus:
     state_keys: int = 0
     watermark_us: int | None = None
     blocked_s: float = 0.0
+    busy_s: float = 0.0
+    idle_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,26 @@ class RequestAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How busy a job was: one share (0..1) for each window of ``window_s``, oldest first.
+
+    A share is that of the busiest step, over all its tasks on all workers; ``step`` is the busiest
+    of the newest window. All windows are of one attempt and one version, after they had settled.
+    """
+
+    window_s: float
+    shares: tuple[float, ...]
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running.
 
     ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does
     a worker's absence from ``workers`` mean that it is silent. ``failed_checkpoints`` counts those
-    since the newest that was committed under this leader.
+    since the newest that was committed under this leader. ``load`` is measured in a cluster only;
+    None until one window is full.
     """
 
     job: str
@@ -125,3 +142,4 @@ class JobStatus:
     address: str = ""
     listening_s: float = 0.0
     failed_checkpoints: int = 0
+    load: Load | None = None

@@ -158,6 +158,8 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         busy=one.busy * share[0] + two.busy * share[1],
         blocked=one.blocked * share[0] + two.blocked * share[1],
         blocked_s=one.blocked_s + two.blocked_s,
+        busy_s=one.busy_s + two.busy_s,
+        idle_s=one.idle_s + two.idle_s,
         queue_bytes=one.queue_bytes + two.queue_bytes,
         state_keys=one.state_keys + two.state_keys,
         watermark_us=min(marks, default=None),

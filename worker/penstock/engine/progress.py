@@ -9,6 +9,7 @@ from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.progress import EngineProgress
 from penstock.contract.status import SinkStatus, StepStatus
 from penstock.engine.attempt import Attempt
+from penstock.engine.task_parts import Standing
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats
 
@@ -46,6 +47,7 @@ class Progress:
         queued: dict[TaskId, int],
     ) -> list[StepStatus]:
         busy, blocked = self._shares(tasks, span)
+        worked_s, blocked_s, idle_s = spent([t.standing for t in tasks], self._at)
         times = [t.core.time.task_us for t in tasks]
         known = [w for w in times if w is not None]
         watermark = min(known) if known and len(known) == len(times) else None
@@ -61,7 +63,9 @@ class Progress:
                 dead_rows=counters.get((step, "dead_letters"), 0),
                 busy=busy,
                 blocked=blocked,
-                blocked_s=round(sum(t.standing.waited(self._at)[1] for t in tasks), 3),
+                blocked_s=blocked_s,
+                busy_s=worked_s,
+                idle_s=idle_s,
                 queue_bytes=sum(queued.get(t.task, 0) for t in tasks) if place == 0 else 0,
                 state_keys=counters.get((step, "keys"), 0),
                 watermark_us=watermark,
@@ -79,6 +83,17 @@ class Progress:
         whole = span * max(1, len(tasks))
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
+
+
+def spent(standings: Iterable[Standing], now: float) -> tuple[float, float, float]:
+    """Return the seconds that tasks have worked, were blocked and slept, until ``now``."""
+    worked = blocked = idle = 0.0
+    for standing in standings:
+        slept, waited = standing.waited(now)
+        worked += max(0.0, now - standing.born - slept - waited)
+        blocked += waited
+        idle += slept
+    return round(worked, 3), round(blocked, 3), round(idle, 3)
 
 
 def _counters(tasks: Iterable[TaskThread]) -> dict[tuple[str, str], int]:

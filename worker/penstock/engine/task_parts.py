@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
@@ -258,8 +258,13 @@ class TaskParts:
 
 @dataclass(slots=True)
 class Standing:
-    """Where a task stands, for the worker's status. Written by the task's thread only."""
+    """Where a task stands, for the worker's status. Written by the task's thread only.
 
+    ``born`` is when it was made, monotonic seconds: what it neither slept nor was blocked since
+    then, it worked.
+    """
+
+    born: float = field(default_factory=time.monotonic)
     ready: bool = False
     prepared: Version = Version(0)
     resumed: Version = Version(0)

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import (
+    LOAD_HEARD_S,
     POD_ANNOUNCE_INTERVAL_S,
     POD_STATUS_INTERVAL_S,
     SILENT_WORKERS_KEPT_S,
@@ -30,6 +31,7 @@ from penstock.contract.latest import Desired, Latest
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.summary import Seen, job_status
+from penstock.keeper.load import LoadMeter
 from penstock.keeper.surroundings import Facts, Voice
 from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
 
@@ -45,6 +47,7 @@ class Audience:
     heard: dict[Ordinal, tuple[WorkerReport, float]] = field(default_factory=dict)
     epoch: tuple[int, int] = (0, 0)  # the newest, and when it was first seen (us)
     has_run: bool = False
+    meter: LoadMeter = field(default_factory=LoadMeter)
 
     def hear(self, report: WorkerReport, now: float) -> None:
         """Keep the last word of each worker."""
@@ -78,7 +81,8 @@ class Audience:
             )
         )
         self.has_run = self.has_run or status.state is JobState.RUNNING
-        return status
+        of_late = {o: report for o, (report, at) in heard.items() if now - at < LOAD_HEARD_S}
+        return replace(status, load=self.meter.look(latest, of_late))
 
 
 class StatusBoard:
@@ -112,7 +116,8 @@ class StatusBoard:
 def _gist(status: JobStatus) -> JobStatus:
     """Return what is worth a write by itself: everything but counters and clocks."""
     workers = tuple(replace(w, silent_s=float(w.silent_s > SILENT_GIST_S)) for w in status.workers)
-    return replace(status, time_us=0, steps=(), workers=workers, listening_s=0.0)
+    still = replace(status, time_us=0, listening_s=0.0)
+    return replace(still, steps=(), workers=workers, load=None)
 
 
 SILENT_GIST_S = 5.0

@@ -27,6 +27,7 @@ STEP_COUNTERS: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
         lambda s: s.dead_rows,
     ),
     ("penstock_step_blocked_seconds", "Time its tasks waited for credit", lambda s: s.blocked_s),
+    ("penstock_step_busy_seconds", "Time its tasks worked", lambda s: s.busy_s),
 )
 STEP_GAUGES: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
     ("penstock_step_tasks", "Parallel tasks on this worker", lambda s: s.tasks),

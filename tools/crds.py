@@ -70,7 +70,7 @@ STREAM_JOB = Resource(
     columns=(
         _STATE,
         _READY,
-        _column("Desired", "integer", ".spec.replicas", "Workers that are wanted"),
+        _column("Desired", "integer", ".status.desiredReplicas", "Workers that are wanted"),
         _column("Workers", "integer", ".status.readyReplicas", "Workers that are ready"),
         _column("Epoch", "integer", f"{_LAST}.epoch", "The newest checkpoint"),
         _column("Checkpoint Age", "date", f"{_LAST}.time", "Since the newest checkpoint"),

@@ -17,7 +17,8 @@ from penstock.contract.streamsnapshot import SnapshotStatus
 class JobView:
     """The StreamJob. ``deleting_since`` is in seconds since 1970, None while it is wanted.
 
-    ``spec_text`` is ``spec`` as JSON, with its keys sorted.
+    ``spec_text`` is ``spec`` as JSON, with its keys sorted. ``scaled_by_hpa``: spec.replicas is
+    what a HorizontalPodAutoscaler wrote.
     """
 
     name: str
@@ -30,6 +31,7 @@ class JobView:
     deleting_since: float | None = None
     finalizers: tuple[str, ...] = ()
     spec_text: str = ""
+    scaled_by_hpa: bool = False
 
 
 @dataclass(frozen=True, slots=True)

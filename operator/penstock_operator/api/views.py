@@ -33,6 +33,7 @@ from penstock_operator.api.versions import once_per_version
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
 SPARK_OVER = ("ResourceReleased", "TerminatedWithoutReleaseResources")
+HPA = ("kube-controller-manager", "scale")
 OUR_KINDS = ("StreamJob", "StreamSnapshot")
 
 
@@ -62,7 +63,17 @@ def job_view(plain: Plain) -> JobView:
         version=text_at(plain, "metadata", "resourceVersion"),
         deleting_since=deleting_since(plain),
         finalizers=finalizers(plain),
+        scaled_by_hpa=any(_is_hpa(m) for m in list_at(plain, "metadata", "managedFields")),
     )
+
+
+def _is_hpa(manager: Plain) -> bool:
+    """Say whether a manager of fields is Kubernetes' autoscaler, and set spec.replicas last.
+
+    The API server takes a field from its manager when another one writes another value.
+    """
+    named = (text_at(manager, "manager"), text_at(manager, "subresource"))
+    return named == HPA and at(manager, "fieldsV1", "f:spec", "f:replicas") is not None
 
 
 @lru_cache(RECORDS_KEPT)

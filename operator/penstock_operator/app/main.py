@@ -164,6 +164,11 @@ def build(settings: Settings) -> Operator:
         "For how long a watch has not shown one of our own writes",
         store.silent_s,
     )
+    metrics.watch(
+        "penstock_operator_autoscaled_workers",
+        "Workers that the built-in autoscaler wants, over all jobs",
+        lambda: float(store.autoscaled_workers()),
+    )
     metrics.watch("penstock_operator_jobs", "StreamJobs", lambda: float(len(store.jobs())))
     stop, watching = asyncio.Event(), asyncio.Event()
     return Operator(settings, kopf_settings, client, metrics, reconciler, stop, watching)

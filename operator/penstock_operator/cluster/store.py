@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, object_at, text_at, texts_at
+from penstock_operator.api.plain import Object, list_at, object_at, text_at, texts_at, whole_at
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -123,6 +123,11 @@ class Store:
             if kind == "StreamJob"
         ]
 
+    def autoscaled_workers(self) -> int:
+        """Add up the workers that autoscalers have chosen."""
+        jobs = (self.job(key) for key in self.jobs())
+        return sum(whole_at(job, "status", "autoscaling", "replicas") for job in jobs)
+
     def objects(self, key: JobKey) -> dict[Place, Object]:
         """Return all that a reconcile of the job looks at, beside the StreamJob itself."""
         space = self.spaces.get(key.namespace, {})
@@ -175,8 +180,12 @@ def _restores(job: Plain) -> str:
 
 
 def _slim(plain: Object) -> Object:
-    """Leave out what is large and never looked at."""
+    """Leave out what is large and never looked at: of those who manage fields, all but scalers."""
     metadata = {k: v for k, v in object_at(plain, "metadata").items() if k != "managedFields"}
+    managers = list_at(plain, "metadata", "managedFields")
+    scalers = [m for m in managers if text_at(m, "subresource") == "scale"]
+    if scalers:
+        metadata["managedFields"] = scalers
     return {**plain, "metadata": metadata}
 
 

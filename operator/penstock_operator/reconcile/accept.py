@@ -15,17 +15,18 @@ from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest
-from penstock.contract.streamjob import API_VERSION, KIND, Spec
+from penstock.contract.streamjob import API_VERSION, KIND, Autoscaling, Spec
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
 from penstock_operator.api.classes import digest_of, refused
 from penstock_operator.api.observed import JobView, Observed
+from penstock_operator.reconcile.scaling import replicas_of
 from penstock_operator.resources.target import Owner, RestoreSource, Target
 
-NO_AUTOSCALER = (
-    "spec.autoscaling: this operator has no autoscaler yet, the job runs on spec.replicas workers: "
-    "remove it, and have a HorizontalPodAutoscaler scale the StreamJob"
+TWO_AUTOSCALERS = (
+    "a HorizontalPodAutoscaler has set spec.replicas, so spec.autoscaling is off: remove one of "
+    "them; without the HorizontalPodAutoscaler, kubectl scale to another number ends this"
 )
 SPECS_KEPT = 512  # read; every reconcile of a job looks at the same few
 HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
@@ -36,6 +37,7 @@ STATELESS = "stateless "  # begins the nonce of a restore that no spec names
 class Accepted:
     """``target`` is what is to run, None while there is nothing good.
 
+    ``taken``: it is the newest spec; ``bounds`` are its autoscaler's, None where that is off.
     ``reason`` and ``message`` are those of the condition Accepted; ``held`` says why the newest
     spec was given up (a reason of Stalled). ``restore_path`` is where a keeper finds the restore.
     """
@@ -45,6 +47,8 @@ class Accepted:
     message: str
     held: Reason | None = None
     restore_path: str | None = None
+    taken: bool = True
+    bounds: Autoscaling | None = None
 
 
 class NotTakenError(Exception):
@@ -67,7 +71,7 @@ def accept(seen: Observed) -> Accepted:
     try:
         found = _newest(seen)
     except NotTakenError as error:
-        return Accepted(last_good(seen), error.reason, error.message)
+        return Accepted(last_good(seen), error.reason, error.message, taken=False)
     held = held_reason(seen)
     if held is None:
         return found
@@ -111,7 +115,8 @@ def stable(seen: Observed) -> Target | None:
             if target is None or newest is None:
                 return target
             now = newest.spec
-            spec = replace(target.spec, replicas=now.replicas, suspend=now.suspend)
+            replicas = replicas_of(seen, now)
+            spec = replace(target.spec, replicas=replicas, suspend=now.suspend)
             return replace(target, spec=spec)
     return None
 
@@ -152,15 +157,24 @@ def _newest(seen: Observed) -> Accepted:
         target = target_of(owner_of(job), job.spec_text)
     except ConfigError as error:
         raise NotTakenError(Reason.SPEC_INVALID, str(error)) from error
-    spec = target.spec
+    target = _sized(target, replicas_of(seen, target.spec))
     _check_changes(seen, target)
     _check_claim(seen, target)
     source, path = _restore(seen, target)
     if source is not None:
         target = replace(target, restore=source)
-    if spec.autoscaling is not None:
-        return Accepted(target, Reason.SPEC_INVALID, NO_AUTOSCALER, restore_path=path)
-    return Accepted(target, Reason.VALID, "", restore_path=path)
+    bounds = target.spec.autoscaling
+    if bounds is not None and job.scaled_by_hpa:
+        return Accepted(target, Reason.AUTOSCALER_CONFLICT, TWO_AUTOSCALERS, restore_path=path)
+    return Accepted(target, Reason.VALID, "", restore_path=path, bounds=bounds)
+
+
+@lru_cache(SPECS_KEPT)
+def _sized(target: Target, replicas: int) -> Target:
+    """Return the target with so many workers: the same one again, for what is kept with it."""
+    if target.spec.replicas == replicas:
+        return target
+    return replace(target, spec=replace(target.spec, replicas=replicas))
 
 
 def _check_changes(seen: Observed, target: Target) -> None:

@@ -34,6 +34,7 @@ from penstock_operator.reconcile.surroundings import (
 )
 from penstock_operator.reconcile.workers import refresh_set, steer
 
+AUTOSCALED = "Autoscaled"  # the reason of an event
 RESYNC_S = 300.0
 WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
 
@@ -171,4 +172,8 @@ def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
                 found.append(Event(now.reason, now.message, warning=True))
     if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
         found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))
+    was, chosen = old.autoscaling, new.autoscaling
+    if was is not None and chosen is not None and was.replicas != chosen.replicas:
+        text = f"{was.replicas} -> {chosen.replicas} workers: {chosen.message}"
+        found.append(Event(AUTOSCALED, text, warning=chosen.undone))
     return tuple(found)

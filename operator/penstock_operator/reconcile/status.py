@@ -20,6 +20,7 @@ from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, nonce_of
+from penstock_operator.reconcile.autoscaler import autoscaling_of
 from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_workers, state_of
 from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
 from penstock_operator.resources.target import Target
@@ -82,17 +83,20 @@ def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
     seen, latest = at.seen, at.latest
     old = seen.job.status
     state = state_of(at)
+    target = at.accepted.target
     status = replace(
         old,
         observed_generation=seen.job.generation,
         state=state,
         conditions=conditions_of(at, state),
+        desired_replicas=old.desired_replicas if target is None else target.spec.replicas,
         replicas=len(seen.pods),
         ready_replicas=ready_workers(seen),
         selector=names.selector_text(seen.job.name),
         pending=pending,
         last_failure=_last_failure(at),
         last_stable=_last_stable(at),
+        autoscaling=autoscaling_of(at, state),
     )
     return status if latest is None else _with_latest(seen, status, latest)
 
@@ -185,7 +189,7 @@ def is_worth_writing(old: StreamJobStatus, new: StreamJobStatus, now: float) -> 
 
 
 def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
-    """Leave out what changes by itself: epochs, also where they are said in words, and rows."""
+    """Leave out what changes by itself: epochs, also as words in messages, rows and shares."""
     kept = tuple(
         replace(c, message="")
         if c.type in {ConditionType.CHECKPOINTING, ConditionType.READY}
@@ -194,7 +198,11 @@ def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
     )
     spark = status.spark_application
     still = None if spark is None else replace(spark, rows=0)
-    return replace(status, checkpoint=None, conditions=kept, spark_application=still)
+    chosen = status.autoscaling
+    chosen = None if chosen is None else replace(chosen, busy=None, step=None)
+    return replace(
+        status, checkpoint=None, conditions=kept, spark_application=still, autoscaling=chosen
+    )
 
 
 def _is_due(old: StreamJobStatus, now: float) -> bool:

@@ -246,12 +246,16 @@ AUTOSCALING = group(
     integer("maxReplicas", "upper bound", required=True, minimum=1, maximum=limits.WORKERS_MAX),
     number(
         "targetBusy",
-        "share of time that a task should work",
+        "share of time that tasks of the busiest step should work",
         default=0.7,
         minimum=0.1,
         maximum=0.95,
     ),
-    duration("cooldown", "between two changes", default="2m"),
+    duration(
+        "cooldown",
+        "between two changes; fewer workers need three of it without a busier time",
+        default="2m",
+    ),
     cluster=True,
     rules=rules.AUTOSCALING,
 )

@@ -262,15 +262,33 @@ class SparkApplicationStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalingStatus:
+    """What the autoscaler has chosen, and all that it remembers: any operator goes on from here.
+
+    ``replicas`` are wanted since ``time``, because of ``message``. ``undone``: because workers
+    that it had asked for did not come. ``busy`` (0..1) is the share of ``step``, the busiest.
+    """
+
+    replicas: int
+    time: str
+    message: str = ""
+    undone: bool = False
+    busy: float | None = None
+    step: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamJobStatus:
     """All of ``status``. ``replicas`` are pods that exist; ``selector`` finds them, as a text.
 
-    ``leader`` is a pod's name; ``term`` and ``attempt`` are those of the last swap.
+    ``desired_replicas`` are wanted: by ``spec.replicas``, or by the autoscaler. ``leader`` is a
+    pod's name; ``term`` and ``attempt`` are those of the last swap.
     """
 
     observed_generation: int = 0
     state: StreamJobState = StreamJobState.PENDING
     conditions: tuple[Condition, ...] = ()
+    desired_replicas: int | None = None
     replicas: int = 0
     ready_replicas: int = 0
     selector: str = ""
@@ -285,6 +303,7 @@ class StreamJobStatus:
     restore: RestoreStatus | None = None
     last_stable: LastStable | None = None
     spark_application: SparkApplicationStatus | None = None
+    autoscaling: AutoscalingStatus | None = None
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """Return the condition of a type; None: not judged yet."""

@@ -11,6 +11,7 @@ from penstock.contract.fields import (
     integer,
     integers,
     listing,
+    number,
     text,
 )
 from penstock.contract.reader import Origin, Reader, pruned
@@ -116,6 +117,17 @@ SPARK_APPLICATION = group(
     _message("why it failed", default=""),
     count("rows", "rows of it that the job was last heard to have taken", default=0),
 )
+AUTOSCALING = group(
+    "autoscaling",
+    "what the autoscaler has chosen; absent where spec.replicas counts",
+    st.AutoscalingStatus,
+    count("replicas", "workers that it wants", required=True),
+    time("time", "since when it wants so many", required=True),
+    _message("why so many", default=""),
+    boolean("undone", "more were wanted, and did not come", default=False),
+    number("busy", "share of time at work of the busiest step", minimum=0, maximum=1),
+    text("step", "the busiest step, over all its tasks"),
+)
 STATUS = group(
     "status",
     "what is, as the operator last saw it",
@@ -123,6 +135,7 @@ STATUS = group(
     count("observedGeneration", "the generation of spec that this status is about", default=0),
     choice("state", "the state in one word, for people", st.StreamJobState, default="Pending"),
     conditions(),
+    count("desiredReplicas", "workers that are wanted, by spec.replicas or by the autoscaler"),
     count("replicas", "pods that exist", default=0),
     count("readyReplicas", "pods that are ready", default=0),
     text("selector", "label selector of the pods, as a text", default="", length_max=1024),
@@ -170,6 +183,7 @@ STATUS = group(
         text("digest", "its hash; a rollback goes back to it", required=True, length_max=128),
     ),
     SPARK_APPLICATION,
+    AUTOSCALING,
 )
 
 

@@ -9,6 +9,7 @@ from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
+    AutoscalingStatus,
     CheckpointSummary,
     Condition,
     ConditionType,
@@ -35,6 +36,7 @@ STATUS = StreamJobStatus(
         Condition(ConditionType.READY, Truth.TRUE, Reason.RUNNING, "all is well", NOW, 1),
         Condition(ConditionType.STALLED, Truth.FALSE, Reason.NOT_STALLED, "", NOW, 1),
     ),
+    desired_replicas=3,
     replicas=2,
     ready_replicas=2,
     selector="penstock.dev/job=words",
@@ -49,6 +51,9 @@ STATUS = StreamJobStatus(
     restore=RestoreStatus("1", NOW, True, (4, 5)),
     last_stable=LastStable(1, "ab"),
     spark_application=SparkApplicationStatus("r", OperatorFlavour.KUBEFLOW, "RUNNING", "", 9),
+    autoscaling=AutoscalingStatus(
+        3, "2026-11-20T08:00:00Z", "busy", undone=True, busy=0.91, step="counts"
+    ),
 )
 
 
@@ -158,7 +163,7 @@ def test_kubectl_get_reads_well(jobs: Kubectl) -> None:
         "REASON",
         "AGE",
     ]
-    assert line[:6] == ["words", "Running", "True", "2", "2", "17"]
+    assert line[:6] == ["words", "Running", "True", "3", "2", "17"]
     assert line[7] == "Running"
     assert "REASON" not in jobs("get", "sj")
 

@@ -1,0 +1,68 @@
+"""What the autoscaler's choice promises for every load, every bound and every history."""
+
+import math
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.status import Load
+from penstock.contract.streamjob import Autoscaling
+from penstock.contract.streamjob_status import AutoscalingStatus
+from penstock_operator.api.times import stamp
+from penstock_operator.reconcile.scaling import TOLERANCE, choose, clamped
+
+NOW_S = 1_700_000_000.0
+WINDOW_S = 15.0
+SHARES = st.floats(0.0, 1.0)
+BOUNDS = st.builds(
+    lambda least, more, target: Autoscaling(least, least + more, target, 30.0),
+    st.integers(1, 20),
+    st.integers(0, 40),
+    st.floats(0.1, 0.95),
+)
+
+
+def next_of(replicas: int, shares: tuple[float, ...], bounds: Autoscaling) -> int:
+    current = AutoscalingStatus(replicas, stamp(NOW_S - 60))
+    wish = choose(NOW_S, Load(WINDOW_S, shares, "s"), bounds, current)
+    return replicas if wish is None else wish.replicas
+
+
+@given(BOUNDS, st.integers(1, 60), st.lists(SHARES, max_size=20).map(tuple))
+def test_it_stays_within_its_bounds_and_never_doubles_twice(
+    bounds: Autoscaling, replicas: int, shares: tuple[float, ...]
+) -> None:
+    now = clamped(replicas, bounds)
+    found = next_of(now, shares, bounds)
+    assert bounds.min_replicas <= found <= bounds.max_replicas
+    assert found <= 2 * now
+
+
+@given(BOUNDS, st.integers(1, 60), SHARES, SHARES)
+def test_a_busier_job_never_gets_fewer_workers(
+    bounds: Autoscaling, replicas: int, one: float, two: float
+) -> None:
+    now = clamped(replicas, bounds)
+    less, more = sorted((one, two))
+    assert next_of(now, (less,) * 10, bounds) <= next_of(now, (more,) * 10, bounds)
+
+
+@given(BOUNDS, st.integers(1, 60), st.floats(0.0, 80.0))
+def test_a_steady_load_leads_to_one_number_and_stays_there(
+    bounds: Autoscaling, replicas: int, load: float
+) -> None:
+    """``load`` is the work there is, in workers that do nothing else, evenly spread."""
+    now = clamped(replicas, bounds)
+    path = [now]
+    for _ in range(12):
+        now = next_of(now, (min(1.0, load / now),) * 10, bounds)
+        path.append(now)
+    assert path[-1] == path[-2], path
+    turns = [b - a for a, b in pairwise(path) if b != a]
+    assert all(t > 0 for t in turns) or all(t < 0 for t in turns), f"to and fro: {path}"
+    share = min(1.0, load / now)
+    if share > bounds.target_busy * (1 + TOLERANCE) + 1e-9:
+        assert now == bounds.max_replicas
+    if now > bounds.min_replicas and share < bounds.target_busy * (1 - TOLERANCE) - 1e-9:
+        assert math.ceil(now * share / bounds.target_busy - 1e-9) == now, "one fewer is too few"

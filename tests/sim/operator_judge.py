@@ -1,16 +1,20 @@
 """What never may happen while the operator works, and where it must end."""
 
+import math
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
 from penstock.contract.latest import Desired, Latest, Request
+from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api import names
+from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.times import seconds
 from tests.sim.operator_api import FakeApi, Key, job_of
 from tests.sim.operator_workers import JOB, Workers
 
 OVERDUE_S = 15.0
+TARGET = 0.7  # busy, when a spec does not say
 SET = ("StatefulSet", pod.workers_name(JOB))
 LATEST = ("ConfigMap", pod.latest_name(JOB))
 
@@ -81,9 +85,11 @@ class Judge:
 
     def check_create(self, manifest: Object) -> None:
         key = (text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+        if key in self.api.objects:
+            return  # by an old view: it changes nothing
         if key[0] == "Job":
             self._check_removal(key[1])
-        if key != LATEST or key in self.api.objects:
+        if key != LATEST:
             return
         uid = job_of(manifest)
         if self._restore_is_asked(uid):
@@ -183,13 +189,48 @@ class Judge:
                 self._fail(f"{state} with {len(pods)} pods")
         elif _is_given_up(job):
             return self._check_whole(job)  # the spec before goes on, on as many workers as it had
-        elif at.failure is None and (len(pods), at.workers) != (spec["replicas"],) * 2:
+        elif at.failure is None and (len(pods), at.workers) != (self._wanted(job),) * 2:
             self._fail(
-                f"{len(pods)} pods, {at.workers} workers, {spec['replicas']} wanted, {state}"
+                f"{len(pods)} pods, {at.workers} workers, {self._wanted(job)} wanted, {state}"
             )
         elif at.failure is None and state != "Running":
             self._fail(f"rests in state {state}")
         self._check_whole(job)
+
+    def _wanted(self, job: Object) -> int:
+        """How many workers there must be at rest."""
+        bounds = object_at(job, "spec", "autoscaling")
+        if not bounds or object_at(job, "metadata").get("managedFields"):
+            return whole_at(job, "spec", "replicas")
+        chosen = whole_at(job, "status", "autoscaling", "replicas")
+        least, most = whole_at(bounds, "minReplicas"), whole_at(bounds, "maxReplicas")
+        if not least <= chosen <= most:
+            self._fail(f"{chosen} workers are chosen, {least}..{most} allowed")
+        load = self.workers.load
+        ratio = min(1.0, (load or 0.0) / chosen) / TARGET
+        fits = abs(ratio - 1.0) <= 0.101 or (ratio < 1.0 and math.ceil(chosen * ratio) >= chosen)
+        if (
+            not fits
+            and not (ratio > 1.0 and chosen == most)
+            and not (ratio < 1.0 and chosen == least)
+        ):
+            self._fail(f"rests with {chosen} workers of {least}..{most} under a load of {load}")
+        return chosen
+
+    def check_choice(self, seen: Observed, chosen: AutoscalingStatus) -> None:
+        """An autoscaler changes a number only at rest, and to one that the spec allows."""
+        old, at = seen.job.status.autoscaling, seen.latest.value if seen.latest else None
+        bounds = object_at(seen.job.spec, "autoscaling")
+        least, most = whole_at(bounds, "minReplicas"), whole_at(bounds, "maxReplicas")
+        assert old is not None
+        if not bounds or not least <= chosen.replicas <= most:
+            self._fail(f"{chosen.replicas} workers are chosen, {least}..{most} allowed")
+        if chosen.replicas == min(max(old.replicas, least), most) or chosen.undone:
+            return  # new bounds, and workers that do not come, cannot wait
+        wanted = seen.desired.value.workers if seen.desired else 0
+        rests = at is not None and at.settled == at.version and at.workers == old.replicas
+        if not rests or wanted != old.replicas or seen.job.scaled_by_hpa:
+            self._fail(f"{old.replicas} -> {chosen.replicas} workers in the middle of a rescale")
 
     def _check_kept(self, uid: str, epoch: int, at: Latest | None) -> None:
         if at is not None and at.job_uid == uid:

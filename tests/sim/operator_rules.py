@@ -119,4 +119,31 @@ MUTANTS = {
         ),
         0,
     ),
+    "scales-in-a-rescale": Mutant(
+        "an autoscaler chooses only when what it chose last has come to rest",
+        _line("autoscaler", "if state is not StreamJobState.RUNNING:", "if False:"),
+        4,
+        steps=120,
+        habits=("load",),
+    ),
+    "forgets-its-choice": Mutant(
+        "what an autoscaler has chosen is done from the status, whoever chose it",
+        _line(
+            "scaling",
+            "replicas = there or spec.replicas if chosen is None else chosen.replicas",
+            "replicas = there or spec.replicas",
+        ),
+        4,
+        habits=("load",),
+    ),
+    "two-autoscalers": Mutant(
+        "where another autoscaler writes spec.replicas, ours is off",
+        _line(
+            "scaling",
+            "if spec.autoscaling is None or seen.job.scaled_by_hpa:",
+            "if spec.autoscaling is None:",
+        ),
+        4,
+        habits=("load", "hpa"),
+    ),
 }

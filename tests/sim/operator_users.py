@@ -22,18 +22,35 @@ HABITS = (
     "snapshot",
     "forget",
 )
+LOADS = (0.2, 0.9, 1.8, 3.3, 5.0, 9.0)
+AUTOSCALED_HABITS = ("bounds", "load", "hpa", "replicas")
 DESIRED = ("ConfigMap", pod.desired_name(JOB))
 
 
-def first_spec(rng: random.Random) -> Object:
+def first_spec(rng: random.Random, *, autoscaled: bool) -> Object:
     """Make the spec of a small job."""
-    return {
+    spec: Object = {
         "image": "v1",
         "job": {"entrypoint": "jobs:count"},
         "replicas": rng.randint(1, 4),
         "checkpoint": {"volume": {"claimName": "shared"}},
         "upgrade": {"savepointDeadline": "60s", "stableDeadline": "120s"},
     }
+    return {**spec, "autoscaling": some_bounds(rng)} if autoscaled else spec
+
+
+HPA_ENTRY: Object = {
+    "manager": "kube-controller-manager",
+    "subresource": "scale",
+    "fieldsV1": {"f:spec": {"f:replicas": {}}},
+}
+
+
+def some_bounds(rng: random.Random) -> Object:
+    """Make bounds of an autoscaler that is in a hurry, as those of these runs have to be."""
+    least = rng.randint(1, 3)
+    most = least + rng.choice((0, 2, 4, 7))
+    return {"minReplicas": least, "maxReplicas": most, "cooldown": "3s"}
 
 
 @dataclass(slots=True)
@@ -52,19 +69,25 @@ class Users:
     now: float = 0.0
     jobs: int = 0
     habits: tuple[str, ...] = ()
+    autoscaled: bool = False
     taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
 
     def __post_init__(self) -> None:
         """Choose the habits of this run."""
         few = self.rng.random() < 0.7
         self.habits = tuple(self.rng.sample(HABITS, 3)) if few else HABITS
+        if self.autoscaled:
+            self.habits += AUTOSCALED_HABITS
 
     def new_job(self) -> None:
         """Create the job, or another of its name."""
         self.jobs += 1
         meta: Object = {"name": JOB, "namespace": "default", "labels": {}}
-        job: Object = {"kind": "StreamJob", "metadata": meta, "spec": first_spec(self.rng)}
+        job: Object = {"kind": "StreamJob", "metadata": meta, "spec": self._first_spec()}
         self.api.create(job, uid=f"job{self.jobs:04d}-{self.seed}")
+
+    def _first_spec(self) -> Object:
+        return first_spec(self.rng, autoscaled=self.autoscaled)
 
     def act(self, now: float) -> None:
         """Change, delete or create something that is the users'."""
@@ -100,6 +123,15 @@ class Users:
             ("snapshot", None),
             ("snapshot", None),
             ("forget", None),
+            *(self._scaling() if self.autoscaled else ()),
+        )
+
+    def _scaling(self) -> tuple[tuple[str, Plain], ...]:
+        return (
+            *(("load", self.rng.choice(LOADS)) for _ in range(4)),
+            ("bounds", some_bounds(self.rng)),
+            ("bounds", None),
+            ("hpa", self.rng.randint(1, 4)),
         )
 
     def _do(self, job: Object, what: str, value: Plain) -> None:
@@ -110,8 +142,21 @@ class Users:
             self._new_snapshot()
         elif what == "forget":
             self._forget_snapshot()
+        elif what == "load":
+            assert isinstance(value, float)
+            self.workers.load = value
         elif not text_at(job, "metadata", "deletionTimestamp"):
-            self.api.put({**job, "spec": {**object_at(job, "spec"), what: value}})
+            self._change(job, what, value)
+
+    def _change(self, job: Object, what: str, value: Plain) -> None:
+        spec, metadata = object_at(job, "spec"), object_at(job, "metadata")
+        if what in {"replicas", "hpa"}:  # the newest writer of a field manages it
+            metadata = {**metadata, "managedFields": [HPA_ENTRY] if what == "hpa" else []}
+        field = {"hpa": "replicas", "bounds": "autoscaling"}.get(what, what)
+        spec = {**spec, field: value}
+        if spec[field] is None:
+            del spec[field]
+        self.api.put({**job, "metadata": metadata, "spec": spec})
 
     def _new_snapshot(self) -> None:
         meta: Object = {"name": f"snap{self.api.count}", "creationTimestamp": ""}

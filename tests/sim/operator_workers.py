@@ -9,17 +9,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from penstock.contract import pod
-from penstock.contract.codec import decode
+from penstock.contract.codec import decode, encode
 from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal, Term, Version
 from penstock.contract.latest import Answer, Desired, Latest, Leader, Retained, encode_latest
 from penstock.contract.manifest import BlobRef
+from penstock.contract.status import JobState, JobStatus, Load
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from tests.sim.operator_api import FakeApi, job_of
 
 JOB = "wordcount"
 RETAIN = 2
 BAD_IMAGE = "bad"
+WINDOW_S = 1.0
+WINDOWS_KEPT = 80
 
 
 def root_of(epoch: int) -> BlobRef:
@@ -44,6 +47,8 @@ class Workers:
     """The set's controller, the kubelets and the leader. ``finishes``: the input may end.
 
     ``calm``: no epoch is committed but the first of a run, so that the world may come to rest.
+    ``load`` is the work that there is for a step, in workers; ``meter`` since when it is measured
+    under which attempt and version, and the share of each window since then.
     """
 
     api: FakeApi
@@ -51,6 +56,8 @@ class Workers:
     finishes: bool = False
     fails: bool = True
     calm: bool = False
+    load: float | None = None
+    meter: tuple[float, tuple[int, int], tuple[float, ...]] = (0.0, (0, 0), ())
 
     def step(self, now: float) -> None:
         """Do one thing that is due, chosen at random."""
@@ -149,7 +156,6 @@ class Workers:
         ]
 
     def _leader(self, now: float) -> None:
-        del now
         live = self._live()
         found = self.api.get("ConfigMap", pod.desired_name(JOB))
         record = self.api.get("ConfigMap", pod.latest_name(JOB))
@@ -163,11 +169,41 @@ class Workers:
         new = self._swap(latest, desired, live)
         if new is not None and new != latest:
             self.api.put({**record, "data": {pod.RECORD: encode_latest(new).decode()}})
-            self._tell()
+            self._note()
+        if self.load is not None:
+            self._tell(new or latest, self.load, now)
 
-    def _tell(self) -> None:
+    def speak(self, now: float) -> None:
+        """Have the leader of an autoscaled job say how busy it is."""
+        if self.load is not None:
+            self._leader(now)
+
+    def _tell(self, at: Latest, load: float, now: float) -> None:
+        """Say how busy the workers were, as the leader of an autoscaled job does."""
+        since, under, shares = self.meter
+        if (at.attempt, at.version) != under or at.settled != at.version:
+            since, under, shares = now, (at.attempt, at.version), ()
+        share = round(min(1.0, load / max(1, at.workers)), 3)
+        full = int((now - since) / WINDOW_S)
+        shares = (*shares, *[share] * min(full, WINDOWS_KEPT))[-WINDOWS_KEPT:]
+        self.meter = (since + full * WINDOW_S, under, shares)
         found = self.api.get("ConfigMap", pod.status_name(JOB))
-        if found is not None and self.rng.random() < 0.2:
+        if found is None or at.closed():
+            return
+        told = JobStatus(
+            JOB,
+            at.job_uid,
+            JobState.RUNNING,
+            int(now * 1e6),
+            attempt=at.attempt,
+            version=at.version,
+            load=Load(WINDOW_S, shares, "counts") if shares else None,
+        )
+        self.api.put({**found, "data": {pod.RECORD: encode(told).decode()}})
+
+    def _note(self) -> None:
+        found = self.api.get("ConfigMap", pod.status_name(JOB))
+        if self.load is None and found is not None and self.rng.random() < 0.2:
             self.api.put({**found, "data": {"note": str(self.api.count)}})
 
     def _swap(self, at: Latest, desired: Desired, live: list[int]) -> Latest | None:

@@ -25,11 +25,12 @@ from penstock_operator.resources import records
 from penstock_operator.resources.target import Owner
 from tests.sim.operator_api import ConflictError, FakeApi, Key
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
-from tests.sim.operator_users import DESIRED, Users
+from tests.sim.operator_users import DESIRED, LOADS, Users
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
+AUTOSCALED_EVERY = 5  # one in so many seeds
 
 
 @dataclass(slots=True)
@@ -60,7 +61,12 @@ class World:
         claim: Object = {"accessModes": ["ReadWriteMany"]}
         meta: Object = {"name": "shared", "labels": {}}
         self.api.create({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
-        self.users = Users(self.seed, self.rng, self.api, self.workers, self.seen)
+        autoscaled = self.seed % AUTOSCALED_EVERY == 4 or "load" in self.habits
+        if autoscaled:
+            self.workers.load = 1.5
+        self.users = Users(
+            self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled
+        )
         self.users.habits = self.habits or self.users.habits
         self.users.new_job()
         self.caches = [self.api.listed(), self.api.listed()]
@@ -101,6 +107,8 @@ class World:
         self.workers.fails = False
         self.workers.finishes = False
         self.workers.calm = True
+        if self.users.autoscaled:
+            self.workers.load = self.rng.choice(LOADS)
         if self.users.taken is not None and LATEST not in self.api.objects:
             self.api.create(self.users.taken)
         job = self.api.get("StreamJob", JOB)
@@ -113,6 +121,7 @@ class World:
         quiet = 0
         for _ in range(120):
             self.now += 120.0
+            self.workers.speak(self.now)
             before = self._meaning()
             written = -1
             while written != self.api.count:
@@ -127,26 +136,27 @@ class World:
                 self.judge.look()
             self.judge.check_always()
             quiet = quiet + 1 if self._meaning() == before else 0
-            if quiet >= 2:
+            if quiet >= (4 if self.users.autoscaled else 2):
                 return self.judge.check_rest()
         raise ViolationError(f"seed {self.seed}: never comes to rest")
 
     def _meaning(self) -> str:
         """Describe everything but epochs and versions, which rise for ever."""
         at = self.workers.latest()
+        found = self.api.get("StreamJob", JOB)
         parts = [
             (key, text_at(o, "metadata", "annotations", names.ANNOTATION_APPLIED))
             for key, o in sorted(self.api.objects.items())
             if records.epoch_of(JOB, key[1]) is None
         ]
         shown = None if at is None else (at.workers, at.version, at.closed(), at.run)
-        found = self.api.get("StreamJob", JOB)
+        chosen = whole_at(found, "status", "autoscaling", "replicas")
         states = [
             text_at(o, "status", "state")
             for k, o in sorted(self.api.objects.items())
             if k[0] == "StreamSnapshot"
         ]
-        return json.dumps([parts, str(shown), text_at(found, "status", "state"), states])
+        return json.dumps([parts, str(shown), text_at(found, "status", "state"), states, chosen])
 
     def _operator(self, which: int) -> Iterator[str]:
         """One operator's endless loop over its only key."""
@@ -245,8 +255,16 @@ class World:
             return
         if text_at(job, "metadata", "uid") != seen.job.uid:
             raise ConflictError("another job")
+        self._count_choice(decision.status, seen)
         plain = dict(status_plain(decision.status))
         self.api.put({**job, "status": plain}, version=seen.job.version)
+
+    def _count_choice(self, status: StreamJobStatus, seen: Observed) -> None:
+        old, new = seen.job.status.autoscaling, status.autoscaling
+        if old is not None and new is not None and old.replicas != new.replicas:
+            what = "autoscaled up" if new.replicas > old.replicas else "autoscaled down"
+            self.seen[what] = self.seen.get(what, 0) + 1
+            self.judge.check_choice(seen, new)
 
     def _do(self, action: act.Action, seen: Observed) -> None:
         self.seen[type(action).__name__] = self.seen.get(type(action).__name__, 0) + 1

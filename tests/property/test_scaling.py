@@ -25,7 +25,7 @@ BOUNDS = st.builds(
 
 def next_of(replicas: int, shares: tuple[float, ...], bounds: Autoscaling) -> int:
     current = AutoscalingStatus(replicas, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, shares, "s"), bounds, current)
+    wish = choose(NOW_S, Load(WINDOW_S, shares, (0.0,) * len(shares), "s"), bounds, current)
     return replicas if wish is None else wish.replicas
 
 

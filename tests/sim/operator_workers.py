@@ -197,7 +197,7 @@ class Workers:
             int(now * 1e6),
             attempt=at.attempt,
             version=at.version,
-            load=Load(WINDOW_S, shares, "counts") if shares else None,
+            load=Load(WINDOW_S, shares, (0.0,) * len(shares), "counts") if shares else None,
         )
         self.api.put({**found, "data": {pod.RECORD: encode(told).decode()}})
 

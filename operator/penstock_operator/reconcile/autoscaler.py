@@ -49,7 +49,7 @@ def autoscaling_of(at: Judged, state: StreamJobState) -> AutoscalingStatus | Non
 def _chosen(
     now: float, load: Load, bounds: Autoscaling, old: AutoscalingStatus
 ) -> AutoscalingStatus:
-    busy = load.shares[-1]
+    busy = load.busy[-1]
     wish = choose(now, load, bounds, old)
     if wish is not None:
         return AutoscalingStatus(wish.replicas, stamp(now), wish.why, busy=busy, step=load.step)

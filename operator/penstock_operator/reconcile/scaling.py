@@ -8,6 +8,9 @@ windows in a row ask for them, fewer only when no window of a longer time asked 
 
     share of each window ──ratio to the target──> recommended ──the least of 2 windows──> more
                                                        └──the most of 3 cooldowns──> fewer
+
+A job that is held up although no step is busy on the whole (one hot key, a slow network) keeps its
+workers: more would not help it, and fewer would harm it.
 """
 
 import math
@@ -24,6 +27,7 @@ TOLERANCE = 0.1  # of the ratio: what is so near to the target is left alone
 UP_WINDOWS = 2  # one alone may be what piled up while there were no workers
 UP_FACTOR = 2  # at once: a step that is always busy does not say how much more there is
 DOWN_COOLDOWNS = 3  # without a busier window, before workers go
+BLOCKED_MAX = 0.1  # of its time that a step waits for credit in a job that is not held up
 UNDONE_REST_S = 1800.0  # after workers that did not come, before more are asked for again
 ROUNDING = 1e-9
 
@@ -58,21 +62,24 @@ def clamped(replicas: int, bounds: Autoscaling) -> int:
 def choose(now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus) -> Wish | None:
     """Return another number of workers and why; None: it stays as it is.
 
-    ``current`` runs and is within the bounds, and every share of ``load`` was measured under it.
+    ``current`` runs and is within the bounds, and ``load`` was measured under it.
     """
     rested = now - seconds(current.time)
     if rested < bounds.cooldown_s:
         return None
-    asked = [_recommended(share, current.replicas, bounds) for share in load.shares]
+    asked = [
+        _recommended(busy, current.replicas, bounds, held_up=blocked > BLOCKED_MAX)
+        for busy, blocked in zip(load.busy, load.blocked, strict=False)
+    ]
     more = min(asked[-UP_WINDOWS:], default=0) if len(asked) >= UP_WINDOWS else 0
     if more > current.replicas:
         may = not current.undone or rested >= UNDONE_REST_S
-        newest = load.shares[-UP_WINDOWS:]
+        newest = load.busy[-UP_WINDOWS:]
         return Wish(more, _why(load.step, min(newest), bounds)) if may else None
     windows = windows_down(load.window_s, bounds)
     fewer = max(asked[-windows:]) if len(asked) >= windows else current.replicas
     if fewer < current.replicas:
-        return Wish(fewer, _why(load.step, max(load.shares[-windows:]), bounds))
+        return Wish(fewer, _why(load.step, max(load.busy[-windows:]), bounds))
     return None
 
 
@@ -82,9 +89,9 @@ def windows_down(window_s: float, bounds: Autoscaling) -> int:
     return min(max(wanted, UP_WINDOWS), LOAD_WINDOWS_KEPT)
 
 
-def _recommended(share: float, replicas: int, bounds: Autoscaling) -> int:
+def _recommended(share: float, replicas: int, bounds: Autoscaling, *, held_up: bool) -> int:
     ratio = share / bounds.target_busy
-    if abs(ratio - 1.0) <= TOLERANCE:
+    if abs(ratio - 1.0) <= TOLERANCE or (held_up and ratio < 1.0):
         return replicas
     wanted = math.ceil(replicas * ratio - ROUNDING)
     return clamped(min(wanted, replicas * UP_FACTOR), bounds)

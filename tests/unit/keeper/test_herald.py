@@ -78,7 +78,7 @@ def test_how_busy_the_workers_are_is_told_and_is_no_news_by_itself() -> None:
         audience.hear(busy(now), now)
         status = audience.summary("words", (latest, Desired(1)), "/c", (now, int(now * 1e6)))
         board.show(status, now)
-    assert status.load == Load(LOAD_WINDOW_S, (1.0,), "counts")
+    assert status.load == Load(LOAD_WINDOW_S, (1.0,), (0.0,), "counts")
     assert store.writes == 2, "the first word, and the one that was due"
     audience.hear(report(0, "pod-a"), now)
     silent = now + LOAD_HEARD_S

@@ -49,7 +49,8 @@ def test_a_share_is_that_of_all_tasks_of_the_busiest_step() -> None:
     }
     load = meter.look(LATEST, later)
     assert load is not None
-    assert (load.shares, load.step) == ((0.5,), "a"), "blocked is not busy"
+    assert (load.busy, load.step) == ((0.5,), "a"), "blocked is not busy"
+    assert load.blocked == (0.5,), "of the step that waited most"
 
 
 def test_a_window_is_as_long_as_the_tasks_have_lived_in_it() -> None:
@@ -59,7 +60,7 @@ def test_a_window_is_as_long_as_the_tasks_have_lived_in_it() -> None:
     assert meter.look(LATEST, both(0.5, 0.5, age=LOAD_WINDOW_S)) is not None
     load = meter.look(LATEST, both(0.5, 0.5, age=LOAD_WINDOW_S + 1))
     assert load is not None
-    assert load.shares == (0.5,), "the next one has only begun"
+    assert load.busy == (0.5,), "the next one has only begun"
 
 
 def test_no_window_ends_without_a_word_of_every_worker() -> None:
@@ -74,7 +75,7 @@ def test_no_window_ends_without_a_word_of_every_worker() -> None:
     assert meter.look(LATEST, dead) is None
     load = meter.look(LATEST, both(1.0, 0.0, age=60.0))
     assert load is not None
-    assert load.shares == (0.5,)
+    assert load.busy == (0.5,)
 
 
 def test_a_worker_that_has_left_counts_no_more() -> None:
@@ -82,7 +83,7 @@ def test_a_worker_that_has_left_counts_no_more() -> None:
     meter.look(smaller, both(1.0, 0.0, age=0.0))
     load = meter.look(smaller, both(1.0, 0.0, age=60.0))
     assert load is not None
-    assert load.shares == (1.0,)
+    assert load.busy == (1.0,)
 
 
 def test_another_attempt_or_version_begins_anew_once_it_is_settled() -> None:
@@ -110,7 +111,8 @@ def test_what_is_kept_is_bounded() -> None:
     meter = LoadMeter()
     for turn in range(LOAD_WINDOWS_KEPT + 10):
         meter.look(LATEST, both(0.25, 0.25, age=LOAD_WINDOW_S * turn))
-    assert meter.shares == (0.25,) * LOAD_WINDOWS_KEPT
+    assert meter.busy == (0.25,) * LOAD_WINDOWS_KEPT
+    assert meter.blocked == (0.0,) * LOAD_WINDOWS_KEPT
 
 
 def test_a_job_that_has_ended_is_not_measured() -> None:

@@ -40,7 +40,7 @@ def told(seen: Observed, *shares: float, at: float = NOW_S) -> Observed:
         int(at * 1e6),
         attempt=latest.attempt,
         version=latest.version,
-        load=Load(15.0, shares, "counts") if shares else None,
+        load=Load(15.0, shares, (0.0,) * len(shares), "counts") if shares else None,
     )
     return replace(seen, running=status)
 

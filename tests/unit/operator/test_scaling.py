@@ -8,6 +8,7 @@ from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.scaling import (
+    BLOCKED_MAX,
     TOLERANCE,
     UNDONE_REST_S,
     choose,
@@ -20,10 +21,15 @@ WINDOW_S = 10.0  # three cooldowns are six windows
 
 
 def chosen(
-    *shares: float, replicas: int = 4, rested_s: float = 60.0, undone: bool = False
+    *busy: float,
+    replicas: int = 4,
+    rested_s: float = 60.0,
+    undone: bool = False,
+    blocked: tuple[float, ...] | None = None,
 ) -> int | None:
     current = AutoscalingStatus(replicas, stamp(NOW_S - rested_s), undone=undone)
-    wish = choose(NOW_S, Load(WINDOW_S, shares, "counts"), BOUNDS, current)
+    waited = (0.0,) * len(busy) if blocked is None else blocked
+    wish = choose(NOW_S, Load(WINDOW_S, busy, waited, "counts"), BOUNDS, current)
     return None if wish is None else wish.replicas
 
 
@@ -63,9 +69,20 @@ def test_nothing_is_changed_within_a_cooldown_of_the_last_change() -> None:
 def test_a_step_that_is_always_busy_gets_twice_as_many_at_most() -> None:
     bounds = Autoscaling(1, 100, target_busy=0.1, cooldown_s=20.0)
     current = AutoscalingStatus(3, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, (1.0, 1.0), "counts"), bounds, current)
+    wish = choose(NOW_S, Load(WINDOW_S, (1.0, 1.0), (0.0, 0.0), "counts"), bounds, current)
     assert wish is not None
     assert wish.replicas == 6
+
+
+def test_a_job_that_is_held_up_keeps_its_workers() -> None:
+    assert chosen(*[0.1] * 6, blocked=(*[0.0] * 5, BLOCKED_MAX)) == 1
+    assert chosen(*[0.1] * 6, blocked=(*[0.0] * 5, BLOCKED_MAX + 0.01)) is None
+    assert chosen(0.75, 0.75, blocked=(0.9, 0.9)) == 6, "a busy step gets more all the same"
+
+
+def test_windows_that_were_not_measured_wholly_count_for_nothing() -> None:
+    assert chosen(1.0, 1.0, blocked=(0.0,)) is None
+    assert chosen(*[0.1] * 6, blocked=()) is None
 
 
 def test_the_bounds_hold_in_both_directions() -> None:
@@ -83,7 +100,7 @@ def test_after_workers_that_did_not_come_more_are_not_asked_for_soon() -> None:
 
 def test_the_reason_names_the_step_and_the_target() -> None:
     current = AutoscalingStatus(4, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, (0.9, 0.75), "counts"), BOUNDS, current)
+    wish = choose(NOW_S, Load(WINDOW_S, (0.9, 0.75), (0.0, 0.0), "counts"), BOUNDS, current)
     assert wish is not None
     assert wish.why == ("the busiest step (counts) worked at least 75% of the time, of 50% wanted")
 

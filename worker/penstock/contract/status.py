@@ -103,14 +103,16 @@ class RequestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy a job was: one share (0..1) for each window of ``window_s``, oldest first.
+    """How busy a job was: two shares (0..1) for each window of ``window_s``, oldest first.
 
-    A share is that of the busiest step, over all its tasks on all workers; ``step`` is the busiest
-    of the newest window. All windows are of one attempt and one version, after they had settled.
+    ``busy`` is that of the busiest step, over all its tasks on all workers, and ``blocked`` that
+    of the step that waited most for credit; both have one length. ``step`` is the busiest of the
+    newest window. All windows are of one attempt and one version, after they had settled.
     """
 
     window_s: float
-    shares: tuple[float, ...]
+    busy: tuple[float, ...]
+    blocked: tuple[float, ...]
     step: str
 
 

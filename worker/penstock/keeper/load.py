@@ -5,7 +5,7 @@ its life. So two readings give a share without any clock, however late they were
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base.limits import LOAD_WINDOW_S, LOAD_WINDOWS_KEPT
 from penstock.contract.ids import Attempt, Ordinal, Version
@@ -27,18 +27,19 @@ class LoadMeter:
 
     under: Under = (Attempt(0), Version(0))
     base: Counters = ()
-    shares: tuple[float, ...] = ()
+    busy: tuple[float, ...] = ()
+    blocked: tuple[float, ...] = ()
     step: str = ""
 
     def look(self, latest: Latest, reports: Mapping[Ordinal, WorkerReport]) -> Load | None:
         """Take in what was heard of late. Returns the windows so far; None before the first."""
         under = (latest.attempt, latest.version)
         if under != self.under:
-            self.under, self.base, self.shares = under, (), ()
+            self.under, self.base, self.busy, self.blocked = under, (), (), ()
         counters = _counters(latest, reports)
         if counters:
             self._measure(counters)
-        return Load(LOAD_WINDOW_S, self.shares, self.step) if self.shares else None
+        return Load(LOAD_WINDOW_S, self.busy, self.blocked, self.step) if self.busy else None
 
     def _measure(self, now: Counters) -> None:
         window = _window(self.base, now)
@@ -46,13 +47,15 @@ class LoadMeter:
             self.base = now
         elif window.length_s >= LOAD_WINDOW_S:
             self.base, self.step = now, window.step
-            self.shares = (*self.shares, round(window.share, 3))[-LOAD_WINDOWS_KEPT:]
+            self.busy = (*self.busy, window.busy)[-LOAD_WINDOWS_KEPT:]
+            self.blocked = (*self.blocked, window.blocked)[-LOAD_WINDOWS_KEPT:]
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
     length_s: float  # of the life of one task
-    share: float
+    busy: float
+    blocked: float
     step: str
 
 
@@ -60,15 +63,22 @@ def _window(base: Counters, now: Counters) -> _Window | None:
     """Compare two readings; None when they are not of the same tasks, or went back."""
     if [(s.name, s.tasks) for s in base] != [(s.name, s.tasks) for s in now]:
         return None
-    found: list[_Window] = []
-    for old, new in zip(base, now, strict=True):
-        worked, lived = new.busy_s - old.busy_s, _lived(new) - _lived(old)
-        if lived < 0.0:
-            return None
-        if new.tasks:
-            share = min(1.0, max(0.0, worked) / lived) if lived else 0.0
-            found.append(_Window(lived / new.tasks, share, new.name))
-    return max(found, key=lambda w: w.share, default=None)
+    steps = [_of_step(old, new) for old, new in zip(base, now, strict=True) if new.tasks]
+    if not steps or min(step.length_s for step in steps) < 0.0:
+        return None
+    busiest = max(steps, key=lambda step: step.busy)
+    return replace(busiest, blocked=max(step.blocked for step in steps))
+
+
+def _of_step(old: StepStatus, new: StepStatus) -> _Window:
+    lived = _lived(new) - _lived(old)
+    busy = _share(new.busy_s - old.busy_s, lived)
+    blocked = _share(new.blocked_s - old.blocked_s, lived)
+    return _Window(lived / new.tasks, busy, blocked, new.name)
+
+
+def _share(part: float, whole: float) -> float:
+    return round(min(1.0, max(0.0, part) / whole), 3) if whole > 0.0 else 0.0
 
 
 def _lived(step: StepStatus) -> float:

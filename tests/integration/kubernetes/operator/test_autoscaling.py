@@ -79,7 +79,7 @@ def play_leader(kubectl: Kubectl, uid: str, count: int, *shares: float) -> None:
         time.time_ns() // 1000,
         attempt=1,
         version=1,
-        load=Load(15.0, shares, "counts"),
+        load=Load(15.0, shares, (0.0,) * len(shares), "counts"),
     )
     put(kubectl, pod.status_name(JOB), encode(told))
 

@@ -209,11 +209,9 @@ class Judge:
         load = self.workers.load
         ratio = min(1.0, (load or 0.0) / chosen) / TARGET
         fits = abs(ratio - 1.0) <= 0.101 or (ratio < 1.0 and math.ceil(chosen * ratio) >= chosen)
-        if (
-            not fits
-            and not (ratio > 1.0 and chosen == most)
-            and not (ratio < 1.0 and chosen == least)
-        ):
+        given_up = object_at(job, "status", "autoscaling").get("undone") is True
+        most_there = chosen == most or (given_up and chosen <= self.workers.room)
+        if not fits and not (most_there if ratio > 1.0 else chosen == least):
             self._fail(f"rests with {chosen} workers of {least}..{most} under a load of {load}")
         return chosen
 

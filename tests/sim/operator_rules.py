@@ -136,6 +136,12 @@ MUTANTS = {
         4,
         habits=("load",),
     ),
+    "waits-for-ever": Mutant(
+        "workers that do not come are given up, and what is committed is wanted again",
+        _line("autoscaler", "missing = _missing(at, old, bounds)", "missing = None"),
+        4,
+        habits=("load",),
+    ),
     "two-autoscalers": Mutant(
         "where another autoscaler writes spec.replicas, ours is off",
         _line(

@@ -48,7 +48,8 @@ class Workers:
 
     ``calm``: no epoch is committed but the first of a run, so that the world may come to rest.
     ``load`` is the work that there is for a step, in workers; ``meter`` since when it is measured
-    under which attempt and version, and the share of each window since then.
+    under which attempt and version, and the share of each window since then. ``room``: how many
+    pods find a node.
     """
 
     api: FakeApi
@@ -57,6 +58,7 @@ class Workers:
     fails: bool = True
     calm: bool = False
     load: float | None = None
+    room: int = 99
     meter: tuple[float, tuple[int, int], tuple[float, ...]] = (0.0, (0, 0), ())
 
     def step(self, now: float) -> None:
@@ -133,7 +135,7 @@ class Workers:
             key = ("Pod", f"{pod.workers_name(JOB)}-{ordinal}")
             if text_at(plain, "metadata", "deletionTimestamp"):
                 self.api.finish_pod(key)
-            elif text_at(plain, "status", "phase") == "Pending":
+            elif text_at(plain, "status", "phase") == "Pending" and ordinal < self.room:
                 self.api.put({**plain, "status": self._started(plain)})
 
     def _started(self, plain: Object) -> Object:

@@ -64,6 +64,7 @@ class World:
         autoscaled = self.seed % AUTOSCALED_EVERY == 4 or "load" in self.habits
         if autoscaled:
             self.workers.load = 1.5
+            self.workers.room = 4 + self.seed // AUTOSCALED_EVERY % 4
         self.users = Users(
             self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled
         )
@@ -136,7 +137,7 @@ class World:
                 self.judge.look()
             self.judge.check_always()
             quiet = quiet + 1 if self._meaning() == before else 0
-            if quiet >= (4 if self.users.autoscaled else 2):
+            if quiet >= (8 if self.users.autoscaled else 2):
                 return self.judge.check_rest()
         raise ViolationError(f"seed {self.seed}: never comes to rest")
 
@@ -263,6 +264,7 @@ class World:
         old, new = seen.job.status.autoscaling, status.autoscaling
         if old is not None and new is not None and old.replicas != new.replicas:
             what = "autoscaled up" if new.replicas > old.replicas else "autoscaled down"
+            what = "autoscaling undone" if new.undone else what
             self.seen[what] = self.seen.get(what, 0) + 1
             self.judge.check_choice(seen, new)
 

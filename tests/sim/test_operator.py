@@ -20,6 +20,8 @@ MET = (
     "Scale",
     "SetFinalizer",
     "WriteSnapshotStatus",
+    "autoscaled down",
+    "autoscaled up",
     "latest taken",
     "user delete",
     "user restore",

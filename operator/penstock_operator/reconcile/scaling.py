@@ -24,6 +24,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds
 
 TOLERANCE = 0.1  # of the ratio: what is so near to the target is left alone
+SATURATED = 0.98  # of the time: it may want any number more, however high the target is
 UP_WINDOWS = 2  # one alone may be what piled up while there were no workers
 UP_FACTOR = 2  # at once: a step that is always busy does not say how much more there is
 DOWN_COOLDOWNS = 3  # without a busier window, before workers go
@@ -91,7 +92,8 @@ def windows_down(window_s: float, bounds: Autoscaling) -> int:
 
 def _recommended(share: float, replicas: int, bounds: Autoscaling, *, held_up: bool) -> int:
     ratio = share / bounds.target_busy
-    if abs(ratio - 1.0) <= TOLERANCE or (held_up and ratio < 1.0):
+    near = abs(ratio - 1.0) <= TOLERANCE and share < SATURATED
+    if near or (held_up and ratio < 1.0):
         return replicas
     wanted = math.ceil(replicas * ratio - ROUNDING)
     return clamped(min(wanted, replicas * UP_FACTOR), bounds)

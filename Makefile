@@ -43,7 +43,8 @@ test: $(STAMP)  ## run every test
 
 unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 	@echo "== make unit: the quick tests"
-	@$(BIN)/python -m pytest $(PARALLEL) $(wildcard tests/unit tests/golden tests/property)
+	@$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile quick \
+		$(wildcard tests/unit tests/golden tests/property)
 
 sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000 (make test runs it too)
 	@echo "== make sim: $(SCENARIO), seeds $(SEEDS); a violation prints the command that repeats it"

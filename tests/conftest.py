@@ -3,7 +3,15 @@
 import gc
 import os
 
+from hypothesis import settings
+
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
+
+# Property tests never judge a time: the first example may compile a kernel. Other examples are
+# drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
+settings.register_profile("all", deadline=None, max_examples=60)
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.load_profile("all")
 
 
 def pytest_report_header() -> str:
@@ -15,7 +23,12 @@ def pytest_report_header() -> str:
     return f"kubernetes: tests are skipped, no {', '.join(missing)} in {folder}: {REMEDY}"
 
 
+def pytest_collection() -> None:
+    """Let the garbage collector rest while tests are imported: what is imported stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Let the garbage collector walk what tests make, not what they import: that stays."""
-    gc.collect()
+    """Let the garbage collector walk what tests make, not what they import."""
     gc.freeze()
+    gc.enable()

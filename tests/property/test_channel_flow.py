@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
@@ -76,7 +76,6 @@ class Pair:
                 self.now += 0.5
 
 
-@settings(max_examples=60)
 @given(steps)
 def test_everything_offered_arrives_once_in_order_whatever_the_interleaving(
     script: list[tuple[str, int]],

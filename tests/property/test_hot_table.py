@@ -86,7 +86,6 @@ def lose(table: HotTable, model: Model, lost: int) -> None:
 
 
 @given(STEPS)
-@settings(max_examples=60)
 def test_the_table_and_its_deltas_agree_with_a_dict(steps: Any) -> None:
     table, model = HotTable(SCHEMA), Model()
     for step, words in steps:

@@ -1,6 +1,6 @@
 """Plans of random graphs: every step has one place, every input one way, no shuffle unasked."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -51,7 +51,6 @@ def build(moves: list[Move]) -> CompiledJob:
     return compile_draft(file, job.draft, None)
 
 
-@settings(max_examples=60, deadline=None)
 @given(MOVES)
 def test_plans_of_random_graphs(moves: list[Move]) -> None:
     job = build(moves)

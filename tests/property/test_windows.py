@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.graph import Compute, Function
@@ -93,7 +93,6 @@ def plain(batches: list[pa.RecordBatch]) -> list[Any]:
 
 
 @given(BATCHES, st.sampled_from([1, 7, 20]), st.sampled_from([0, 3]), st.sampled_from([0, 5]))
-@settings(max_examples=60)
 def test_windows_agree_with_a_naive_model(
     batches: Any, size: int, lateness: int, offset: int
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import PeerError
@@ -101,14 +101,12 @@ def refused(message: bytes) -> None:
             decode(message)
 
 
-@settings(max_examples=50)
 @given(sequences, st.one_of(heads, controls))
 def test_an_element_is_read_as_it_was_written(sequence: int, head: wire.Head) -> None:
     encode = wire.encode_data if isinstance(head, DataHead) else wire.encode_control
     assert wire.decode(encode(sequence, head)) == (sequence, head)  # type: ignore[arg-type]
 
 
-@settings(max_examples=50)
 @given(credit_lists, hellos, replies)
 def test_credits_and_handshakes_are_read_as_they_were_written(
     owed: list[Credit], hello: handshake.Hello, reply: handshake.Reply
@@ -118,14 +116,12 @@ def test_credits_and_handshakes_are_read_as_they_were_written(
     assert handshake.decode_reply(handshake.encode_reply(reply)) == reply
 
 
-@settings(max_examples=50)
 @given(messages, st.data())
 def test_a_message_cut_short_or_made_longer_is_refused(message: bytes, data: st.DataObject) -> None:
     refused(message[: data.draw(st.integers(0, len(message) - 1))])
     refused(message + data.draw(st.binary(min_size=1, max_size=8)))
 
 
-@settings(max_examples=50)
 @given(messages, st.data())
 def test_a_message_with_a_changed_byte_is_refused(message: bytes, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(message) - 1))
@@ -133,7 +129,6 @@ def test_a_message_with_a_changed_byte_is_refused(message: bytes, data: st.DataO
     refused(message[:place] + bytes((message[place] ^ flip,)) + message[place + 1 :])
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 255), st.binary(max_size=120))
 def test_made_up_bytes_with_a_good_checksum_are_refused_or_canonical(
     kind: int, rest: bytes
@@ -147,7 +142,6 @@ def test_made_up_bytes_with_a_good_checksum_are_refused_or_canonical(
         assert again(decode, message) == message
 
 
-@settings(max_examples=50)
 @given(messages, st.integers(0, 200), st.integers(0, 255))
 def test_a_changed_byte_under_a_new_checksum_is_refused_or_canonical(
     message: bytes, place: int, value: int

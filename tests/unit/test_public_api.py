@@ -1,8 +1,5 @@
 """The public names are pinned, cheap to look up, and all there."""
 
-import subprocess
-import sys
-
 import penstock
 
 NAMES = {
@@ -72,14 +69,3 @@ def test_methods_of_streams_are_these() -> None:
     assert public(penstock.Job) == {"source"}
     assert public(penstock.Stream) == STREAM_METHODS
     assert public(penstock.KeyedStream) == {"aggregate", "process", "window"}
-
-
-def test_the_command_line_and_the_api_import_neither_arrow_nor_numba() -> None:
-    code = (
-        "import sys, penstock.cli.app, penstock.cli.preflight, penstock.cli.local, penstock as ps\n"
-        "import penstock.supervisor\n"
-        "ps.Job, ps.count, ps.parquet\n"
-        "print([m for m in ('pyarrow', 'numba', 'numpy', 'pyspark') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

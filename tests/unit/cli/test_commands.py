@@ -107,14 +107,6 @@ def test_a_picture_or_state_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         keep_job_file(job, tmp_path / "file" / "x" / "job.json")
 
 
-def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    head = "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n"
-    file.write_text(head + "  job: {entrypoint: 'nothing_there:job'}\n")
-    with pytest.raises(ConfigError, match=r"job\.yaml:5: .*there is no module 'nothing_there'"):
-        check_before_start(read_job_file(file), file, [])
-
-
 def test_what_the_cluster_is_told(tmp_path: Path) -> None:
     file = read_job_file(EXAMPLES / "wordcount.yaml", ["checkpoint.interval=125ms", "replicas=3"])
     settings = cluster_settings(file, tmp_path, None)

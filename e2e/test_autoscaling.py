@@ -1,6 +1,5 @@
 """Autoscaling, the built-in way and by Kubernetes' own: workers come and go, and it is exact."""
 
-import json
 from typing import Any
 
 import pytest
@@ -46,8 +45,8 @@ def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_
     print(wordcount.status()["autoscaling"])
     assert wordcount.lives() == first, "the first worker was not touched"
     assert wordcount.job()["spec"]["replicas"] == 1, "nobody writes into the spec"
-    said = json.loads(wordcount.kubectl("get", "events", "-o", "json"))["items"]
-    texts = [each["message"] for each in said if each["reason"] == "Autoscaled"]
+    events = wordcount.kubectl.items("events")
+    texts = [each["message"] for each in events if each["reason"] == "Autoscaled"]
     print("\n".join(texts))
     assert len(texts) >= 2
     wordcount.kubectl.apply(HPA)

@@ -20,8 +20,13 @@ from penstock.model.kernels import gather, routing
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order."""
+    """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order.
 
+    Part p goes to ``destinations[p]``, one of ``total``; row i goes to ``of_rows[i]``.
+    """
+
+    of_rows: Int32s
+    total: int
     destinations: list[int]
     counts: list[int]
     order: Int32s
@@ -37,7 +42,8 @@ def parts_of(destinations: Int32s, count: int) -> Parts:
     filled = [d for d in range(count) if ends[d] < ends[d + 1]]
     if len(filled) < count:
         starts = starts[[*filled, count]]
-    return Parts(filled, [ends[d + 1] - ends[d] for d in filled], order, starts)
+    counts = [ends[d + 1] - ends[d] for d in filled]
+    return Parts(destinations, count, filled, counts, order, starts)
 
 
 def split_by(
@@ -82,7 +88,9 @@ def _texts(array: pa.Array, parts: Parts) -> list[pa.Array]:
     gather.gather_offsets(column[0], parts.order, parts.starts, _places(ends), sizes)
     spans = sizes.tolist()
     blocks = [pa.allocate_buffer(size + gather.COPY_SLACK) for size in spans]
-    gather.gather_texts(column, parts.order, parts.starts, _places(blocks))
+    places = np.zeros(parts.total, np.int64)
+    places[parts.destinations] = _places(blocks)
+    gather.gather_texts(column, parts.of_rows, places)
     kind, bitmaps = array.type, _bitmaps(array, parts)
     return [
         pa.Array.from_buffers(kind, rows, [bitmap, end, block.slice(0, size)])

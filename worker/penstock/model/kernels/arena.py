@@ -21,6 +21,7 @@ from penstock.model.kernels.jit import (
     helper,
     kernel,
     load64,
+    prefetch,
     store64,
     tuple_of,
 )
@@ -30,6 +31,7 @@ CLASSES = 64
 TOP = CLASSES  # the item behind the lists' heads: the first byte never used
 HEADS = CLASSES + 1  # length of the heads array; a head is the place of a free block plus one
 EXACT = 32  # classes of 8, 16 .. 256 bytes
+_AHEAD = 1024  # bytes: what is compared in order is asked for so far before it is read
 
 ARENA = tuple_of((OUT_U8, OUT_I64))  # bytes, heads
 SPANS = tuple_of((OUT_I64, OUT_I32))  # start and length of each row's value
@@ -85,9 +87,13 @@ def _differ(left: Any, at: Any, right: Any, other: Any) -> Any:
 
 @helper
 def equal_bytes(left: Any, at: Any, right: Any, other: Any, size: Any) -> bool:
-    """Compare ``size`` bytes of two arrays: 32 of them at a time, for one branch."""
+    """Compare ``size`` bytes of two arrays: 32 of them at a time, for one branch.
+
+    The calls of a batch read ``right`` in order, so what follows there is asked for ahead.
+    """
     end = at + size
     while at + 32 <= end:
+        prefetch(right, other + _AHEAD)
         low = _differ(left, at, right, other) | _differ(left, at + 8, right, other + 8)
         high = _differ(left, at + 16, right, other + 16) | _differ(left, at + 24, right, other + 24)
         if low | high != 0:

@@ -1,8 +1,9 @@
 """Rows in another order, straight into the buffers of the batches that will travel.
 
-``order[starts[p]:starts[p + 1]]`` are the rows of part p (see ``routing.split_order``). A part's
-buffers are given by their addresses, because a kernel takes any number of parts in one call; they
-have the size that the caller was told, and ``COPY_SLACK`` bytes behind a buffer of texts.
+``order[starts[p]:starts[p + 1]]`` are the rows of part p (see ``routing.split_order``), except
+where the part of each row is given instead. A part's buffers are given by their addresses, because
+a kernel takes any number of parts in one call; they have the size that the caller was told, and
+``COPY_SLACK`` bytes behind a buffer of texts.
 """
 
 from typing import Any
@@ -44,20 +45,22 @@ def gather_offsets(offsets: Any, order: Any, starts: Any, places: Any, sizes: An
         sizes[part] = top
 
 
-@kernel(VOID, TEXT, I32, I64, I64)
-def gather_texts(column: Any, order: Any, starts: Any, places: Any) -> None:
-    """Write the bytes of the texts of part p to ``places[p]``, one behind the other."""
+@kernel(VOID, TEXT, I32, OUT_I64)
+def gather_texts(column: Any, parts: Any, places: Any) -> None:
+    """Write the bytes of row i to ``places[parts[i]]``, which moves behind them.
+
+    In order of the rows, not of the parts: what is read in order is read ahead.
+    """
     offsets, data, _, _ = column
-    for part in range(starts.size - 1):
-        to = places[part]
-        for i in range(starts[part], starts[part + 1]):
-            at = np.int64(offsets[order[i]])
-            size = np.int64(offsets[order[i] + 1]) - at
-            if size <= SHORT and at + SHORT <= data.size:
-                copy32_at(to, data, at, size)
-            else:
-                copy_at(to, data, at, size)
-            to += size
+    stop = np.int64(offsets[0])
+    for i in range(parts.size):
+        at, stop, part = stop, np.int64(offsets[i + 1]), parts[i]
+        size = stop - at
+        if size <= SHORT and at + SHORT <= data.size:
+            copy32_at(places[part], data, at, size)
+        else:
+            copy_at(places[part], data, at, size)
+        places[part] += size
 
 
 @kernel(VOID, TEXT, INT, OUT_I32, INT)

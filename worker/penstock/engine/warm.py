@@ -2,7 +2,8 @@
 
 A kernel is compiled, or read from the cache, at its first call: 5 ms to 1 s each. Done before
 the engine says hello, that time is not part of a reset, a first checkpoint or a rescale. Stages
-with user functions are left out: those see the user's rows only.
+with user functions and edges with a partitioner of the user's are left out: those see the user's
+rows only.
 """
 
 import gc
@@ -78,7 +79,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     chain = assemble(stage, state, emits)
     chain.on_batch(_row(job, stage))
     chain.on_watermark(0)
-    for edge in edges:
+    for edge in (e for e in edges if e.function is None):
         for batch in rows[edge.plan.index]:
             _router(job, edge).pieces(batch)
     if state is not None:
@@ -95,8 +96,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
 def _router(job: CompiledJob, edge: CompiledEdge) -> EdgeRouter:
     table = first_assignment(job.plan, _WORKERS, {})
     sender = TaskId(edge.plan.sender, Ordinal(0), 0)
-    function: Any = edge.function
-    return EdgeRouter(routes(job.plan, edge.plan, sender, table, None), edge.keys, function)
+    return EdgeRouter(routes(job.plan, edge.plan, sender, table, None), edge.keys, None)
 
 
 def _row(job: CompiledJob, stage: CompiledStage) -> pa.RecordBatch:

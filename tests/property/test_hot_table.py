@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.kernels import aggregate
 from penstock.model.keys import KeyCodec
+from penstock.state import hot
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
@@ -21,7 +23,7 @@ SCHEMA = StateSchema(
 KEYS = st.sampled_from([None, "", *(f"{'k' * (i % 19)}{i}" for i in range(60))])
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "delete", "cut", "commit", "lose"]),
+        st.sampled_from(["add", "add", "add", "delete", "cut", "copy", "commit", "lose"]),
         st.lists(KEYS, max_size=25),
     ),
     max_size=25,
@@ -85,26 +87,51 @@ def lose(table: HotTable, model: Model, lost: int) -> None:
             del held[word]
 
 
-@given(STEPS)
-def test_the_table_and_its_deltas_agree_with_a_dict(steps: Any) -> None:
-    table, model = HotTable(SCHEMA), Model()
-    for step, words in steps:
-        if step == "add":
-            add(table, model, words)
-        elif step == "delete":
-            delete(table, model, words)
-        elif step == "lose" and len(model.lost) < GROUPS - 2:
-            lose(table, model, len(words) % GROUPS)
-        elif step in ("cut", "commit"):
-            generation, copied = table.cut()
-            seen = dict(model.files)
-            apply(seen, copied)
-            assert seen == model.counts, "a delta holds every change since the last commit"
-            if step == "commit":
-                model.files = seen
-                table.settle(generation)
-                assert table.changed == 0
-    assert table.used >= len(model.counts)
+class Cutting:
+    """The cut that is under way, and what the table held when it was made."""
+
+    def __init__(self, table: HotTable, model: Model) -> None:
+        self.generation, self.rows = table.cut()
+        self.counts = dict(model.counts)
+        self.before = dict(model.files)
+
+    def whole(self, table: HotTable) -> dict[str | None, int]:
+        while not table.copy_on():
+            pass
+        seen = dict(self.before)
+        apply(seen, self.rows.joined())
+        assert seen == self.counts, "a delta holds every change since the last commit"
+        return seen
+
+
+@given(STEPS, st.integers(1, 8))
+def test_the_table_and_its_deltas_agree_with_a_dict(steps: Any, copied_at_once: int) -> None:
+    table, model, cutting = HotTable(SCHEMA), Model(), None
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(hot, "COPIED_ROWS_MAX", copied_at_once)
+        for step, words in steps:
+            if step == "add":
+                add(table, model, words)
+            elif step == "delete":
+                delete(table, model, words)
+            elif step == "lose" and len(model.lost) < GROUPS - 2:
+                lose(table, model, len(words) % GROUPS)
+            elif step == "copy":
+                table.copy_on()
+            elif step == "cut":
+                if cutting is not None:
+                    cutting.whole(table)  # its epoch is aborted
+                cutting = Cutting(table, model)
+            elif step == "commit" and cutting is not None:
+                seen = cutting.whole(table)
+                model.files = {w: n for w, n in seen.items() if group(w) not in model.lost}
+                table.settle(cutting.generation)
+                cutting = None
+        last = Cutting(table, model)
+        last.whole(table)
+        table.settle(last.generation)
+    assert table.changed == 0
+    assert table.used == len(model.counts)
 
 
 @given(st.integers(1, 5), st.integers(0, 2**32))

@@ -14,6 +14,8 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec
 from penstock.protocol.files import Files
+from penstock.state import hot
+from penstock.state.copies import CutRows
 from penstock.state.task import TaskState
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
@@ -63,25 +65,37 @@ def replay(files: dict[str | None, int], copied: Any) -> None:
             files[name] = n
 
 
-def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable) -> None:
+def whole(table: TieredTable, cut: CutRows) -> Any:
+    while not table.copy_on():
+        pass
+    return cut.joined()
+
+
+def test_rows_come_back_from_disk_and_deltas_are_whole(
+    table: TieredTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hot, "COPIED_ROWS_MAX", 50)
     chance = random.Random(5)
     every: list[str | None] = [None, "", *(f"key number {i}" for i in range(3500))]
     expected: dict[str | None, int] = {}
     files: dict[str | None, int] = {}
-    for turn in range(24):
+    cut: Any = None
+    for turn in range(26):
         add(table, expected, chance.sample(every, 300))
         if turn % 5 == 2:
             gone = chance.sample(sorted(expected, key=str), 100)
             table.delete(table.rows(keys(gone)))
             for name in gone:
                 del expected[name]
+        table.copy_on()
         if turn % 8 == 7:
-            generation, copied = table.cut()
+            cut, then = table.cut(), dict(expected)
+        elif turn % 8 == 1 and cut is not None:  # rows have moved to and from disk since
             seen = dict(files)
-            replay(seen, copied)
-            assert seen == expected
-            if turn % 16 == 15:  # the others abort
-                table.settle(generation)
+            replay(seen, whole(table, cut[1]))
+            assert seen == then
+            if turn % 16 == 1:  # the others abort
+                table.settle(cut[0])
                 files = seen
     assert table._cold is not None, "the budget was meant to be too small"
     assert table.size_bytes < 3 * BUDGET
@@ -96,9 +110,9 @@ def test_lost_groups_leave_the_disk_too(table: TieredTable) -> None:
     lost[:8] = 1
     table.drop(lost)
     left = {n: 1 for n in names if keys([n]).groups[0] >= 8}
-    _, copied = table.cut()
+    _, cut = table.cut()
     files: dict[str | None, int] = {}
-    replay(files, copied)
+    replay(files, whole(table, cut))
     assert files == left
 
 
@@ -140,7 +154,7 @@ def test_loading_more_than_fits_keeps_the_newest(tmp_path: Path) -> None:
                 deleted = np.full(500, value == 2 and start >= 2500)
                 table.load(keys(part), deleted, given)
     assert table._cold is not None
-    assert len(table.cut()[1].groups) == 0, "what was loaded is committed"
+    assert len(whole(table, table.cut()[1]).groups) == 0, "what was loaded is committed"
     rows = table.rows(keys([names[0], names[2499], names[2500], names[4999]]))
     assert table.column("n")[rows].tolist() == [2, 2, 0, 0]
     table.close()

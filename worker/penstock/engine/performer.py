@@ -45,6 +45,7 @@ class Performer:
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
+        self._captured: Captured | None = None  # while state of it is not copied
         self.pauses = Pauses(self.task)
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 
@@ -141,7 +142,8 @@ class Performer:
             return
         self.hand_on()  # what fills the channel has to be taken while this thread waits
         while not output.try_send(element):
-            self.standing.block(lambda: self._wakeup.wait(REST_S))
+            if self.copy_on():
+                self.standing.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
         self.core.step(ev.Waited(), 0.0)
 
@@ -172,9 +174,11 @@ class Performer:
     # --- Checkpoints --------------------------------------------------------------------------
 
     def _snapshot(self, action: ev.Snapshot) -> None:
+        while not self.copy_on():
+            pass
         barrier, parts, storer = action.barrier, self._parts, self._host.storer
         term, epoch = barrier.term, barrier.epoch
-        captured = Captured(
+        self._captured = Captured(
             term,
             epoch,
             parts.state.flip(epoch) if parts.state is not None else None,
@@ -184,9 +188,23 @@ class Performer:
             ),
             parts.source.states(epoch) if parts.source is not None else (),
         )
-        storer.store(captured, self._stored)
+        self.copy_on()
         if barrier.kind is BarrierKind.RESCALE:
             self.pauses.cut(time.monotonic())
+
+    def copy_on(self) -> bool:
+        """Copy more of the state that was cut, for about a millisecond; store it when that is all.
+
+        Says whether nothing is left to copy. What an attempt's end leaves here is never stored.
+        """
+        captured, state = self._captured, self._parts.state
+        if captured is None:
+            return True
+        if state is not None and not state.copy_on():
+            return False
+        self._captured = None
+        self._host.storer.store(captured, self._stored)
+        return True
 
     def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
         """Hear from a storer's thread. After the end nobody can commit what was prepared."""

@@ -53,6 +53,10 @@ class State(Protocol):
         """Cut: capture the values of all changes that are not known committed."""
         ...
 
+    def copy_on(self) -> bool:
+        """Capture some more of them; say whether all are, so that the cut may be written."""
+        ...
+
     def committed(self, epoch: Epoch) -> None:
         """Forget that what was cut up to ``epoch`` is dirty."""
         ...

@@ -82,7 +82,9 @@ class TaskThread(threading.Thread):
         if controlled:
             self._hands.hand_on()  # the steps may take long over what is read now
         worked = self._read() or controlled
-        idle = not worked or (self._drained and not controlled and self._may_sleep())
+        copied = self._hands.copy_on()
+        drained = self._drained and not controlled and self._may_sleep()
+        idle = copied and (drained or not worked)
         now = time.monotonic()
         if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or idle:
             if worked or not self._said_quiet:

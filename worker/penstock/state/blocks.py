@@ -24,7 +24,8 @@ from penstock.base.errors import StateError
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
-from penstock.state.hot import BYTES, END, RowsCopy
+from penstock.state.copies import RowsCopy
+from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
 
 FORMAT = 1

@@ -5,12 +5,13 @@ ends with each cut; a delta holds the rows changed since the last committed one,
 epoch needs no undoing. A deleted row stays as a tombstone until its deletion is committed.
 
 Costs: nothing stalls by size. Arrays of rows and bytes grow in reserved address space without a
-copy; the slots grow eight for each new key (see ``kernels.table``); a cut costs what has changed.
+copy; the slots grow eight for each new key (see ``kernels.table``); what has changed is copied for
+a cut little by little, a row that changes again before it did.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, table
 from penstock.model.keys import EncodedKeys, Keys
+from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy
 from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
 
@@ -33,17 +35,6 @@ BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
 END = "end"
 BYTES = "bytes"
 SPAN_BYTES = 12  # start and length of a value of any length
-
-
-@dataclass(frozen=True, slots=True)
-class RowsCopy:
-    """Values of n rows, copied: what a snapshot writes. Bytes columns are (ends, data, null)."""
-
-    groups: npt.NDArray[np.uint16]
-    deleted: npt.NDArray[np.bool_]
-    hashes: npt.NDArray[np.uint64]
-    keys: EncodedKeys
-    values: dict[str, Any]
 
 
 class HotTable:
@@ -62,6 +53,7 @@ class HotTable:
         self._changed = reserve("int32", ROWS_RESERVED)
         self._counters = np.zeros(table.COUNTERS, np.int64)
         self._counters[[table.FREE, table.BITS_A, table.GENERATION]] = -1, FIRST_BITS, 1
+        self._cut: CutRows | None = None  # while rows of it are not copied
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
         for value in self.values:
@@ -91,12 +83,15 @@ class HotTable:
         count = len(keys.hashes)
         self.reserve_rows(count, int(keys.text[0][-1] - keys.text[0][0]))
         rows = np.empty(count, np.int32)
-        done = table.upsert(self._table, keys.text, keys.hashes, keys.groups, rows)
+        kept = np.empty(0 if self._cut is None else count, np.int32)
+        done = table.upsert(self._table, keys.text, keys.hashes, keys.groups, rows, kept)
         if done != count:
             raise StateError(
                 f"state {self.schema.name!r}: more than {table.TAIL} keys share the high half of "
                 "their hash; such keys are made, not met: choose another key"
             )
+        if self._cut is not None:
+            self._copy(kept[: self._counters[table.KEPT]])
         return rows
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -121,6 +116,7 @@ class HotTable:
 
     def delete(self, rows: Int32s) -> None:
         """Turn rows into tombstones and clear their values."""
+        self._keep(rows)
         self._clear(rows)
         table.delete(self._table, rows)
 
@@ -142,20 +138,53 @@ class HotTable:
 
     # --- Cuts -------------------------------------------------------------------------------
 
-    def cut(self) -> tuple[int, RowsCopy]:
-        """Copy every row changed since the last commit and begin another generation.
+    def cut(self) -> tuple[int, CutRows]:
+        """Take note of every row changed since the last commit and begin another generation.
 
-        Returns the generation that ended: see :meth:`settle`.
+        Returns the generation that ended (see :meth:`settle`), and the rows, which :meth:`copy_on`
+        copies: a row that changes before its turn is copied then.
         """
-        rows = np.empty(int(self._counters[table.CHANGED]), np.int32)
-        rows = rows[: table.changed_rows(self._table, rows)]
-        copied = self.copy_rows(rows)
+        self._copy_rest()
+        rows = self._changed[: self.changed].copy()
         ended = int(self._counters[table.GENERATION])
         self._counters[table.GENERATION] += 1
-        return ended, copied
+        self._counters[table.CUT] = ended
+        self._cut = cut = CutRows(rows, self.copy_rows(rows[:0]))
+        return ended, cut
+
+    def copy_on(self) -> bool:
+        """Copy some more rows of the last cut; say whether all are copied."""
+        if self._cut is None:
+            return True
+        row_bytes = 1 + self.size_bytes // max(self.high_row, 1)
+        most = min(COPIED_ROWS_MAX, max(COPIED_BYTES_MAX // row_bytes, 1))
+        self._keep(self._cut.next(most))
+        if self._cut.left:
+            return False
+        self._counters[table.CUT] = table.NO_CUT
+        self._cut = None
+        return True
+
+    def _copy_rest(self) -> None:
+        while not self.copy_on():
+            pass
+
+    def _keep(self, rows: Int32s) -> None:
+        """Copy those of some rows that the last cut has and nobody has copied."""
+        if self._cut is not None and len(rows):
+            kept = np.empty(len(rows), np.int32)
+            self._copy(kept[: table.keep_rows(self._table, rows, kept)])
+
+    def _copy(self, kept: Int32s) -> None:
+        """Copy rows as the last cut has them; a row below zero was deleted, and is its inverse."""
+        if self._cut is not None and len(kept):
+            deleted = kept < 0
+            copied = self.copy_rows(np.where(deleted, ~kept, kept))
+            self._cut.add(replace(copied, deleted=deleted))
 
     def settle(self, generation: int) -> None:
         """Hear that all changes up to ``generation`` are committed; tombstones go."""
+        self._copy_rest()
         table.settle(self._table, generation)
 
     def rows_of_groups(self, groups: Bytes) -> Int32s:
@@ -177,6 +206,7 @@ class HotTable:
 
     def release(self, rows: Int32s) -> None:
         """Forget rows without a tombstone."""
+        self._keep(rows)
         self._clear(rows)
         table.release(self._table, rows)
 
@@ -211,6 +241,7 @@ class HotTable:
 
         Changes of one's own that are not committed yet stay listed.
         """
+        self._copy_rest()
         generation = self._counters[table.GENERATION]
         self._counters[table.GENERATION] = COMMITTED
         try:

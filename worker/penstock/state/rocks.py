@@ -20,7 +20,8 @@ from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOption
 
 from penstock.model.columns import Int64s, flat, text
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.hot import BYTES, END, RowsCopy
+from penstock.state.copies import RowsCopy
+from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
 
 MEMTABLE_BYTES = 8 * 1024 * 1024

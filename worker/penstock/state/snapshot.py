@@ -29,7 +29,8 @@ from penstock.protocol.files import (
     to_merge,
 )
 from penstock.state.blocks import BlockReader, Loadable, write_file
-from penstock.state.hot import HotTable, RowsCopy
+from penstock.state.copies import CutRows, RowsCopy
+from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Cut:
     share: Share
     max_key_groups: int
     base: Files
-    changes: tuple[tuple[StateSchema, RowsCopy], ...]
+    changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
     listing: Files | None = field(default=None)
 
@@ -63,7 +64,8 @@ class Cut:
         order = next_order(self.base)
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
             shelf = Shelf(self, Path(folder), naming, blobs)
-            for schema, copied in self.changes:
+            for schema, rows in self.changes:
+                copied = rows.joined()
                 own = tuple(f for f in self.base if f.state == schema.name)
                 listing += shelf.merged(schema, own)
                 if len(copied.groups):

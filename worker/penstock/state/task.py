@@ -84,16 +84,25 @@ class TaskState:
         return self._folder
 
     def flip(self, epoch: Epoch) -> Cut:
-        """Copy what has changed since the last commit and begin another generation.
+        """Take note of what has changed since the last commit and begin another generation.
 
-        On the task's thread: about 1.5 ms for 10,000 changed keys, whatever the size of the rest.
+        On the task's thread, and quick: the first few thousand rows are copied at once, the others
+        by :meth:`copy_on`. The cut may be written when all are.
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
-        changes = tuple((self._tables[name].schema, copied) for name, (_, copied) in ended.items())
+        changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
         cut = Cut(epoch, *seen, changes, self._scratch)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
+        self.copy_on()
         return cut
+
+    def copy_on(self) -> bool:
+        """Copy some more rows of the last cut, about a millisecond; say whether all are copied.
+
+        One table after the other.
+        """
+        return all(table.copy_on() for table in self._tables.values())
 
     def committed(self, epoch: Epoch) -> None:
         """Hear that ``epoch`` is committed: its changes are no longer dirty, tombstones go."""

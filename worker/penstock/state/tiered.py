@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.model.columns import Bytes, Int32s
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.hot import HotTable, RowsCopy
+from penstock.state.copies import CutRows, RowsCopy
+from penstock.state.hot import HotTable
 from penstock.state.rocks import ColdRow, ColdRows
 from penstock.steps.base import StateSchema
 
@@ -97,13 +98,19 @@ class TieredTable:
 
     # --- Cuts -------------------------------------------------------------------------------
 
-    def cut(self) -> tuple[int, RowsCopy]:
-        """Copy every row changed since the last commit, from memory and disk."""
-        generation, copied = self.hot.cut()
-        if self._cold is None:
-            return generation, copied
-        dirty = self._cold.get(self._cold.dirty_keys())
-        return generation, _joined(copied, self._copied(dirty))
+    def cut(self) -> tuple[int, CutRows]:
+        """Take note of every row changed since the last commit: see :meth:`HotTable.cut`.
+
+        Rows on disk are copied at once.
+        """
+        generation, cut = self.hot.cut()
+        if self._cold is not None:
+            cut.add(self._copied(self._cold.get(self._cold.dirty_keys())))
+        return generation, cut
+
+    def copy_on(self) -> bool:
+        """Copy some more rows of the last cut; say whether all are copied."""
+        return self.hot.copy_on()
 
     def _copied(self, rows: list[ColdRow]) -> RowsCopy:
         """Bring rows into the form of a copy, through a table of their own."""
@@ -211,27 +218,3 @@ class TieredTable:
         if self._cold is not None and len(rows):
             copied = self.hot.copy_rows(rows)
             self._cold.delete(self._cold.keys_of(copied.groups.tolist(), copied.keys))
-
-
-def _joined(left: RowsCopy, right: RowsCopy) -> RowsCopy:
-    """Put two copies of rows one behind the other."""
-    if not len(right.groups):
-        return left
-    values: dict[str, Any] = {}
-    for name, value in left.values.items():
-        other = right.values[name]
-        plain = isinstance(value, np.ndarray)
-        values[name] = np.concatenate([value, other]) if plain else _joined_spans(value, other)
-    spans = [(c.keys.ends, c.keys.data, c.keys.null) for c in (left, right)]
-    return RowsCopy(
-        np.concatenate([left.groups, right.groups]),
-        np.concatenate([left.deleted, right.deleted]),
-        np.concatenate([left.hashes, right.hashes]),
-        EncodedKeys(*_joined_spans(*spans)),
-        values,
-    )
-
-
-def _joined_spans(left: Any, right: Any) -> Any:
-    ends = np.concatenate([left[0], right[0][1:] + left[0][-1]])
-    return ends, np.concatenate([left[1], right[1]]), np.concatenate([left[2], right[2]])

@@ -34,15 +34,17 @@ from penstock.model.kernels.jit import (
 from penstock.model.kernels.xxhash import is_valid
 
 # Items of the array of counters.
-ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, COUNTERS = range(9)
+ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, KEPT, COUNTERS = range(11)
 # Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the clock's hand.
 LIVE, DELETED, LISTED, SEEN = 1, 2, 4, 8
 _IN_USE = LIVE | LISTED | SEEN
 TAIL = 4096
 NO_ROW = -1
+NO_CUT = 0  # the first generation is 1
 
 # One row: 32 bytes together, for one cache miss. ``length`` is -1 for a lone null key; ``start``
-# of a free row is the next free row; ``mark`` is the generation of the last change.
+# of a free row is the next free row; ``mark`` is the generation of the last change, ``kept``
+# that of the last cut for which the row was copied.
 ROW = np.dtype(
     [
         ("hash", "u8"),
@@ -51,6 +53,7 @@ ROW = np.dtype(
         ("mark", "u4"),
         ("group", "u2"),
         ("status", "u1"),
+        ("kept", "u4"),
     ],
     align=True,
 )
@@ -120,6 +123,26 @@ def _mark(row: Any, records: Any, changed: Any, counters: Any) -> None:
 
 
 @helper
+def _is_kept(row: Any, records: Any, counters: Any) -> bool:
+    """Tell whether a row needs no copy: no cut is under way, has it, or it was copied before."""
+    return bool(
+        counters[CUT] == NO_CUT
+        or records[row].status & LISTED == 0
+        or records[row].status & (LIVE | DELETED) == 0
+        or records[row].mark > counters[CUT]
+        or records[row].kept == counters[CUT]
+    )
+
+
+@helper
+def _keep(row: Any, records: Any, kept: Any, counters: Any) -> None:
+    """List a row to be copied for the cut: as it is, or, when it is deleted, its inverse."""
+    records[row].kept = counters[CUT]
+    kept[counters[KEPT]] = row if records[row].status & DELETED == 0 else ~row
+    counters[KEPT] += 1
+
+
+@helper
 def _claim_row(a: Any, b: Any, records: Any, counters: Any, hashed: Any) -> Any:
     """Take a free row and a slot for it, or return NO_ROW when the slots' tail is full."""
     row = counters[FREE]
@@ -174,16 +197,18 @@ def _come_near(slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: 
             prefetch(arena, line)
 
 
-@kernel(INT, TABLE, TEXT, U64, I32, OUT_I32)
-def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any) -> Any:
+@kernel(INT, TABLE, TEXT, U64, I32, OUT_I32, OUT_I32)
+def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any) -> Any:
     """Find or make the row of every key, and mark it changed.
 
     Room for ``rows.size`` new rows and all bytes of ``keys`` is there. Returns how many keys were
-    done: fewer than asked when more than ``TAIL`` keys share the high half of their hash.
+    done: fewer than asked when more than ``TAIL`` keys share the high half of their hash. Rows that
+    the cut under way has and nobody has copied are listed in ``kept``, ``KEPT`` of them.
     """
     offsets, data, validity, bit = keys
     a, b, records, arena, heads, changed, counters = table
     nullable = validity.size != 0
+    counters[KEPT] = 0
     for i in range(rows.size):
         start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if nullable and not is_valid(validity, bit + i):
@@ -199,6 +224,8 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any) -> Any:
                 return i
             _store_key(row, records, arena, heads, data, start, size)
             records[row].group = groups[i]
+        elif not _is_kept(row, records, counters):
+            _keep(row, records, kept, counters)
         # Mostly the row is marked already: reading that is cheaper than writing it again.
         if records[row].mark != counters[GENERATION] or records[row].status != _IN_USE:
             records[row].status = (records[row].status & ~DELETED) | LIVE | SEEN
@@ -275,16 +302,15 @@ def release(table: Any, rows: Any) -> None:
         _release(rows[i], a, b, records, arena, heads, counters)
 
 
-@kernel(INT, TABLE, OUT_I32)
-def changed_rows(table: Any, rows: Any) -> Any:
-    """Write every row changed since the last commit, tombstones too; return how many."""
-    _, _, records, _, _, changed, counters = table
-    found = 0
-    for i in range(counters[CHANGED]):
-        if records[changed[i]].status & (LIVE | DELETED) != 0:
-            rows[found] = changed[i]
-            found += 1
-    return found
+@kernel(INT, TABLE, I32, OUT_I32)
+def keep_rows(table: Any, rows: Any, kept: Any) -> Any:
+    """List those of some rows that the cut under way has and nobody has copied; count them."""
+    records, counters = table[2], table[6]
+    counters[KEPT] = 0
+    for i in range(rows.size):
+        if not _is_kept(rows[i], records, counters):
+            _keep(rows[i], records, kept, counters)
+    return counters[KEPT]
 
 
 @kernel(VOID, TABLE, INT)

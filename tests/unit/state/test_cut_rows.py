@@ -1,0 +1,130 @@
+"""A cut holds rows as they were when it was made, whatever happens before they are copied."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.model.keys import KeyCodec
+from penstock.state import hot
+from penstock.state.copies import CutRows
+from penstock.state.hot import HotTable
+from penstock.steps.base import StateSchema, Value
+
+CODEC = KeyCodec((pa.string(),), 8)
+SCHEMA = StateSchema("counts", (("word", pa.string()),), (Value("n", "int64"),))
+WORDS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> HotTable:
+    """Four words with their place as value; ``d`` is deleted. One row is copied at a time."""
+    monkeypatch.setattr(hot, "COPIED_ROWS_MAX", 1)
+    table = HotTable(SCHEMA)
+    put(table, WORDS, range(1, 5))
+    table.delete(known(table, ["d"]))
+    return table
+
+
+def rows(table: HotTable, words: list[str]) -> Any:
+    return table.rows(CODEC.keys([pa.array(words, pa.string())]))
+
+
+def known(table: HotTable, words: list[str]) -> Any:
+    """Return rows without marking them changed, as what is due is found."""
+    return table.found(CODEC.keys([pa.array(words, pa.string())]))
+
+
+def put(table: HotTable, words: list[str], values: Any) -> None:
+    table.column("n")[rows(table, words)] = list(values)
+
+
+def held(cut: CutRows) -> dict[str, int | None]:
+    """Return what a cut has of each word, each once; None where it is deleted."""
+    copied = cut.joined()
+    words = CODEC.columns(copied.keys)[0].to_pylist()
+    values = zip(copied.values["n"].tolist(), copied.deleted.tolist(), strict=True)
+    assert sorted(words) == sorted(set(words))
+    return {w: None if gone else n for w, (n, gone) in zip(words, values, strict=True)}
+
+
+def release(table: HotTable, words: list[str]) -> None:
+    table.release(known(table, words))
+
+
+def forget_and_make_again(table: HotTable) -> None:
+    release(table, ["b"])
+    put(table, ["new"], [9])  # in the place of the forgotten one
+
+
+def change_twice(table: HotTable) -> None:
+    put(table, ["c"], [8])
+    put(table, ["c"], [9])
+
+
+def void(_: object) -> None:
+    """Drop a result."""
+
+
+CHANGES: dict[str, Callable[[HotTable], None]] = {
+    "nothing": lambda _: None,
+    "changed": lambda t: put(t, ["b", "c"], [8, 9]),
+    "changed twice": change_twice,
+    "deleted": lambda t: t.delete(known(t, ["b"])),
+    "made again": lambda t: put(t, ["d"], [9]),
+    "forgotten": lambda t: release(t, ["a", "c"]),
+    "forgotten and another in its place": forget_and_make_again,
+    "another": lambda t: put(t, ["e"], [5]),
+    "cut again": lambda t: void(t.cut()),
+    "committed before": lambda t: t.settle(0),
+}
+
+
+@pytest.mark.parametrize("copied", [0, 2, 4])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cut_holds_what_was_there(table: HotTable, change: str, copied: int) -> None:
+    _, cut = table.cut()
+    for _ in range(copied):
+        table.copy_on()
+    CHANGES[change](table)
+    while not table.copy_on():
+        pass
+    assert held(cut) == {"a": 1, "b": 2, "c": 3, "d": None}
+
+
+@pytest.mark.parametrize("more", [[], ["new"]])
+def test_what_was_forgotten_before_the_cut_is_not_in_it(table: HotTable, more: list[str]) -> None:
+    release(table, ["b"])
+    _, cut = table.cut()
+    put(table, more, [9] * len(more))
+    while not table.copy_on():
+        pass
+    assert held(cut) == {"a": 1, "c": 3, "d": None}
+
+
+def test_a_committed_row_that_changes_during_a_cut_is_not_in_it(table: HotTable) -> None:
+    generation, _ = table.cut()
+    table.settle(generation)
+    put(table, ["a"], [7])
+    _, cut = table.cut()
+    put(table, ["b"], [8])
+    while not table.copy_on():
+        pass
+    assert held(cut) == {"a": 7}
+
+
+def test_rows_of_a_cut_that_are_not_copied_cannot_be_written(table: HotTable) -> None:
+    _, cut = table.cut()
+    with pytest.raises(AssertionError, match="4 rows of a cut are not copied"):
+        cut.joined()
+
+
+def test_large_rows_are_copied_in_smaller_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot, "COPIED_BYTES_MAX", 100_000)
+    table = HotTable(SCHEMA)
+    put(table, [f"{n}{'x' * 10_000}" for n in range(50)], np.arange(50))
+    _, cut = table.cut()
+    table.copy_on()
+    assert 40 <= cut.left < 50

@@ -1,0 +1,87 @@
+"""Copies of rows: what a cut takes from a table, a few rows at a time, while others change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.model.columns import Int32s
+from penstock.model.keys import EncodedKeys
+
+COPIED_ROWS_MAX = 4096  # at once: about a millisecond of the task's thread
+COPIED_BYTES_MAX = 4 * 1024 * 1024  # at once, of rows that are large
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCopy:
+    """Values of n rows, copied: what a snapshot writes. Bytes columns are (ends, data, null)."""
+
+    groups: npt.NDArray[np.uint16]
+    deleted: npt.NDArray[np.bool_]
+    hashes: npt.NDArray[np.uint64]
+    keys: EncodedKeys
+    values: dict[str, Any]
+
+
+class CutRows:
+    """The rows of one cut: those that are still to be copied, and the copies.
+
+    Filled by the task's thread. Whoever writes them waits until nothing is :attr:`left`.
+    """
+
+    def __init__(self, rows: Int32s, none: RowsCopy) -> None:
+        """Begin with the rows of a table that were changed; ``none`` is a copy of no row."""
+        self._rows = rows
+        self._at = 0
+        self._copies = [none]
+
+    @property
+    def left(self) -> int:
+        """Return how many rows were not looked at yet."""
+        return len(self._rows) - self._at
+
+    def next(self, most: int) -> Int32s:
+        """Return the next rows to look at."""
+        rows = self._rows[self._at : self._at + most]
+        self._at += len(rows)
+        return rows
+
+    def add(self, copied: RowsCopy) -> None:
+        """Keep a copy of some rows: each row of the cut is in one of them."""
+        self._copies.append(copied)
+
+    def joined(self) -> RowsCopy:
+        """Return all copies as one; from any thread."""
+        assert not self.left, f"{self.left} rows of a cut are not copied"
+        return joined(self._copies)
+
+
+def joined(copies: Sequence[RowsCopy]) -> RowsCopy:
+    """Put copies of rows of one table one behind the other."""
+    if len(copies) == 1:
+        return copies[0]
+    first = copies[0]
+    spans = [(c.keys.ends, c.keys.data, c.keys.null) for c in copies]
+    return RowsCopy(
+        np.concatenate([c.groups for c in copies]),
+        np.concatenate([c.deleted for c in copies]),
+        np.concatenate([c.hashes for c in copies]),
+        EncodedKeys(*_joined_spans(spans)),
+        {name: _joined_values([c.values[name] for c in copies]) for name in first.values},
+    )
+
+
+def _joined_values(values: Sequence[Any]) -> Any:
+    return np.concatenate(values) if isinstance(values[0], np.ndarray) else _joined_spans(values)
+
+
+def _joined_spans(spans: Sequence[Any]) -> Any:
+    before = np.cumsum([0, *(ends[-1] for ends, _, _ in spans)])
+    ends = [spans[0][0][:1], *(e[1:] + b for (e, _, _), b in zip(spans, before, strict=False))]
+    return (
+        np.concatenate(ends),
+        np.concatenate([data for _, data, _ in spans]),
+        np.concatenate([null for _, _, null in spans]),
+    )

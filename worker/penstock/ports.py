@@ -212,6 +212,18 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class PreparedSource(Protocol):
+    """A source that takes long before it can open its first split; optional, beside Source."""
+
+    def prepare(self) -> None:
+        """Do what every split needs, once, before the worker is ready. Blocking.
+
+        Splits are opened while rows wait for it: at a start, in a recovery and in a rescale.
+        """
+        ...
+
+
+@runtime_checkable
 class PushedSource(Protocol):
     """A source that others push to; optional, beside :class:`Source`."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
+from penstock.connectors import generator
 from penstock.connectors.generator import (
     WordBlock,
     WordReader,
@@ -16,6 +17,7 @@ from penstock.connectors.generator import (
 )
 from penstock.connectors.pace import Pace
 from penstock.contract.manifest import SplitState
+from penstock.ports import PreparedSource
 
 SPEC = WordsSpec(splits=2, rows=150_000, seed=3, payload=5, keys=50)
 
@@ -33,6 +35,14 @@ def test_words_have_their_size_and_are_all_different() -> None:
     made = block.words.to_pylist()
     assert len(set(made)) == SPEC.keys
     assert {len(w) for w in made} == {SPEC.payload}
+
+
+def test_words_are_drawn_before_the_first_split_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = WordSource(WordsSpec(keys=100))
+    assert isinstance(source, PreparedSource)
+    source.prepare()
+    monkeypatch.delattr(generator, "WordBlock")  # nobody draws again
+    assert source.open(source.splits()[0]).read(10) is not None
 
 
 def test_a_split_is_the_same_from_any_offset() -> None:

@@ -68,6 +68,22 @@ def source(*reads: Read, time: EventTime | None = None, **more: Any) -> OwnSourc
     return OwnSource("mine", Own(list(reads), **more), Source(Connector("python"), (), time))
 
 
+class SlowOwn(Own):
+    """A source that gets ready first."""
+
+    prepared = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+
+def test_a_source_that_takes_long_may_get_ready() -> None:
+    slow, declared = SlowOwn([]), Source(Connector("python"), (), None)
+    OwnSource("own", slow, declared).prepare()
+    OwnSource("own", Own([]), declared).prepare()  # has nothing to prepare
+    assert slow.prepared == 1
+
+
 def test_rows_are_stamped_with_the_largest_time_before_them() -> None:
     made = source(Read(times(50, 40), 0), Read(times(70), 2), time=EventTime("ts", 10))
     reader = made.open(FIRST)

@@ -80,9 +80,16 @@ class WordSource:
                     f"generator: the checkpoint has {name}={stored.get(name)}, the job {now}:"
                     " offsets would mean other words"
                 )
+        return WordReader(self._drawn(), stored["index"], state, Pace(self.spec.rate))
+
+    def prepare(self) -> None:
+        """Draw the block: a second for a million words."""
+        self._drawn()
+
+    def _drawn(self) -> "WordBlock":
         if self._block is None:
             self._block = WordBlock(self.spec)
-        return WordReader(self._block, stored["index"], state, Pace(self.spec.rate))
+        return self._block
 
 
 class WordBlock:

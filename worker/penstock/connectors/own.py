@@ -16,7 +16,16 @@ from penstock.contract.graph import Source as SourceParameters
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_schema
-from penstock.ports import Pending, Read, Sink, SinkPublisher, SinkWriter, Source, SplitReader
+from penstock.ports import (
+    Pending,
+    PreparedSource,
+    Read,
+    Sink,
+    SinkPublisher,
+    SinkWriter,
+    Source,
+    SplitReader,
+)
 
 if TYPE_CHECKING:
     pass
@@ -47,6 +56,11 @@ class OwnSource:
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ConfigError(f"source {self._step!r}: two splits are named {twice[0]!r}")
         return found
+
+    def prepare(self) -> None:
+        """Let a source that takes long get ready."""
+        if isinstance(self._own, PreparedSource):
+            self._own.prepare()
 
     def open(self, state: SplitState) -> "OwnReader":
         """Open a split at its offset."""

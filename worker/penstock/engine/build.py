@@ -21,7 +21,7 @@ from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
-from penstock.ports import PushedSource, SinkPublisher, SinkWriter
+from penstock.ports import PreparedSource, PushedSource, SinkPublisher, SinkWriter
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
@@ -98,7 +98,10 @@ class JobParts:
             sink.sweep(attempt)
 
     def warm(self) -> None:
-        """Load every kernel that the job's built-in steps need."""
+        """Load every kernel that the job's built-in steps need, and let sources get ready."""
+        for found in self._inputs.values():
+            if found is not None and isinstance(found.source, PreparedSource):
+                found.source.prepare()
         warm(self._job, self._scratch, self.identity.ordinal)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ Everything here runs on the task's thread. Only sending may wait, and while it w
 of a reset and of events that change no order.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -217,8 +218,12 @@ class Performer:
         self.inbox.put(outcome)
 
     def _confirm(self, action: ev.Confirm) -> None:
-        if self._parts.state is not None:
-            self._parts.state.committed(action.epoch)
+        state = self._parts.state
+        if state is not None:
+            state.committed(action.epoch)
+            work = state.compaction(self._host.blobs)
+            if work is not None:
+                threading.Thread(target=work, name=f"merge-{self.task}", daemon=True).start()
         if self._parts.source is not None:
             self._parts.source.committed(action.epoch)
 

@@ -61,6 +61,10 @@ class State(Protocol):
         """Forget that what was cut up to ``epoch`` is dirty."""
         ...
 
+    def compaction(self, blobs: "BlobStore") -> Callable[[], None] | None:
+        """Return work for another thread that merges small files, if there are many."""
+        ...
+
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Any:
         """Bring entries here and open them; blocking, from any thread. The result has close()."""
         ...

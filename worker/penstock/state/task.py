@@ -6,7 +6,7 @@ values of its own.
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,9 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.protocol.files import FileList, groups_of_files
-from penstock.state.snapshot import Cut, Fetched, flags
+from penstock.state.fetched import Fetched
+from penstock.state.merging import Compaction, wanted
+from penstock.state.snapshot import Cut, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
@@ -52,6 +54,7 @@ class TaskState:
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
         self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
+        self._compaction: Compaction | None = None
         self.limit(settings.memory_bytes)
 
     def limit(self, memory_bytes: int) -> None:
@@ -92,7 +95,9 @@ class TaskState:
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        cut = Cut(epoch, *seen, changes, self._scratch)
+        merging = self._compaction
+        merged = merging.merged if merging is not None and merging.done else {}
+        cut = Cut(epoch, *seen, changes, merged, self._scratch)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut
@@ -114,8 +119,27 @@ class TaskState:
         if cut.listing is not None:
             self._files.propose(epoch, cut.listing)
             self._files.confirm(epoch)
+            if self._compaction is not None and cut.merged is self._compaction.merged:
+                self._forget_compaction()
             for name, generation in generations.items():
                 self._tables[name].settle(generation)
+
+    def compaction(self, blobs: "BlobStore") -> Callable[[], None] | None:
+        """Return work for another thread, if there are many files: the next cut lists its result.
+
+        Merges of which that cut lists nothing, since groups have come or gone, are begun again.
+        """
+        schemas = [table.schema for table in self._tables.values()]
+        if self._compaction is not None or not wanted(self._files.committed, schemas):
+            return None
+        place = (self.max_key_groups, blobs, self._scratch)
+        self._compaction = Compaction(self._files.committed, schemas, *place)
+        return self._compaction.run
+
+    def _forget_compaction(self) -> None:
+        if self._compaction is not None:
+            self._compaction.close()
+            self._compaction = None
 
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
         """Bring entries here and open them, for :meth:`take`. Blocking, from any thread.
@@ -173,5 +197,6 @@ class TaskState:
             table.close()
         self._tables.clear()
         self._cuts.clear()
+        self._forget_compaction()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

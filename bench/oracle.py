@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.jobs import CHANGING_SEED
 from bench.scenario import Scenario
 from penstock.connectors.generator import Integers, WordBlock, WordsSpec
 
@@ -36,10 +37,10 @@ def expected(scenario: Scenario) -> dict[str, int]:
 
 
 def changing_spec(scenario: Scenario) -> WordsSpec:
-    """Return the few words that go on coming; they are others than those that come once."""
+    """Return the few words that go on coming; another seed makes them others than those."""
     rows = round(scenario.changing_rate * scenario.seconds / scenario.splits)
     spec = replace(words_spec(scenario), rows=rows, keys=scenario.changing_keys)
-    return replace(spec, distribution="uniform")
+    return replace(spec, distribution="uniform", seed=CHANGING_SEED)
 
 
 def _counts(spec: WordsSpec) -> Integers:

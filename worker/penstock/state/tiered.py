@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.model.columns import Bytes, Int32s
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.copies import CutRows, RowsCopy
+from penstock.state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
 from penstock.state.hot import HotTable
 from penstock.state.rocks import ColdRow, ColdRows
 from penstock.steps.base import StateSchema
@@ -105,7 +105,10 @@ class TieredTable:
         """
         generation, cut = self.hot.cut()
         if self._cold is not None:
-            cut.add(self._copied(self._cold.get(self._cold.dirty_keys())))
+            dirty = self._cold.dirty_keys()
+            for first in range(0, len(dirty), COPIED_ROWS_MAX):  # a row on its way is large
+                few = dirty[first : first + COPIED_ROWS_MAX]
+                cut.add(self._copied(self._cold.get(few)))
         return generation, cut
 
     def copy_on(self) -> bool:

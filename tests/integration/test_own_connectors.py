@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.contract.codec import decode
@@ -34,6 +36,10 @@ class SlowReader(TextReader):
         return super().read(min(max_rows, 4))
 
 class SlowFolder(TextFolder):
+    def prepare(self):
+        if Path("unready").exists():
+            raise RuntimeError("no catalogue yet")
+
     def open(self, state):
         return SlowReader(state)
 
@@ -85,16 +91,25 @@ def status(root: Path) -> JobStatus:
     return decode(JobStatus, done.stdout)
 
 
-def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> None:
-    expected = make_texts(tmp_path)
-    shutil.copy(REPOSITORY / "examples" / "text_to_json.py", tmp_path)
-    (tmp_path / "slow_texts.py").write_text(SLOW)
-    (tmp_path / "job.yaml").write_text(JOB)
+@contextmanager
+def running(root: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run the job in ``root``; what it says goes to ``log`` there."""
+    shutil.copy(REPOSITORY / "examples" / "text_to_json.py", root)
+    (root / "slow_texts.py").write_text(SLOW)
+    (root / "job.yaml").write_text(JOB)
     command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml"]
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT)
+    with (root / "log").open("wb") as out:
+        process = subprocess.Popen(command, cwd=root, stdout=out, stderr=subprocess.STDOUT)
     try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> None:
+    expected, log = make_texts(tmp_path), tmp_path / "log"
+    with running(tmp_path) as process:
         wait_until(lambda: any((tmp_path / "counts").glob("*.jsonl")), shown=log.read_text)
         wait_until(lambda: status(tmp_path).state is JobState.RUNNING, shown=log.read_text)
         now = status(tmp_path)
@@ -104,7 +119,17 @@ def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> No
         os.kill(victim, signal.SIGKILL)
         (tmp_path / "hurry").touch()
         assert process.wait(WITHIN_S) == 0, log.read_text()
-    finally:
-        process.kill()
-        process.wait()
+    assert counted_in(tmp_path / "counts") == expected
+
+
+def test_a_job_whose_source_is_not_ready_says_so_and_goes_on_when_it_is(tmp_path: Path) -> None:
+    expected, log = make_texts(tmp_path), tmp_path / "log"
+    (tmp_path / "hurry").touch()
+    (tmp_path / "unready").touch()
+    with running(tmp_path) as process:
+        wait_until(lambda: "does not get ready" in log.read_text(), shown=log.read_text)
+        assert "RuntimeError: no catalogue yet" in log.read_text()
+        (tmp_path / "unready").unlink()
+        assert process.wait(WITHIN_S) == 0, log.read_text()
+    assert "trouble is over" in log.read_text()
     assert counted_in(tmp_path / "counts") == expected

@@ -126,3 +126,12 @@ def test_steps_that_only_some_workers_have_are_kept_in_order() -> None:
 def test_what_a_leader_waits_for_is_shown_as_the_reason() -> None:
     stalled = replace(SEEN, latest=replace(LATEST, stalled="waiting for worker 1"))
     assert job_status(stalled).failure == "waiting for worker 1"
+
+
+def test_a_worker_that_does_not_get_ready_is_named_with_its_reason() -> None:
+    one = replace(report(0, engine_pid=None), unready="the engine ended: no catalogue")
+    unready = replace(SEEN, reports={**SEEN.reports, Ordinal(0): one})
+    told = "worker 0 does not get ready, 2 engines so far: the engine ended: no catalogue"
+    assert job_status(unready).failure == told
+    over = replace(unready, latest=replace(LATEST, finished=True))
+    assert job_status(over).failure is None

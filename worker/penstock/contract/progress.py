@@ -35,7 +35,8 @@ class WorkerReport:
     that of the keeper's process. A process is ended only while the life it is known by is the
     newest announced. ``metrics`` is where Prometheus finds this worker, ``trouble`` why its
     newest checkpoint as leader failed, until one succeeds, and ``failed_checkpoints`` how many have
-    since then. ``pod`` is the pod's uid in a cluster.
+    since then. ``pod`` is the pod's uid in a cluster. ``unready`` is why its engine ended before it
+    was ready, until one is.
     """
 
     ordinal: Ordinal
@@ -51,3 +52,4 @@ class WorkerReport:
     trouble: str | None = None
     pod: str = ""
     failed_checkpoints: int = 0
+    unready: str | None = None

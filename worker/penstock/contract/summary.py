@@ -110,8 +110,16 @@ def _of_leader(seen: Seen) -> WorkerReport | None:
 
 
 def _trouble(seen: Seen) -> str | None:
-    report = _of_leader(seen)
-    return None if report is None or is_over(seen.latest, seen.desired) else report.trouble
+    if is_over(seen.latest, seen.desired):
+        return None
+    for ordinal, report in sorted(seen.reports.items()):
+        if report.unready is not None:
+            return (
+                f"worker {ordinal} does not get ready, {report.engine_restarts + 1} engines so far:"
+                f" {report.unready}"
+            )
+    leader = _of_leader(seen)
+    return None if leader is None else leader.trouble
 
 
 def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:

@@ -17,12 +17,16 @@ from penstock.protocol.events import EngineGone, EngineSaid
 
 @dataclass(slots=True)
 class EngineView:
-    """What others are told about the engine: its life, its process, its latest counters."""
+    """What others are told about the engine: its life, its process, its latest counters.
+
+    ``unready`` is why the newest life that has ended ended before it was ready, until one is.
+    """
 
     incarnation: Incarnation = Incarnation("")
     pid: int | None = None
     starts: int = 0
     progress: EngineProgress | None = None
+    unready: str | None = None
 
 
 class Engines:
@@ -47,6 +51,7 @@ class Engines:
         self._spawn = spawn
         self._place = place
         self._process: EngineProcess | None = None
+        self._ready = False
         self.view = EngineView()
 
     def start(self) -> None:
@@ -55,8 +60,9 @@ class Engines:
             self._process.kill()
         incarnation = Incarnation(str(uuid.uuid4()))
         # Files of an engine are of its life alone; restores copy what they need.
-        view = EngineView(incarnation, starts=self.view.starts + 1)
-        self.view = view
+        before = self.view
+        self.view = view = EngineView(incarnation, starts=before.starts + 1, unready=before.unready)
+        self._ready = False
         self._process = EngineProcess(
             self._engine_launch(incarnation),
             self._said,
@@ -86,11 +92,18 @@ class Engines:
             self._process.kill()
             self._process.join()
 
-    def forget(self, incarnation: Incarnation) -> None:
+    def ready(self, incarnation: Incarnation) -> None:
+        """Hear that a life has said hello."""
+        if self._process is not None and self._process.incarnation == incarnation:
+            self._ready = True
+            self.view.unready = None
+
+    def forget(self, incarnation: Incarnation, reason: str) -> None:
         """Hear that a life has ended."""
         if self._process is not None and self._process.incarnation == incarnation:
             self._process = None
             self.view.pid = None
+            self.view.unready = None if self._ready else reason
             self._changed()
 
     @property

@@ -135,9 +135,10 @@ class Keeper:
                 self._lease_actions -= 1
             case events.EngineGone(incarnation, reason):
                 self._log.say("engine gone", incarnation=incarnation, reason=reason)
-                self._engines.forget(incarnation)
+                self._engines.forget(incarnation, reason)
             case events.EngineSaid(incarnation, EngineHello() as hello):
                 self._log.say("engine says hello", incarnation=incarnation, flight=hello.flight)
+                self._engines.ready(incarnation)
                 self._performer.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
                 self._announcer.wake()
 
@@ -202,6 +203,7 @@ class Keeper:
             self._checkpoints.trouble,
             self._around.pod,
             self._checkpoints.failures,
+            view.unready,
         )
 
 

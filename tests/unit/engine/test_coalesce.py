@@ -1,10 +1,12 @@
 """Small reads are put together, in order, and never at the cost of rows that are there."""
 
 import pyarrow as pa
+import pytest
 
-from penstock.base.limits import SOURCE_TURN_BYTES
+from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.engine import coalesce
 from penstock.engine.coalesce import Coalescer
 from penstock.ports import Read
 
@@ -123,6 +125,22 @@ def test_a_reader_that_can_is_asked_for_many_small_reads_at_once() -> None:
     assert len(reader.asked) < 20
     assert {batch_rows for batch_rows, _ in reader.asked} == {10}
     assert max(batches for _, batches in reader.asked) > 10
+
+
+def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = [0.0]
+    monkeypatch.setattr(coalesce, "thread_time", lambda: worked[0])
+    monkeypatch.setattr(coalesce, "SOURCE_TURN_ROWS_MAX", 1024)  # no multiple of ten
+    reader, reads = Gathering(50_000), Coalescer(10)
+
+    def rows_of_turn(cost_s: float) -> int:
+        worked[0] += cost_s
+        read = reads.next(reader, reader)
+        return 0 if read is None else read.batch.num_rows
+
+    assert [rows_of_turn(0.0) for _ in range(12)][-1] == 1020
+    assert [rows_of_turn(SOURCE_TURN_S * 2) for _ in range(3)][-1] < 200
+    assert [rows_of_turn(0.0) for _ in range(12)][-1] == 1020
 
 
 def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:

@@ -96,7 +96,7 @@ class Coalescer:
             return
         if worked > SOURCE_TURN_S:
             self._wanted = max(self._wanted // 2, self._batch_rows)
-        elif 2 * worked < SOURCE_TURN_S and self._last >= self._wanted:
+        elif 2 * worked < SOURCE_TURN_S and self._last > self._wanted - self._batch_rows:
             self._wanted = min(2 * self._wanted, SOURCE_TURN_ROWS_MAX)
 
     def _joined(self, reads: list[Read]) -> Read:

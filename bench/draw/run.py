@@ -49,11 +49,12 @@ def subtitle(found: Mapping[str, float]) -> str:
 
 def _rate(axes: Axes, run: Run) -> None:
     source = rates(series(run, "source"))
-    ticks = summed(series(run, "ticks"), TICKS_SHOWN_TOGETHER)
+    sink = summed(series(run, "ticks"), TICKS_SHOWN_TOGETHER)
     slow = run["scenario"]["kind"] == "backpressure"  # its rate goes over two powers of ten
     unit = 1.0 if slow else 1e6
-    axes.plot(*_columns(source, unit), color=ORANGE, lw=1.1, label="source, as it tells each second")
-    axes.step(*_columns(ticks, unit), where="post", color=BLUE, lw=1.4, label="sink, committed rows")
+    told = "source, as it tells each second"
+    axes.plot(*_columns(source, unit), color=ORANGE, lw=1.1, label=told)
+    axes.step(*_columns(sink, unit), where="post", color=BLUE, lw=1.4, label="sink, committed rows")
     if slow:
         axes.set_yscale("log")
     tidy(axes, "rows/s" if slow else "M rows/s", zero=not slow)

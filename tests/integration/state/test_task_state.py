@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import StateError
-from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_FILES_UNMERGED_MAX
+from penstock.base.limits import STATE_FILES_PER_TASK_MAX
 from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Range, Share, groups_of
+from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec
 from penstock.state.budget import StateBudget
@@ -31,14 +31,8 @@ class Task:
 
     numbers = iter(range(10**9))
 
-    def __init__(
-        self,
-        folder: Path,
-        share: Share = ALL,
-        schema: StateSchema = SCHEMA,
-        scratch: Path | None = None,
-    ) -> None:
-        self.state = TaskState(StateSettings(), share, GROUPS, scratch)
+    def __init__(self, folder: Path, share: Share = ALL, schema: StateSchema = SCHEMA) -> None:
+        self.state = TaskState(StateSettings(), share, GROUPS)
         self.table: KeyedState = self.state.open(schema)
         self.blobs = DirectoryBlobStore(folder)
 
@@ -55,13 +49,6 @@ class Task:
         files = self.cut(epoch)
         self.state.committed(Epoch(epoch))
         return files
-
-    def compact(self) -> bool:
-        """Merge at once if it is wanted; say whether it was."""
-        work = self.state.compaction(self.blobs)
-        if work is not None:
-            work()
-        return work is not None
 
     def cut(self, epoch: int) -> tuple[StateFile, ...]:
         return self.state.flip(Epoch(epoch)).write(self._name, self.blobs)
@@ -147,100 +134,32 @@ def test_values_are_those_of_the_cut(task: Callable[..., Task]) -> None:
     assert again.content() == {"a": 1}
 
 
-def change(task: Task, epoch: int) -> tuple[StateFile, ...]:
-    """Change a key, make one and delete the one made before; take a checkpoint."""
-    task.put({f"key {epoch % 50}": epoch, f"new {epoch}": epoch})
-    task.delete(f"new {epoch - 1}")
-    return task.checkpoint(epoch)
-
-
-def check(files: tuple[StateFile, ...], kept: Task, again: Task) -> None:
+def test_files_stay_few_and_deleted_keys_stay_dead(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({f"key {i}": i for i in range(50)})
+    most = 0
+    for epoch in range(1, STATE_FILES_PER_TASK_MAX + 6):
+        first.put({f"key {epoch % 50}": epoch, f"new {epoch}": epoch})
+        first.delete(f"new {epoch - 1}")
+        files = first.checkpoint(epoch)
+        most = max(most, len(files))
+    assert most <= STATE_FILES_PER_TASK_MAX
+    again = task()
     again.state.load(files, again.blobs)
-    assert again.content() == kept.content()
+    assert again.content() == first.content()
     assert "new 3" not in again.content()
 
 
-@pytest.mark.parametrize(
-    ("compacts", "most"), [(True, STATE_FILES_PER_TASK_MAX), (False, STATE_FILES_UNMERGED_MAX)]
-)
-def test_files_stay_few_and_deleted_keys_stay_dead(
-    task: Callable[..., Task], compacts: bool, most: int
-) -> None:
-    first, counts = task(), []
-    files: tuple[StateFile, ...] = ()
-    first.put({f"key {i}": i for i in range(50)})
-    for epoch in range(1, most + 6):
-        files = change(first, epoch)
-        counts.append(len(files))
-        if compacts:
-            first.compact()
-    assert max(counts) == most
-    check(files, first, task())
-
-
-def with_many_files(task: Task) -> Task:
-    """Return a task that wants to merge, merged but not listed."""
-    for epoch in range(1, STATE_FILES_PER_TASK_MAX + 1):
-        change(task, epoch)
-    assert task.compact()
-    return task
-
-
-def test_what_was_merged_is_listed_by_the_next_cut_that_is_committed(
-    task: Callable[..., Task],
-) -> None:
-    first = with_many_files(task())
-    assert not first.compact(), "one at a time, and this one is not listed yet"
-    first.cut(50)  # aborted
-    files = change(first, 51)
-    assert len(files) < STATE_FILES_PER_TASK_MAX
-    check(files, first, task())
-    assert not first.compact(), "few files are left"
-
-
-def test_what_was_merged_of_groups_that_moved_is_dropped(task: Callable[..., Task]) -> None:
-    first = with_many_files(task())
-    first.state.drop_groups((Range(0, 4),))
-    left = next(f"w{i}" for i in range(100) if group_of(f"w{i}") >= 4)
-    first.put({left: 1})
-    assert len(first.checkpoint(50)) == STATE_FILES_PER_TASK_MAX + 1
-    assert first.compact(), "it is begun again"
-    first.put({left: 2})
-    files = first.checkpoint(51)
-    assert len(files) < STATE_FILES_PER_TASK_MAX
-    assert {g for f in files for g in groups_of(f.groups)} == set(range(4, 16))
-    check(files, first, task(share=(Range(4, 16),)))
-
-
-def test_a_file_that_cannot_be_merged_costs_nothing_but_the_merge(
-    task: Callable[..., Task], tmp_path: Path
-) -> None:
+def test_a_cut_that_somebody_waits_for_only_adds_a_file(task: Callable[..., Task]) -> None:
     first = task()
     for epoch in range(1, STATE_FILES_PER_TASK_MAX + 1):
-        files = change(first, epoch)
-    path = tmp_path / files[-1].blob.name
-    data = path.read_bytes()
-    path.write_bytes(b"")
-    assert first.compact()
-    path.write_bytes(data)
-    files = change(first, 50)
-    assert len(files) == STATE_FILES_PER_TASK_MAX + 1
-    assert first.compact()
-    check(change(first, 51), first, task())
-
-
-def test_a_merge_ends_with_its_attempt_and_leaves_no_file(tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    first = Task(tmp_path, scratch=scratch)
-    for epoch in range(1, STATE_FILES_PER_TASK_MAX + 1):
-        change(first, epoch)
-    work = first.state.compaction(first.blobs)
-    assert work is not None
-    assert list(scratch.iterdir())
-    first.state.close()
-    work()
-    assert not list(scratch.iterdir())
+        first.put({"a": epoch})
+        files = first.checkpoint(epoch)
+    first.put({"a": 0})
+    cut = first.state.flip(Epoch(50), merges=False)
+    assert cut.write(first._name, first.blobs)[:-1] == files
+    first.state.committed(Epoch(50))
+    assert len(first.checkpoint(51)) < STATE_FILES_PER_TASK_MAX
 
 
 def test_a_reader_sees_only_its_groups(task: Callable[..., Task]) -> None:

@@ -133,8 +133,7 @@ STATE_MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024
 CHECKPOINT_INTERVAL_S_DEFAULT = 10.0
 CHECKPOINT_TIMEOUT_S_DEFAULT = 600.0
 CHECKPOINT_FIRST_DELAY_S = 0.2  # the first output should not wait for a whole interval
-STATE_FILES_PER_TASK_MAX = 16  # so many are compacted beside the epochs
-STATE_FILES_UNMERGED_MAX = 48  # so many are merged by the epoch itself: bounds what a restore reads
+STATE_FILES_PER_TASK_MAX = 16  # more are compacted: bounds what a restore reads
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # of files merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 

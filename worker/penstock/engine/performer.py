@@ -4,7 +4,6 @@ Everything here runs on the task's thread. Only sending may wait, and while it w
 of a reset and of events that change no order.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -179,10 +178,11 @@ class Performer:
             pass
         barrier, parts, storer = action.barrier, self._parts, self._host.storer
         term, epoch = barrier.term, barrier.epoch
+        moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
         self._captured = Captured(
             term,
             epoch,
-            parts.state.flip(epoch) if parts.state is not None else None,
+            parts.state.flip(epoch, merges=not moves) if parts.state is not None else None,
             tuple(
                 sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
                 for sink in parts.sinks.values()
@@ -190,7 +190,7 @@ class Performer:
             parts.source.states(epoch) if parts.source is not None else (),
         )
         self.copy_on()
-        if barrier.kind is BarrierKind.RESCALE:
+        if moves:
             self.pauses.cut(time.monotonic())
 
     def copy_on(self) -> bool:
@@ -218,12 +218,8 @@ class Performer:
         self.inbox.put(outcome)
 
     def _confirm(self, action: ev.Confirm) -> None:
-        state = self._parts.state
-        if state is not None:
-            state.committed(action.epoch)
-            work = state.compaction(self._host.blobs)
-            if work is not None:
-                threading.Thread(target=work, name=f"merge-{self.task}", daemon=True).start()
+        if self._parts.state is not None:
+            self._parts.state.committed(action.epoch)
         if self._parts.source is not None:
             self._parts.source.committed(action.epoch)
 

@@ -49,8 +49,11 @@ class Chain(Protocol):
 class State(Protocol):
     """The keyed state of a task."""
 
-    def flip(self, epoch: Epoch) -> Any:
-        """Cut: capture the values of all changes that are not known committed."""
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
+        """Cut: capture the values of all changes that are not known committed.
+
+        Without ``merges`` it is stored as fast as can be.
+        """
         ...
 
     def copy_on(self) -> bool:
@@ -59,10 +62,6 @@ class State(Protocol):
 
     def committed(self, epoch: Epoch) -> None:
         """Forget that what was cut up to ``epoch`` is dirty."""
-        ...
-
-    def compaction(self, blobs: "BlobStore") -> Callable[[], None] | None:
-        """Return work for another thread that merges small files, if there are many."""
         ...
 
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Any:

@@ -1,26 +1,36 @@
-"""From a cut to listed files: the delta is written, and what was merged meanwhile is taken over.
+"""From a cut to listed files: the delta is written, and small files are merged beside it.
 
 All of it runs off the task's thread, on values that the cut has copied. Files are built on local
 disk and handed to the blob store under names from the caller, who uses each name once. What is
 written for an epoch that aborts is never listed: the next cut starts from the committed entries.
 """
 
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.base.limits import STATE_FILES_UNMERGED_MAX
+from penstock.base.errors import StateError
+from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
-from penstock.protocol.files import Files, in_order, next_order
-from penstock.state.blocks import write_file
-from penstock.state.copies import CutRows
-from penstock.state.merging import Merged, Place
+from penstock.protocol.files import (
+    Files,
+    drops_tombstones,
+    groups_of_files,
+    in_order,
+    next_order,
+    to_merge,
+)
+from penstock.state.blocks import BlockReader, Loadable, write_file
+from penstock.state.copies import CutRows, RowsCopy
+from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema
 
 if TYPE_CHECKING:
@@ -34,7 +44,7 @@ Naming = Callable[[str], BlobName]
 class Cut:
     """What a task's state was at a barrier: copied changes, and the entries they build on.
 
-    ``merged`` is what was merged of them since, by state; ``listing`` what the epoch's manifest
+    With ``merges`` many small files become one on the way. ``listing`` is what the epoch's manifest
     lists, once :meth:`write` has returned it.
     """
 
@@ -43,61 +53,169 @@ class Cut:
     max_key_groups: int
     base: Files
     changes: tuple[tuple[StateSchema, CutRows], ...]
-    merged: Mapping[str, Merged]
     scratch: Path | None = None
+    merges: bool = True
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
-        """Write the delta of every state, and list what was merged; return all entries.
+        """Write the delta of every state, merge where there are many files; return all entries.
 
         Raises StorageError (the epoch aborts) or StateError (a committed file cannot be read).
         """
         listing: list[StateFile] = []
         order = next_order(self.base)
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
-            shelf = Shelf(self, Place(blobs, Path(folder), self.max_key_groups), naming)
+            shelf = Shelf(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
                 copied = rows.joined()
                 own = tuple(f for f in self.base if f.state == schema.name)
-                listing += shelf.merged(schema, own)
+                listing += shelf.merged(schema, own) if self.merges else own
                 if len(copied.groups):
                     groups = to_share({*groups_of(self.share), *copied.groups.tolist()})
-                    path = Path(folder) / f"delta-{schema.name}.sst"
-                    count = write_file(path, schema, self.max_key_groups, iter([copied]))
-                    listing.append(shelf.put(path, schema, order, groups, count))
+                    listing.append(shelf.store(schema, iter([copied]), order, groups))
         self.listing = in_order(listing)
         return self.listing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shelf:
-    """Hands the files of one cut to the blob store."""
+    """Writes files of one cut. ``folder`` is a scratch folder of its own."""
 
     cut: Cut
-    place: Place
+    folder: Path
     naming: Naming
+    blobs: "BlobStore"
+    _count: int = 0
 
-    def put(
-        self, path: Path, schema: StateSchema, order: int, groups: Share, rows: int
+    def store(
+        self, schema: StateSchema, parts: Iterator[RowsCopy], order: int, groups: Share
     ) -> StateFile:
-        """Hand a local file over."""
-        blob = self.place.blobs.put_file(self.naming(SUFFIX), str(path))
+        """Write one file and hand it to the blob store."""
+        path = self._fresh()
+        rows = write_file(path, schema, self.cut.max_key_groups, parts)
+        blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
+        path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
 
     def merged(self, schema: StateSchema, files: Files) -> Files:
-        """Return the entries of one state, with those that were merged since replaced.
-
-        When merging does not keep up, and there are very many, they are merged now.
-        """
-        found = self.cut.merged.get(schema.name)
-        if found is None or not found.fits(files):
-            found = self.place.merge(schema, files, STATE_FILES_UNMERGED_MAX)
-        if found is None:
+        """Return the entries of one state, the newest ones merged to one when there are many."""
+        chosen = to_merge(files, STATE_FILES_PER_TASK_MAX)
+        if not chosen:
             return files
-        left = tuple(f for f in files if f not in found.chosen)
-        if not found.rows:  # nothing but deleted keys
-            return left
-        return (*left, self.put(found.path, schema, found.order, found.groups, found.rows))
+        left = tuple(f for f in files if f not in chosen)
+        keep_tombstones = not drops_tombstones(chosen, files)
+        groups = groups_of_files(chosen)
+        with ExitStack() as stack:
+            readers = [(f.groups, stack.enter_context(self._open(f))) for f in chosen]
+            parts = self._parts(schema, readers, _slabs(chosen, groups), keep_tombstones)
+            first = next(parts, None)
+            if first is None:  # nothing but deleted keys
+                return left
+            again = _chained(first, parts)
+            return (*left, self.store(schema, again, max(f.order for f in chosen), groups))
+
+    def _parts(
+        self,
+        schema: StateSchema,
+        readers: Sequence[tuple[Share, "OpenFile"]],
+        slabs: Sequence[Share],
+        keep_tombstones: bool,
+    ) -> Iterator[RowsCopy]:
+        """Merge slab by slab: only one slab of the state is in memory at a time."""
+        for slab in slabs:
+            table = HotTable(schema)
+            for groups, file in readers:
+                visible = to_share(set(groups_of(groups)) & set(groups_of(slab)))
+                file.reader.load(visible, table, self.cut.max_key_groups)
+            copied = table.copy_rows(table.all_rows(tombstones=keep_tombstones))
+            if len(copied.groups):
+                yield copied
+
+    def _open(self, file: StateFile) -> "OpenFile":
+        return OpenFile(file, self._fresh(), self.blobs)
+
+    def _fresh(self) -> Path:
+        self._count += 1
+        return self.folder / f"{self._count}.sst"
+
+
+class OpenFile:
+    """A listed file, fetched, checked against its hash and open for reading; a context manager."""
+
+    def __init__(self, file: StateFile, path: Path, blobs: "BlobStore") -> None:
+        """Fetch ``file`` to ``path``. Raises StateError naming file and epoch when altered."""
+        origin = f"state file {file.blob.name} (state {file.state!r}, epoch {file.epoch})"
+        try:
+            blobs.fetch(file.blob, str(path))
+        except StateError as error:
+            raise StateError(f"{origin}: {error}") from error
+        self._scratch = path.with_suffix(".db")
+        self._path = path
+        self.reader = BlockReader(path, self._scratch, origin)
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close and remove the local copy."""
+        self.reader.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._path.unlink(missing_ok=True)
+
+
+class Fetched:
+    """Entries whose files are here, checked and open: what is slow about loading, done before.
+
+    Made on any thread, used up by one. ``close`` it, loaded or not.
+    """
+
+    def __init__(
+        self, files: Sequence[StateFile], blobs: "BlobStore", scratch: Path | None
+    ) -> None:
+        """Fetch ``files`` to a folder in ``scratch`` (None: the system's temporary folder).
+
+        Raises StateError naming file and epoch when one is altered or missing.
+        """
+        self.files = in_order(files)
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-load-", dir=scratch)
+        self._open: list[OpenFile] = []
+        try:
+            for number, file in enumerate(self.files):
+                path = Path(self._folder.name) / f"{number}.sst"
+                self._open.append(OpenFile(file, path, blobs))
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, table: Loadable, state: str, max_key_groups: int) -> None:
+        """Load the entries of one state in order, each as narrow as listed. Raises StateError."""
+        with table.loading():
+            for file, opened in zip(self.files, self._open, strict=True):
+                if file.state == state:
+                    opened.reader.load(file.groups, table, max_key_groups)
+
+    def close(self) -> None:
+        """Close and remove the local copies; idempotent."""
+        for opened in self._open:
+            opened.close()
+        self._open.clear()
+        self._folder.cleanup()
+
+
+def _slabs(files: Files, groups: Share) -> list[Share]:
+    """Cut groups into runs whose files hold about ``STATE_MERGE_BYTES_MAX`` together."""
+    size = sum(f.blob.size for f in files)
+    listed = groups_of(groups)
+    count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))
+    return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
+
+
+def _chained(first: RowsCopy, rest: Iterator[RowsCopy]) -> Iterator[RowsCopy]:
+    yield first
+    yield from rest
 
 
 def flags(share: Share, max_key_groups: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":

@@ -6,7 +6,7 @@ values of its own.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.protocol.files import FileList, groups_of_files
-from penstock.state.fetched import Fetched
-from penstock.state.merging import Compaction, wanted
-from penstock.state.snapshot import Cut, flags
+from penstock.state.snapshot import Cut, Fetched, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
@@ -54,7 +52,6 @@ class TaskState:
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
         self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
-        self._compaction: Compaction | None = None
         self.limit(settings.memory_bytes)
 
     def limit(self, memory_bytes: int) -> None:
@@ -86,18 +83,17 @@ class TaskState:
             self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
         return self._folder
 
-    def flip(self, epoch: Epoch) -> Cut:
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Cut:
         """Take note of what has changed since the last commit and begin another generation.
 
         On the task's thread, and quick: the first few thousand rows are copied at once, the others
-        by :meth:`copy_on`. The cut may be written when all are.
+        by :meth:`copy_on`. The cut may be written when all are. Without ``merges`` it only adds
+        files: somebody waits for it.
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        merging = self._compaction
-        merged = merging.merged if merging is not None and merging.done else {}
-        cut = Cut(epoch, *seen, changes, merged, self._scratch)
+        cut = Cut(epoch, *seen, changes, self._scratch, merges)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut
@@ -119,27 +115,8 @@ class TaskState:
         if cut.listing is not None:
             self._files.propose(epoch, cut.listing)
             self._files.confirm(epoch)
-            if self._compaction is not None and cut.merged is self._compaction.merged:
-                self._forget_compaction()
             for name, generation in generations.items():
                 self._tables[name].settle(generation)
-
-    def compaction(self, blobs: "BlobStore") -> Callable[[], None] | None:
-        """Return work for another thread, if there are many files: the next cut lists its result.
-
-        Merges of which that cut lists nothing, since groups have come or gone, are begun again.
-        """
-        schemas = [table.schema for table in self._tables.values()]
-        if self._compaction is not None or not wanted(self._files.committed, schemas):
-            return None
-        place = (self.max_key_groups, blobs, self._scratch)
-        self._compaction = Compaction(self._files.committed, schemas, *place)
-        return self._compaction.run
-
-    def _forget_compaction(self) -> None:
-        if self._compaction is not None:
-            self._compaction.close()
-            self._compaction = None
 
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
         """Bring entries here and open them, for :meth:`take`. Blocking, from any thread.
@@ -197,6 +174,5 @@ class TaskState:
             table.close()
         self._tables.clear()
         self._cuts.clear()
-        self._forget_compaction()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

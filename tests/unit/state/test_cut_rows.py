@@ -41,8 +41,10 @@ def put(table: HotTable, words: list[str], values: Any) -> None:
     table.column("n")[rows(table, words)] = list(values)
 
 
-def held(cut: CutRows) -> dict[str, int | None]:
-    """Return what a cut has of each word, each once; None where it is deleted."""
+def held(table: HotTable, cut: CutRows) -> dict[str, int | None]:
+    """Copy the rest; return what the cut has of each word, each once; None where it is deleted."""
+    while not table.copy_on():
+        pass
     copied = cut.joined()
     words = CODEC.columns(copied.keys)[0].to_pylist()
     values = zip(copied.values["n"].tolist(), copied.deleted.tolist(), strict=True)
@@ -89,9 +91,7 @@ def test_a_cut_holds_what_was_there(table: HotTable, change: str, copied: int) -
     for _ in range(copied):
         table.copy_on()
     CHANGES[change](table)
-    while not table.copy_on():
-        pass
-    assert held(cut) == {"a": 1, "b": 2, "c": 3, "d": None}
+    assert held(table, cut) == {"a": 1, "b": 2, "c": 3, "d": None}
 
 
 @pytest.mark.parametrize("more", [[], ["new"]])
@@ -99,9 +99,7 @@ def test_what_was_forgotten_before_the_cut_is_not_in_it(table: HotTable, more: l
     release(table, ["b"])
     _, cut = table.cut()
     put(table, more, [9] * len(more))
-    while not table.copy_on():
-        pass
-    assert held(cut) == {"a": 1, "c": 3, "d": None}
+    assert held(table, cut) == {"a": 1, "c": 3, "d": None}
 
 
 def test_a_committed_row_that_changes_during_a_cut_is_not_in_it(table: HotTable) -> None:
@@ -110,9 +108,7 @@ def test_a_committed_row_that_changes_during_a_cut_is_not_in_it(table: HotTable)
     put(table, ["a"], [7])
     _, cut = table.cut()
     put(table, ["b"], [8])
-    while not table.copy_on():
-        pass
-    assert held(cut) == {"a": 7}
+    assert held(table, cut) == {"a": 7}
 
 
 def test_rows_of_a_cut_that_are_not_copied_cannot_be_written(table: HotTable) -> None:

@@ -24,6 +24,7 @@ ALL: Share = (Range(0, GROUPS),)
 KEYS = (("word", pa.string()),)
 SCHEMA = StateSchema("counts", KEYS, (Value("n", "int64"), Value("pair", "float64", 2)))
 CODEC = KeyCodec((pa.string(),), GROUPS)
+OTHERS = {f"other {i}": i for i in range(9)}  # of a state of which little changes
 
 
 class Task:
@@ -76,16 +77,64 @@ def group_of(word: str) -> int:
 
 def test_state_comes_back_from_its_files(task: Callable[..., Task]) -> None:
     first = task()
-    first.put({"a": 1, "b": 2, "c": 3})
+    first.put(OTHERS | {"a": 1, "b": 2, "c": 3})
     first.checkpoint(1)
     first.put({"b": 20})
     first.delete("c")
     files = first.checkpoint(2)
     again = task()
     again.state.load(files, again.blobs)
-    assert again.content() == {"a": 1, "b": 20}
-    assert len(files) == 2
-    assert again.state.keys == 2, "tombstones are dropped after loading"
+    assert again.content() == OTHERS | {"a": 1, "b": 20}
+    assert [f.rows for f in files] == [len(OTHERS) + 3, 2]
+    assert again.state.keys == len(OTHERS) + 2, "tombstones are dropped after loading"
+
+
+def test_a_state_of_which_half_has_changed_is_one_file(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1, "b": 2, "c": 3, "d": 4})
+    first.checkpoint(1)
+    first.put({"a": 10})
+    assert len(first.checkpoint(2)) == 2
+    first.put({"b": 20})
+    first.delete("c")
+    files = first.checkpoint(3)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == {"a": 10, "b": 20, "d": 4}
+    assert len(files) == 1
+
+
+def test_a_whole_that_is_not_committed_replaces_nothing(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1, "b": 2})
+    first.checkpoint(1)
+    first.put({"a": 10})
+    first.cut(2)
+    files = first.checkpoint(3)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == {"a": 10, "b": 2}
+
+
+def test_a_whole_replaces_files_that_were_gained(task: Callable[..., Task]) -> None:
+    other = task()
+    other.put({"a": 1, "b": 2})
+    first = task()
+    first.state.load(other.checkpoint(1), other.blobs)
+    first.put({"a": 10, "c": 3})
+    (file,) = first.checkpoint(2)
+    again = task()
+    again.state.load((file,), again.blobs)
+    assert again.content() == {"a": 10, "b": 2, "c": 3}
+
+
+def test_a_state_that_lost_all_its_keys_has_no_file(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({"a": 1, "b": 2})
+    first.checkpoint(1)
+    first.delete("a", "b")
+    first.checkpoint(2)
+    assert first.checkpoint(3) == ()
 
 
 def test_what_was_loaded_is_in_no_delta(task: Callable[..., Task]) -> None:
@@ -152,6 +201,7 @@ def test_files_stay_few_and_deleted_keys_stay_dead(task: Callable[..., Task]) ->
 
 def test_a_cut_that_somebody_waits_for_only_adds_a_file(task: Callable[..., Task]) -> None:
     first = task()
+    first.put(OTHERS)
     for epoch in range(1, STATE_FILES_PER_TASK_MAX + 1):
         first.put({"a": epoch})
         files = first.checkpoint(epoch)

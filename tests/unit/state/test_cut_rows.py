@@ -111,6 +111,34 @@ def test_a_committed_row_that_changes_during_a_cut_is_not_in_it(table: HotTable)
     assert held(table, cut) == {"a": 7}
 
 
+@pytest.mark.parametrize("copied", [0, 2, 4])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cut_of_all_rows_holds_those_that_were_committed(
+    table: HotTable, change: str, copied: int
+) -> None:
+    generation, _ = table.cut()
+    table.settle(generation)
+    put(table, ["a", "b"], [5, 6])
+    _, cut = table.cut()
+    assert cut.whole
+    for _ in range(copied):
+        table.copy_on()
+    CHANGES[change](table)
+    assert held(table, cut) == {"a": 5, "b": 6, "c": 3}
+
+
+def test_a_cut_of_few_rows_or_with_others_elsewhere_holds_what_has_changed(
+    table: HotTable,
+) -> None:
+    generation, first = table.cut(all_here=False)
+    assert not first.whole
+    table.settle(generation)
+    put(table, ["a"], [5])
+    _, cut = table.cut()
+    assert held(table, cut) == {"a": 5}
+    assert not cut.whole
+
+
 def test_rows_of_a_cut_that_are_not_copied_cannot_be_written(table: HotTable) -> None:
     _, cut = table.cut()
     with pytest.raises(AssertionError, match="4 rows of a cut are not copied"):

@@ -28,11 +28,13 @@ class RowsCopy:
 class CutRows:
     """The rows of one cut: those that are still to be copied, and the copies.
 
-    Filled by the task's thread. Whoever writes them waits until nothing is :attr:`left`.
+    They are those that were changed, or all there are (``whole``). Filled by the task's thread.
+    Whoever writes them waits until nothing is :attr:`left`.
     """
 
-    def __init__(self, rows: Int32s, none: RowsCopy) -> None:
-        """Begin with the rows of a table that were changed; ``none`` is a copy of no row."""
+    def __init__(self, rows: Int32s, none: RowsCopy, *, whole: bool) -> None:
+        """Begin with rows of a table; ``none`` is a copy of no row."""
+        self.whole = whole
         self._rows = rows
         self._at = 0
         self._copies = [none]

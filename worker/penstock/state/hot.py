@@ -29,6 +29,7 @@ from penstock.steps.base import StateSchema, Value
 
 FIRST_BITS = 10
 COMMITTED = 0  # the generation before the first one
+WHOLE_SHARE = 2  # a cut is of all rows when one in so many has changed: see decision 027
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
 MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
@@ -138,18 +139,23 @@ class HotTable:
 
     # --- Cuts -------------------------------------------------------------------------------
 
-    def cut(self) -> tuple[int, CutRows]:
+    def cut(self, *, all_here: bool = True) -> tuple[int, CutRows]:
         """Take note of every row changed since the last commit and begin another generation.
 
-        Returns the generation that ended (see :meth:`settle`), and the rows, which :meth:`copy_on`
-        copies: a row that changes before its turn is copied then.
+        Of every row there is, where half of them or more have changed and ``all_here`` says that
+        none is elsewhere. Returns the generation that ended (see :meth:`settle`), and the rows,
+        which :meth:`copy_on` copies: a row that changes before its turn is copied then.
         """
         self._copy_rest()
-        rows = self._changed[: self.changed].copy()
+        whole = all_here and WHOLE_SHARE * self.changed >= self.used
+        if whole:
+            rows = np.arange(self.high_row, dtype=np.int32)
+        else:
+            rows = self._changed[: self.changed].copy()
         ended = int(self._counters[table.GENERATION])
         self._counters[table.GENERATION] += 1
-        self._counters[table.CUT] = ended
-        self._cut = cut = CutRows(rows, self.copy_rows(rows[:0]))
+        self._counters[[table.CUT, table.WHOLE]] = ended, whole
+        self._cut = cut = CutRows(rows, self.copy_rows(rows[:0]), whole=whole)
         return ended, cut
 
     def copy_on(self) -> bool:

@@ -1,4 +1,4 @@
-"""From a cut to listed files: the delta is written, and small files are merged beside it.
+"""From a cut to listed files: what it holds is written, and small files are merged beside it.
 
 All of it runs off the task's thread, on values that the cut has copied. Files are built on local
 disk and handed to the blob store under names from the caller, who uses each name once. What is
@@ -58,7 +58,9 @@ class Cut:
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
-        """Write the delta of every state, merge where there are many files; return all entries.
+        """Write the changes of every state, merge where there are many files; return all entries.
+
+        Of a state that was cut whole no older entry stays.
 
         Raises StorageError (the epoch aborts) or StateError (a committed file cannot be read).
         """
@@ -68,7 +70,7 @@ class Cut:
             shelf = Shelf(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
                 copied = rows.joined()
-                own = tuple(f for f in self.base if f.state == schema.name)
+                own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
                 listing += shelf.merged(schema, own) if self.merges else own
                 if len(copied.groups):
                     groups = to_share({*groups_of(self.share), *copied.groups.tolist()})

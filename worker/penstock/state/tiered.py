@@ -103,7 +103,7 @@ class TieredTable:
 
         Rows on disk are copied at once.
         """
-        generation, cut = self.hot.cut()
+        generation, cut = self.hot.cut(all_here=self._cold is None)
         if self._cold is not None:
             dirty = self._cold.dirty_keys()
             for first in range(0, len(dirty), COPIED_ROWS_MAX):  # a row on its way is large

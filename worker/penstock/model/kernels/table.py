@@ -34,7 +34,7 @@ from penstock.model.kernels.jit import (
 from penstock.model.kernels.xxhash import is_valid
 
 # Items of the array of counters.
-ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, KEPT, COUNTERS = range(11)
+ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, WHOLE, KEPT, COUNTERS = range(12)
 # Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the clock's hand.
 LIVE, DELETED, LISTED, SEEN = 1, 2, 4, 8
 _IN_USE = LIVE | LISTED | SEEN
@@ -127,7 +127,7 @@ def _is_kept(row: Any, records: Any, counters: Any) -> bool:
     """Tell whether a row needs no copy: no cut is under way, has it, or it was copied before."""
     return bool(
         counters[CUT] == NO_CUT
-        or records[row].status & LISTED == 0
+        or (records[row].status & LISTED == 0 and counters[WHOLE] == 0)
         or records[row].status & (LIVE | DELETED) == 0
         or records[row].mark > counters[CUT]
         or records[row].kept == counters[CUT]

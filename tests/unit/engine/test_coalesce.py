@@ -7,7 +7,7 @@ from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine import coalesce
-from penstock.engine.coalesce import Coalescer
+from penstock.engine.coalesce import Coalescer, turn_bytes
 from penstock.ports import Read
 
 
@@ -37,9 +37,9 @@ class Reader:
         """Nothing to release."""
 
 
-def turns(reader: Reader, batch_rows: int) -> list[list[int]]:
+def turns(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> list[list[int]]:
     """Read until nothing is there; what each turn brought."""
-    reads, found = Coalescer(batch_rows), []
+    reads, found = Coalescer(batch_rows, bytes_max), []
     while (read := reads.next(reader)) is not None:
         numbers = read.batch.column("n").to_pylist()
         assert read.offset == numbers[0]
@@ -149,3 +149,14 @@ def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
     while (read := reads.next(reader, reader)) is not None:
         assert read.batch.nbytes <= SOURCE_TURN_BYTES
     assert len(reader.asked) == 1  # it showed how large rows are
+
+
+def test_a_turn_is_as_large_as_what_may_wait_at_its_receivers() -> None:
+    assert turn_bytes([], 100) == SOURCE_TURN_BYTES
+    assert turn_bytes([3, 2], 100) == 200
+    assert turn_bytes([4], SOURCE_TURN_BYTES) == SOURCE_TURN_BYTES
+
+
+def test_large_rows_are_put_together_up_to_what_may_wait() -> None:
+    assert max(len(turn) for turn in turns(Reader([4] * 200, "x" * 1024), 4, 16 * 1024)) <= 20
+    assert max(len(turn) for turn in turns(Reader([4] * 200, "x" * 1024), 4)) > 40

@@ -9,6 +9,7 @@ import pytest
 from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.engine.coalesce import Coalescer
 from penstock.engine.source_task import SourceTask
 from penstock.ports import Read
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
@@ -63,7 +64,7 @@ class Readers:
 
 
 def opened(**readers: Any) -> SourceTask:
-    task = SourceTask("in", Readers(readers), 10)
+    task = SourceTask("in", Readers(readers), Coalescer(10))
     task.open([SplitState(SplitId(name), "", 0) for name in readers])
     return task
 

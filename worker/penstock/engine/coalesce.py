@@ -14,6 +14,7 @@ reader that may wait does not. Nothing is kept back: all rows of a call are retu
 checkpoint between two turns is cut where the readers stand.
 """
 
+from collections.abc import Iterable
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,21 @@ if TYPE_CHECKING:
 _LOOKED_AT_BYTES = 65_536  # of a read: a smaller one is copied faster than compared
 
 
+def turn_bytes(receivers: Iterable[int], waiting_bytes: int) -> int:
+    """Return how large a turn may be, given among how many each edge deals out its rows.
+
+    A part of ``waiting_bytes`` travels while the next one waits; of a larger one nothing would.
+    """
+    return min([SOURCE_TURN_BYTES, *(count * waiting_bytes for count in receivers)])
+
+
 class Coalescer:
     """Reads of one source task, made large enough. For one thread: it measures that thread."""
 
-    def __init__(self, batch_rows: int) -> None:
-        """Ask for ``batch_rows`` at a time; begin with one read a turn."""
+    def __init__(self, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> None:
+        """Ask for ``batch_rows`` at a time, up to ``bytes_max``; begin with one read a turn."""
         self._batch_rows = batch_rows
+        self._bytes_max = bytes_max
         self._wanted = batch_rows  # rows of a turn
         self._row_bytes = 1
         self._last = 0  # rows of the turn before
@@ -71,7 +81,7 @@ class Coalescer:
         return first if len(reads) == 1 else self._joined(reads)
 
     def _gathered(self, reader: "GatheringReader") -> Read | None:
-        rows = min(self._wanted, SOURCE_TURN_BYTES // self._row_bytes)
+        rows = min(self._wanted, self._bytes_max // self._row_bytes)
         read = reader.gather(self._batch_rows, max(rows // self._batch_rows, 1))
         self._last = 0 if read is None else read.batch.num_rows
         if read is not None:
@@ -85,7 +95,7 @@ class Coalescer:
 
     def _goes_on(self, newest: int, rows: int) -> bool:
         """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
-        room = rows < self._wanted and rows * self._row_bytes < SOURCE_TURN_BYTES
+        room = rows < self._wanted and rows * self._row_bytes < self._bytes_max
         return room and newest >= self._batch_rows
 
     def _adapt(self) -> None:

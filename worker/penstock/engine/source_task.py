@@ -29,11 +29,11 @@ SourceEvent = RowsRead | SplitEmpty | SplitEnded
 class SourceTask:
     """The readers of one source task, used by its thread only."""
 
-    def __init__(self, name: str, source: "Source", batch_rows: int) -> None:
-        """Ask for ``batch_rows`` at a time from the splits of the step ``name``."""
+    def __init__(self, name: str, source: "Source", reads: Coalescer) -> None:
+        """Read the splits of the step ``name`` through ``reads``."""
         self.name = name
         self._source = source
-        self._reads = Coalescer(batch_rows)
+        self._reads = reads
         self._readers: dict[SplitId, SplitReader] = {}
         self._paced: dict[SplitId, PacedReader] = {}
         self._resting: dict[SplitId, RestingReader] = {}

@@ -66,6 +66,7 @@ class Engine:
         self.acks: dict[tuple[Epoch, TaskId], TaskManifest] = {}
         self.failed: list[c.EpochFailed] = []
         self.broken: list[c.Broken] = []
+        self.wanted: list[Attempt] = []
         self.splits: c.Splits | None = None
         self.gone = False
         self.listener: threading.Thread
@@ -95,6 +96,8 @@ class Engine:
                 self.failed.append(report)
             case c.Broken():
                 self.broken.append(report)
+            case c.CheckpointWanted():
+                self.wanted.append(report.attempt)
             case c.Splits():
                 self.splits = report
 

@@ -93,6 +93,8 @@ def test_word_count_is_exact_after_an_engine_is_killed(rig: Rig) -> None:
     rig.checkpoint()
     rig.finish()
     check(rig.folder / "out")
+    wanted = {attempt for engine in rig.lives for attempt in engine.wanted}
+    assert wanted == {1}, "what was restored has had its first rows at a sink"
 
 
 def test_word_count_is_exact_through_rescales(rig: Rig) -> None:

@@ -175,7 +175,8 @@ class Attempt:
         # One wakeup for a task id, also when a cancelled table made the task before: its input,
         # which is there already, sets this one.
         wakeup = self._wakeups.setdefault(task, Wakeup())
-        parts = job.parts(TaskCore(setup, root), self.marks.attempt)
+        fresh = root is None and not joining
+        parts = job.parts(TaskCore(setup, root), self.marks.attempt, fresh=fresh)
         self.tasks[task] = TaskThread(parts, self._place.host, wakeup)
 
     def _begin(self, tasks: Iterable[TaskId]) -> None:

@@ -128,15 +128,18 @@ class JobParts:
             if found is not None
         )
 
-    def parts(self, core: TaskCore, attempt: Attempt) -> TaskParts:
-        """Make everything that one task owns."""
+    def parts(self, core: TaskCore, attempt: Attempt, *, fresh: bool) -> TaskParts:
+        """Make everything that one task owns; ``fresh`` says that the job begins with it."""
         stage = self._job.stages[core.task.stage]
         edges = tuple(
             OutEdge(e.plan, e.keys, self._partitioner(e), [])
             for e in self._job.edges
             if e.plan.sender == stage.plan.index
         )
-        sinks = {n.name: self._slot(n.name, core.task, attempt) for n in _sink_nodes(stage)}
+        on_first = self._want_checkpoint if fresh else None
+        sinks = {
+            n.name: self._slot(n.name, core.task, attempt, on_first) for n in _sink_nodes(stage)
+        }
         state = self._state(core, stage)
         chain = self._chain(stage, state, edges, sinks)
         found = self._inputs[stage.plan.index]
@@ -152,13 +155,15 @@ class JobParts:
         step = self.plan.stages[edge.plan.receiver].steps[0]
         return None if edge.function is None else Partitioner(step, edge.function)
 
-    def _slot(self, name: str, task: TaskId, attempt: Attempt) -> SinkSlot:
+    def _slot(
+        self, name: str, task: TaskId, attempt: Attempt, on_first: Callable[[], None] | None
+    ) -> SinkSlot:
         sink = self._sinks[name]
 
         def make() -> SinkWriter:
             return sink.writer(task, attempt)
 
-        return SinkSlot(make, self._want_checkpoint)
+        return SinkSlot(make, on_first)
 
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:

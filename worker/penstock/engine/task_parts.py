@@ -207,8 +207,8 @@ class SinkSlot:
     ) -> None:
         """Remember how the writer is made; ``on_first`` hears when the first rows have come.
 
-        The first checkpoint begins then: soon enough that its barrier passes before queues fill,
-        and not so soon that there is nothing to publish.
+        The first checkpoint of a job begins then: soon enough that its barrier passes before
+        queues fill, and not so soon that there is nothing to publish.
         """
         self._make = make
         self._on_first = on_first

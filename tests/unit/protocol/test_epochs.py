@@ -33,6 +33,19 @@ def test_the_first_epoch_comes_early_and_the_next_after_the_interval() -> None:
     assert 0.9 <= town.now - began <= 1.2
 
 
+def test_after_a_slow_epoch_the_job_has_as_long_without_one() -> None:
+    town = Town(2, replace(SETTINGS, heartbeat_timeout_s=10.0))
+    town.until(lambda: town.latest.epoch == 1)
+    town.run(SETTINGS.checkpoint_interval_s - 0.1)
+    town.freeze(1)
+    town.run(2.1)
+    town.thaw(1)
+    town.until(lambda: town.latest.epoch == 2)
+    ended = town.now
+    town.until(lambda: town.latest.epoch == 3)
+    assert 1.7 <= town.now - ended <= 2.3
+
+
 def test_a_commit_is_one_swap_that_names_a_stored_manifest() -> None:
     town = running()
     commits = [s for s in town.swaps if s.epoch == 1]

@@ -131,7 +131,12 @@ CHECKPOINT = group(
     "checkpoint",
     "when checkpoints are taken and where they live",
     _checkpoint,
-    duration("interval", "from start to start", default="10s", minimum="100ms"),
+    duration(
+        "interval",
+        "from start to start; longer behind an epoch that took more than half of it",
+        default="10s",
+        minimum="100ms",
+    ),
     duration("timeout", "an epoch that takes longer is aborted", default="10m", minimum="1s"),
     duration("minPause", "from the end of one to the start of the next", default="0s"),
     integer(

@@ -62,8 +62,9 @@ def write_file(
     number = rows = 0
     for part in parts:
         batch = _batch(part, schema, max_key_groups)
+        order = pa.array(np.argsort(part.groups, kind="stable"))
         for start in range(0, batch.num_rows, BLOCK_ROWS):
-            block = batch.slice(start, BLOCK_ROWS)
+            block = batch.take(order.slice(start, BLOCK_ROWS))  # the whole would be a second copy
             groups = block.column("group")
             key = _KEY.pack(groups[0].as_py(), groups[-1].as_py(), number)
             writer[key] = _encoded(block)
@@ -83,7 +84,7 @@ def _encoded(block: pa.RecordBatch) -> bytes:
 
 
 def _batch(part: RowsCopy, schema: StateSchema, max_key_groups: int) -> pa.RecordBatch:
-    """Make one batch of copied rows, sorted by key group."""
+    """Make one batch of copied rows; nothing is copied but flags."""
     columns = {
         "group": pa.array(part.groups),
         "deleted": pa.array(part.deleted),
@@ -94,8 +95,7 @@ def _batch(part: RowsCopy, schema: StateSchema, max_key_groups: int) -> pa.Recor
         given = part.values[value.name]
         columns[_VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
     batch = pa.RecordBatch.from_pydict(columns)
-    batch = batch.replace_schema_metadata({_META: described(schema, max_key_groups)})
-    return batch.take(pa.array(np.argsort(part.groups, kind="stable")))
+    return batch.replace_schema_metadata({_META: described(schema, max_key_groups)})
 
 
 def _binary(ends: npt.NDArray[np.int64], data: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:

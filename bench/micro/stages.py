@@ -85,10 +85,11 @@ def line(spec: WordsSpec, rows: int, receivers: int) -> Line:
 
 
 def _read(reader: Any, rows: int) -> pa.RecordBatch:
-    batch = reader.read(rows).batch
-    while batch.num_rows < rows:  # the end of the generator's block
-        batch = reader.read(rows).batch
-    return batch
+    """Read so many rows: of several reads, where they are large or the generator's block ends."""
+    pieces = [reader.read(rows).batch]
+    while (left := rows - sum(piece.num_rows for piece in pieces)) > 0:
+        pieces.append(reader.read(left).batch)
+    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
 
 def _counting(batches: list[pa.RecordBatch]) -> dict[str, Stage]:

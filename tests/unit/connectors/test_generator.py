@@ -128,9 +128,9 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
     reader = WordReader(block, 0, state, Pace(rate, lambda: now[0]))
     now[0] += 2 * limits.PACE_WAIT_S
     assert reader.read(8192) is not None
-    now[0] += limits.PACE_WAIT_S / 8  # as long as the rows just read took: others are due
+    now[0] += limits.PACE_WAIT_S / 4  # as long as the rows just read took: others are due
     assert reader.read(8192) is None
-    assert reader.wait_s() == pytest.approx(limits.PACE_WAIT_S * 7 / 8)
+    assert reader.wait_s() == pytest.approx(limits.PACE_WAIT_S * 3 / 4)
     now[0] += reader.wait_s()
     read = reader.read(8192)
     assert read is not None

@@ -84,13 +84,22 @@ CHANGES: dict[str, Callable[[HotTable], None]] = {
 }
 
 
-@pytest.mark.parametrize("copied", [0, 2, 4])
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_cut_holds_what_was_there(table: HotTable, change: str, copied: int) -> None:
-    _, cut = table.cut()
+def disturb(table: HotTable, change: str, copied: int) -> None:
+    """Change something when so many rows of the cut are copied."""
     for _ in range(copied):
         table.copy_on()
     CHANGES[change](table)
+
+
+@pytest.mark.parametrize("all_here", [True, False])
+@pytest.mark.parametrize("copied", [0, 2, 4])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cut_holds_what_was_there(
+    table: HotTable, change: str, copied: int, all_here: bool
+) -> None:
+    _, cut = table.cut(all_here=all_here)
+    assert cut.whole is all_here
+    disturb(table, change, copied)
     assert held(table, cut) == {"a": 1, "b": 2, "c": 3, "d": None}
 
 
@@ -121,9 +130,7 @@ def test_a_cut_of_all_rows_holds_those_that_were_committed(
     put(table, ["a", "b"], [5, 6])
     _, cut = table.cut()
     assert cut.whole
-    for _ in range(copied):
-        table.copy_on()
-    CHANGES[change](table)
+    disturb(table, change, copied)
     assert held(table, cut) == {"a": 5, "b": 6, "c": 3}
 
 

@@ -197,11 +197,9 @@ class JobParts:
 
 def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
     """Count, for each edge, among how many tasks a batch is dealt out."""
-    tasks = core.assignment.tasks()
+    stages = core.assignment.stages
     return [
-        sum(task.stage == edge.plan.receiver for task in tasks)
-        if edge.plan.partitioning in _DEALT_OUT
-        else 1
+        len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1
         for edge in edges
     ]
 

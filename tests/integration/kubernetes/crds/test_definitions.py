@@ -190,7 +190,11 @@ def explained(kubectl: Kubectl, path: str) -> str:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("sj.spec.checkpoint.interval", "From start to start; longer behind an epoch"),
+        (
+            "sj.spec.checkpoint.interval",
+            "From start to start; longer behind an epoch that took more than half of it. "
+            "Default: 10s. At least 100ms.",
+        ),
         ("sj.spec.job.graph.steps.window.size", "Length of a window"),
         ("sj.spec.maxKeyGroups", "Immutable."),
         ("sj.spec.deletionPolicy", "ENUM: Retain Savepoint Purge"),

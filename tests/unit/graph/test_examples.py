@@ -4,6 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.main import (
+    SWITCH_INTERVAL_S,
+    USER_CODE_SWITCH_INTERVAL_S,
+    switch_interval_s,
+)
 from penstock.graph import load_job
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -13,6 +18,18 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 def test_an_example_compiles(file: Path) -> None:
     job = load_job(file, None)
     assert job.stages[0].plan.bounded
+
+
+@pytest.mark.parametrize(
+    ("name", "interval_s"),
+    [("wordcount", SWITCH_INTERVAL_S), ("text_to_json", USER_CODE_SWITCH_INTERVAL_S)],
+)
+def test_only_user_code_has_to_hand_the_interpreter_over_often(
+    name: str, interval_s: float
+) -> None:
+    job = load_job(EXAMPLES / f"{name}.yaml", None)
+    assert switch_interval_s(job) == interval_s
+    assert job.runs_user_code == (interval_s < SWITCH_INTERVAL_S)
 
 
 @pytest.mark.parametrize("name", ["wordcount", "temperature"])

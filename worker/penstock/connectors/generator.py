@@ -23,6 +23,7 @@ from penstock.ports import Read
 
 SCHEMA = pa.schema([pa.field("word", pa.string(), nullable=False)])
 LETTERS = 26
+SYMBOLS_MIN, SYMBOLS_MAX = 2, 94  # of the printable characters of ASCII
 DRAWS_PER_KEY = 16
 DRAWS_MIN = 65_536
 DRAWS_MAX = 4_194_304  # many keys: a block is made each time a process starts, so it stays small
@@ -32,8 +33,9 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class WordsSpec:
-    """``keys`` words of exactly ``payload`` letters, drawn by ``distribution``.
+    """``keys`` words of exactly ``payload`` characters, drawn by ``distribution``.
 
+    The characters are the first ``symbols`` letters or, of more than there are, printable ones.
     ``rows`` and ``rate`` (rows/s) are of each split; None: without end, as fast as possible.
     """
 
@@ -43,8 +45,12 @@ class WordsSpec:
     seed: int = 0
     payload: int = 32
     keys: int = 10_000
+    symbols: int = LETTERS
     distribution: str = "uniform"
     exponent: float = 1.05
+
+
+_DEFAULTS = WordsSpec()
 
 
 class WordSource:
@@ -73,11 +79,12 @@ class WordSource:
         Rows and rate may differ: they change how far and how fast, not which words.
         """
         stored = json.loads(state.spec)
-        for name in ("seed", "payload", "keys", "distribution", "exponent"):
+        for name in ("seed", "payload", "keys", "symbols", "distribution", "exponent"):
             now = getattr(self.spec, name)
-            if stored.get(name) != now:
+            before = stored.get(name, getattr(_DEFAULTS, name))  # older than the option
+            if before != now:
                 raise StateError(
-                    f"generator: the checkpoint has {name}={stored.get(name)}, the job {now}:"
+                    f"generator: the checkpoint has {name}={before}, the job {now}:"
                     " offsets would mean other words"
                 )
         return WordReader(self._drawn(), stored["index"], state, Pace(self.spec.rate))
@@ -181,8 +188,14 @@ def _check(spec: WordsSpec) -> None:
     if spec.distribution not in DISTRIBUTIONS:
         choices = " or ".join(DISTRIBUTIONS)
         raise ConfigError(f"generator: distribution {spec.distribution!r} is not {choices}")
-    if LETTERS**spec.payload < spec.keys:
-        raise ConfigError(f"generator: {spec.payload} letters do not make {spec.keys} words")
+    if not SYMBOLS_MIN <= spec.symbols <= SYMBOLS_MAX:
+        raise ConfigError(
+            f"generator: symbols {spec.symbols} is not in {SYMBOLS_MIN} to {SYMBOLS_MAX}"
+        )
+    if spec.symbols**spec.payload < spec.keys:
+        raise ConfigError(
+            f"generator: {spec.payload} letters of {spec.symbols} do not make {spec.keys} words"
+        )
     size = block_rows(spec.keys) * spec.payload
     if size > limits.GENERATOR_BLOCK_BYTES_MAX:
         raise ConfigError(
@@ -199,13 +212,14 @@ def block_rows(keys: int) -> int:
 def dictionary(spec: WordsSpec) -> pa.Array:
     """Make the words: first the digits of their number in letters, then letters by the seed."""
     random = np.random.Generator(np.random.PCG64([spec.seed, 0]))
-    letters = random.integers(0, LETTERS, (spec.keys, spec.payload), dtype=np.uint8)
+    base = spec.symbols
+    letters = random.integers(0, base, (spec.keys, spec.payload), dtype=np.uint8)
     number = np.arange(spec.keys)
     place = 0
-    while place < spec.payload and LETTERS**place < spec.keys:
-        letters[:, place] = number // LETTERS**place % LETTERS
+    while place < spec.payload and base**place < spec.keys:
+        letters[:, place] = number // base**place % base
         place += 1
-    letters += ord("a")
+    letters += ord("a") if base <= LETTERS else ord("!")
     offsets = np.arange(spec.keys + 1, dtype=np.int64) * spec.payload
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
     large = pa.Array.from_buffers(pa.large_string(), spec.keys, buffers)

@@ -8,7 +8,7 @@ from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_
 
 _NAP_S = PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
 
-_RESTS = 3  # a reader that worked for so long on its rows gets others after three times that
+_RESTS = 4  # a reader that worked for so long on its rows gets others after four times that
 
 
 class Pace:
@@ -25,7 +25,7 @@ class Pace:
         self._begun = self._read_at = clock()
         self._sent = 0
         self._asked = True  # again, since the last read
-        self._moment_s = PACE_WAIT_S
+        self._next_at = self._begun + PACE_WAIT_S  # the next read of less than is wanted
         beat_s = min(PACE_READ_ROWS / rate, PACE_REST_MAX_S) if rate else 0.0
         self._beat_s = beat_s if beat_s > PACE_WAIT_S else 0.0  # many rows: no need for one
 
@@ -40,9 +40,10 @@ class Pace:
         if self._rate is None:
             return wanted
         now = self._clock()
-        self._work_is_done(now)
+        if not self._asked:
+            self._work_is_done(now)
         owed = int((now - self._begun) * self._rate) - self._sent
-        return max(0, min(wanted, owed)) if owed >= wanted or now >= self._moment_after else 0
+        return max(0, min(wanted, owed)) if owed >= wanted or now >= self._next_at else 0
 
     def wait_s(self) -> float:
         """Return how long to wait for rows that are due, and may be read; 0 without a pace.
@@ -53,22 +54,18 @@ class Pace:
         if self._rate is None:
             return 0.0
         now = self._clock()
-        self._work_is_done(now)
-        due = max(self._begun + (self._sent + 1) / self._rate, self._moment_after)
+        if not self._asked:
+            self._work_is_done(now)
+        due = max(self._begun + (self._sent + 1) / self._rate, self._next_at)
         if self._beat_s:
             due = math.ceil(due / self._beat_s) * self._beat_s
         return max(_NAP_S, due - now)
 
     def _work_is_done(self, now: float) -> None:
         """Hear that the rows read last were worked on: whoever read them asks what is next."""
-        if not self._asked:
-            self._asked = True
-            worked = now - self._read_at
-            self._moment_s = min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
-
-    @property
-    def _moment_after(self) -> float:
-        return self._read_at + self._moment_s
+        self._asked = True
+        worked = now - self._read_at
+        self._next_at = self._read_at + min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""

@@ -73,6 +73,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             integer("seed", "seed of the rows", default=0, minimum=0),
             integer("payload", "letters of a word", default=32, minimum=1, maximum=1_000_000),
             integer("keys", "number of different words", default=10_000, minimum=1),
+            integer(
+                "symbols",
+                "different characters of the words: of few LZ4 makes much less, of many nothing",
+                default=26,
+                minimum=2,
+                maximum=94,
+            ),
             text("distribution", "how words are drawn: uniform or zipf", default="uniform"),
             number("exponent", "of the zipf distribution", default=1.05, minimum=0),
         ),

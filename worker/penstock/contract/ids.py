@@ -36,6 +36,10 @@ class TaskId:
     worker: Ordinal
     slot: int
 
+    def __hash__(self) -> int:
+        """Hash in one call: the hot path looks channels and tasks up for every batch."""
+        return hash((self.stage, self.worker, self.slot))
+
     def __str__(self) -> str:
         """Spell the task as ``stage.worker.slot``; :func:`parse_task` reads it back."""
         return f"{self.stage}.{self.worker}.{self.slot}"
@@ -54,6 +58,11 @@ class ChannelId:
     edge: int
     sender: TaskId
     receiver: TaskId
+
+    def __hash__(self) -> int:
+        """Hash in one call, not in one for each of the tasks as well."""
+        s, r = self.sender, self.receiver
+        return hash((self.edge, s.stage, s.worker, s.slot, r.stage, r.worker, r.slot))
 
     def __str__(self) -> str:
         """Spell the channel as ``edge:sender>receiver``."""

@@ -95,8 +95,8 @@ class Coalescer:
 
     def _goes_on(self, newest: int, rows: int) -> bool:
         """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
-        room = rows < self._wanted and rows * self._row_bytes < self._bytes_max
-        return room and newest >= self._batch_rows
+        fits = (rows + self._batch_rows) * self._row_bytes <= self._bytes_max
+        return rows < self._wanted and fits and newest >= self._batch_rows
 
     def _adapt(self) -> None:
         """Double or halve what a turn should bring, by what the last one cost."""

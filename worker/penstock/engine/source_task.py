@@ -110,21 +110,22 @@ class SourceTask:
     @property
     def resting(self) -> bool:
         """Whether every split that goes on knows that it has nothing for a while."""
-        return all(
-            (reader := self._resting.get(s)) is not None and reader.wait_s() >= _RESTS_S
-            for s in self._readers
-            if s not in self._ended
-        )
+        for split in self._readers:
+            if split not in self._ended:
+                reader = self._resting.get(split)
+                if reader is None or reader.wait_s() < _RESTS_S:
+                    return False
+        return True
 
     def rest_s(self) -> float:
         """Return how long to sleep, until rows are due if that is known; then ask all."""
         self._empty = 0
-        open_splits = [s for s in self._readers if s not in self._ended]
-        waits = [
-            (resting.wait_s() if (resting := self._resting.get(s)) else 0.0) or SOURCE_POLL_S
-            for s in open_splits
-        ]
-        return min([*waits, SOURCE_REST_MAX_S])
+        least = SOURCE_REST_MAX_S
+        for split in self._readers:
+            if split not in self._ended:
+                reader = self._resting.get(split)
+                least = min(least, (reader.wait_s() if reader else 0.0) or SOURCE_POLL_S)
+        return least
 
     def _ask(self, split: SplitId, reader: "SplitReader") -> SourceEvent:
         read = self._reads.next(reader, self._gathering.get(split))

@@ -37,6 +37,7 @@ class TaskThread(threading.Thread):
         self.inbox = self._hands.inbox
         self.standing = self._hands.standing
         self._parts = parts
+        self._sinks = tuple(parts.sinks.values())
         self._host = host
         self._wakeup = wakeup
         self._quiet_at = 0.0
@@ -115,7 +116,10 @@ class TaskThread(threading.Thread):
         return source.rest_s() if source is not None and not self.core.exhausted else REST_S
 
     def _room(self) -> bool:
-        return all(sink.room() for sink in self._parts.sinks.values())
+        for sink in self._sinks:  # noqa: SIM110 - all() makes a generator for every batch
+            if not sink.room():
+                return False
+        return True
 
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; say whether it was."""

@@ -103,3 +103,10 @@ class CompiledJob:
     stages: tuple[CompiledStage, ...]
     edges: tuple[CompiledEdge, ...]
     places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runs_user_code(self) -> bool:
+        """Say whether rows meet a function or connector of the user, or only built-in steps."""
+        nodes = (node for stage in self.stages for node in stage.nodes)
+        own = any(node.function is not None or node.connector is not None for node in nodes)
+        return own or any(edge.function is not None for edge in self.edges)

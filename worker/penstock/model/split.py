@@ -10,6 +10,7 @@ while it waits for a slow receiver it pins no other.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -100,8 +101,11 @@ def _texts(array: pa.Array, parts: Parts) -> list[pa.Array]:
     ]
 
 
+_address = attrgetter("address")
+
+
 def _places(blocks: Sequence[pa.Buffer]) -> Int64s:
-    return np.array([block.address for block in blocks], np.int64)
+    return np.array(list(map(_address, blocks)), np.int64)
 
 
 def _fixed(array: pa.Array, parts: Parts) -> list[pa.Array]:

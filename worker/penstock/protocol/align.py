@@ -32,7 +32,7 @@ class Aligner:
 
     def reads(self, channel: ChannelId) -> bool:
         """Say whether the next element of a channel may be taken."""
-        return channel in self._channels and channel not in self._blocked
+        return channel in self._channels and not (self._blocked and channel in self._blocked)
 
     def barrier(self, channel: ChannelId | None, barrier: Barrier) -> Barrier | None:
         """Take a barrier from a channel (None: from the leader). Return it when the cut is due."""

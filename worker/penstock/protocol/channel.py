@@ -112,7 +112,7 @@ class SendChannel(Generic[P]):
         return True
 
     def offer_rest(self, data: Data[P], now: float) -> None:
-        """Take a further piece of a batch that was cut in pieces; the first was accepted."""
+        """Take a batch, or a piece of one, of a caller who saw that the channel was not full."""
         assert not self._ended, "data after the end of the stream"
         assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
         large = _LARGE_SHARE * data.charge >= self._buffer_bytes
@@ -142,7 +142,8 @@ class SendChannel(Generic[P]):
         if isinstance(control, Watermark):
             self._trail(control)
             return
-        self._close_fill()
+        if self._open:
+            self._close_fill()
         self._queue_trailing()  # a barrier never overtakes a pending watermark
         self._queue.append(control)
         self._controls += 1
@@ -150,18 +151,18 @@ class SendChannel(Generic[P]):
 
     def flush(self) -> None:
         """Close the open fill, so that it may leave before its deadline."""
-        self._close_fill()
-        self._queue_trailing()
+        if self._open:  # else nothing trails: marks wait behind an open fill only
+            self._close_fill()
+            self._queue_trailing()
 
     def _close_fill(self) -> None:
-        if self._open:
-            parts = tuple(self._open)
-            repeated = (len(parts) - 1) * ELEMENT_FIXED_CHARGE_BYTES
-            charge = max(self._open_bytes - repeated, ELEMENT_FIXED_CHARGE_BYTES)
-            self.waiting_bytes += charge - self._open_bytes
-            self._queue.append(Fill(parts, charge))
-            self._open = []
-            self._open_bytes = 0
+        parts = tuple(self._open)
+        repeated = (len(parts) - 1) * ELEMENT_FIXED_CHARGE_BYTES
+        charge = max(self._open_bytes - repeated, ELEMENT_FIXED_CHARGE_BYTES)
+        self.waiting_bytes += charge - self._open_bytes
+        self._queue.append(Fill(parts, charge))
+        self._open = []
+        self._open_bytes = 0
 
     def _trail(self, element: Watermark | LatencyMarker) -> None:
         """Queue behind the open fill; an unsent watermark replaces the one before it."""

@@ -78,8 +78,9 @@ class Switch(Frame):
         if self.life is not Life.RUNNING:
             return []  # no time passes from a rescale barrier until the task has resumed
         low = self.time.low_us
-        if low is not None:
-            self.low_us = low
+        if low is None:
+            return []
+        self.low_us = low
         risen = self.time.advance()
         return [] if risen is None else [ev.Advance(risen)]
 
@@ -87,6 +88,8 @@ class Switch(Frame):
         """Put on the outputs what they have not been told: the watermark, then idleness."""
         if self.life is not Life.RUNNING:
             return []  # no mark leaves from a rescale barrier until the task has resumed
+        if self.low_us is None and not self.time.all_idle:
+            return []
         channels = [c for c in self.outputs if self.holding.open(c)]
         actions: list[ev.Action] = []
         if self.low_us is not None:

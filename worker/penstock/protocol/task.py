@@ -54,7 +54,7 @@ class TaskCore(Switch):
 
     def reads(self, channel: ChannelId) -> bool:
         """Say whether the next element of an input channel may be taken."""
-        if channel in self.retired:
+        if self.retired and channel in self.retired:
             return True
         return self.takes_input and self.aligner.reads(channel)
 

@@ -118,6 +118,8 @@ class Marks:
 
     def activate(self) -> list[Send]:
         """End every idle mark that was sent: wanted before the next element."""
+        if not self._idle:
+            return []
         sends = [Send(channel, Active()) for channel in self._idle]
         self._idle.clear()
         return sends

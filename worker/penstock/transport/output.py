@@ -123,10 +123,11 @@ class Output:
         raise NotImplementedError
 
     def _offer(self, data: Batch, now: float) -> bool:
-        if data.charge <= CHARGE_MAX:
-            return not self._state.full and self._state.offer(compact(data), now)
         if self._state.full:
             return False
+        if data.charge <= CHARGE_MAX:
+            self._state.offer_rest(compact(data), now)
+            return True
         for piece in pieces(data):
             self._state.offer_rest(piece, now)
         return True
@@ -144,7 +145,8 @@ class Output:
         self._stats.elements += 1
         if isinstance(outgoing.element, Fill):
             self._stats.bytes += outgoing.element.charge
-            self._stats.rows += sum(part.rows for part in outgoing.element.parts)
+            for part in outgoing.element.parts:
+                self._stats.rows += part.rows
         if self._refused and self._state.roomy:
             self.wakeup.set()
 

@@ -93,6 +93,7 @@ def _source(scenario: "Scenario") -> dict[str, Any]:
         "splits": scenario.splits,
         "payload": scenario.payload,
         "keys": scenario.keys,
+        "symbols": scenario.symbols,
         "distribution": scenario.distribution,
     }
     if scenario.rate is not None:

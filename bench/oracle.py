@@ -17,6 +17,7 @@ def words_spec(scenario: Scenario) -> WordsSpec:
         rows=scenario.rows_per_split,
         payload=scenario.payload,
         keys=scenario.keys,
+        symbols=scenario.symbols,
         distribution=scenario.distribution,
     )
 

@@ -127,7 +127,8 @@ def _values(run: Record, names: Sequence[str]) -> list[str]:
 def _verdict(v: Record) -> str:
     low, high = v["interval"]
     ratio = f"{v['other']} is {v['ratio']:.3f} [{low:.3f}, {high:.3f}] of {v['base']}"
-    return f"{v['figure']}: {ratio} over {v['pairs']} pairs: {v['verdict']}"
+    about = ", ".join(filter(None, (v.get("cell"), v["figure"])))
+    return f"{about}: {ratio} over {v['pairs']} pairs: {v['verdict']}"
 
 
 def _pictures(stem: str, text: str, folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from bench import limits, machine, oracle, processes, records, results, runner, table
+from bench import bare, limits, machine, oracle, processes, records, results, runner, table
 from bench.draw import pictures
 from bench.endings import end_with_children
 from bench.records import Record
@@ -85,6 +85,7 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    limit = [bare.measure(scenario)] if scenario.bare else []
     others = processes.Others()
     samples = runner.run(scenario, folder, source)
     # Above 0.1 or so the figures are not the engine's alone.
@@ -95,6 +96,8 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     found = results.figures(scenario, samples)
     found["generator_rows_per_s"] = round(limits.generator_rows_per_s(scenario), 1)
     found["others_share"] = others_share
+    if scenario.bare:
+        found |= bare.best([*limit, bare.measure(scenario)])
     table.show(found, scenario.targets, wrong)
     if not wrong:
         shutil.rmtree(folder)

@@ -76,6 +76,7 @@ class Scenario:
     workers: int = 2
     payload: int = 32
     keys: int = 10_000
+    symbols: int = 26  # different characters of the words
     distribution: str = "uniform"
     rows: int | None = None
     rate: int | None = None
@@ -90,6 +91,7 @@ class Scenario:
         0  # of kind ``changed``: so many words go on coming, ``changing_rate`` a second
     )
     changing_rate: int = 0
+    bare: bool = False  # beside it the same exchange without an engine, before and after
     cold: bool = False  # compile every kernel anew, as after an installation
     stall_after: float = 0.0
     stall_for: float = 0.0

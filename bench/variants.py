@@ -17,15 +17,29 @@ def figures_of(runs: Sequence[dict[str, Any]], variant: str, name: str) -> list[
 def compare(
     runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Compare every variant with the first, figure by figure, over the pairs of runs."""
-    base = str(variants[0]["name"])
+    """Compare every variant with the first, figure by figure, over the pairs of runs.
+
+    Where a scenario has several cells, each for itself: its verdicts name it.
+    """
+    by_cell: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        by_cell.setdefault(run["name"].rpartition("/")[0], []).append(run)
+    names = [str(v["name"]) for v in variants]
+    return [
+        {"cell": cell, **found} if len(by_cell) > 1 else found
+        for cell, some in by_cell.items()
+        for found in _compare_cell(some, names)
+    ]
+
+
+def _compare_cell(runs: Sequence[dict[str, Any]], variants: list[str]) -> list[dict[str, Any]]:
     found = []
-    for variant in (str(v["name"]) for v in variants[1:]):
+    for variant in variants[1:]:
         for name in COMPARED:
-            a, b = figures_of(runs, base, name), figures_of(runs, variant, name)
+            a, b = figures_of(runs, variants[0], name), figures_of(runs, variant, name)
             pairs = min(len(a), len(b))
             if pairs:
-                found.append(verdict((base, variant), name, a[:pairs], b[:pairs]))
+                found.append(verdict((variants[0], variant), name, a[:pairs], b[:pairs]))
     return found
 
 
@@ -53,6 +67,6 @@ def show_verdicts(verdicts: Sequence[dict[str, Any]]) -> None:
     for v in verdicts:
         low, high = v["interval"]
         print(
-            f"   {v['other']} / {v['base']}, {v['figure']}: {v['ratio']:.3f}"
+            f"   {v.get('cell', '')} {v['other']} / {v['base']}, {v['figure']}: {v['ratio']:.3f}"
             f" [{low:.3f}, {high:.3f}] over {v['pairs']} pairs: {v['verdict']}"
         )

@@ -37,7 +37,7 @@ SCHEMA = pa.schema([("word", pa.string())])
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
 RECEIVER = TaskId(StageIndex(1), Ordinal(1), 0)
 CHANNEL = ChannelId(0, SENDER, RECEIVER)
-SWITCH_INTERVAL_S = 0.0002
+SWITCH_INTERVAL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -90,6 +91,25 @@ def test_a_block_of_very_many_words_is_bounded_and_has_each_once() -> None:
     assert block_rows(keys) == keys
     times = np.bincount(draw(replace(SPEC, keys=keys)), minlength=keys)
     assert times.min() == times.max() == 1
+
+
+@pytest.mark.parametrize(("symbols", "ends"), [(2, "ab"), (26, "az"), (94, "!~")])
+def test_words_have_so_many_symbols(symbols: int, ends: str) -> None:
+    spec = replace(SPEC, symbols=symbols, payload=40)
+    made = WordBlock(spec).words.to_pylist()
+    assert len(set(made)) == spec.keys
+    found = set("".join(made))
+    assert (min(found), max(found), len(found)) == (*ends, symbols)
+
+
+def test_a_checkpoint_from_before_the_option_symbols_goes_on() -> None:
+    state = WordSource(SPEC).splits()[0]
+    spec = json.loads(state.spec)
+    del spec["symbols"]
+    old = replace(state, spec=json.dumps(spec))
+    assert words(WordSource(SPEC).open(old)) == words(WordSource(SPEC).open(state))
+    with pytest.raises(StateError, match="the checkpoint has symbols=26, the job 9"):
+        WordSource(replace(SPEC, symbols=9)).open(old)
 
 
 def test_zipf_has_a_hot_word() -> None:
@@ -202,7 +222,9 @@ def test_a_checkpoint_of_other_words_is_refused() -> None:
     ("change", "message"),
     [
         ({"distribution": "normal"}, "'normal' is not uniform or zipf"),
-        ({"payload": 1, "keys": 27}, "1 letters do not make 27 words"),
+        ({"payload": 1, "keys": 27}, "1 letters of 26 do not make 27 words"),
+        ({"payload": 3, "keys": 9, "symbols": 2}, "3 letters of 2 do not make 9 words"),
+        ({"symbols": 95}, "symbols 95 is not in 2 to 94"),
         ({"payload": 100_000}, "take fewer or shorter ones"),
     ],
 )

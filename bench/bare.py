@@ -27,6 +27,11 @@ ROWS_SHARE = 4  # at full rate: so many times fewer rows than the engine gets
 BEST_IS_LEAST = ("_ms", "_ns_per_row")
 
 
+def applies(scenario: Scenario) -> bool:
+    """Say whether it is asked for, and there is an exchange: between two workers."""
+    return scenario.bare and scenario.splits == PROCESSES
+
+
 def measure(scenario: Scenario) -> dict[str, float]:
     """Exchange the words of a scenario for a while; return rate, CPU and latency.
 

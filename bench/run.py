@@ -85,7 +85,7 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    limit = [bare.measure(scenario)] if scenario.bare else []
+    limit = [bare.measure(scenario)] if bare.applies(scenario) else []
     others = processes.Others()
     samples = runner.run(scenario, folder, source)
     # Above 0.1 or so the figures are not the engine's alone.
@@ -96,7 +96,7 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     found = results.figures(scenario, samples)
     found["generator_rows_per_s"] = round(limits.generator_rows_per_s(scenario), 1)
     found["others_share"] = others_share
-    if scenario.bare:
+    if limit:
         found |= bare.best([*limit, bare.measure(scenario)])
     table.show(found, scenario.targets, wrong)
     if not wrong:

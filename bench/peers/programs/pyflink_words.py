@@ -20,6 +20,8 @@ from pyflink.datastream.state import ValueStateDescriptor  # type: ignore[import
 
 from bench.peers.programs.task import Progress, Task, merged, read_task
 
+STATE_CACHE = "20000"  # states kept in Python: with its 1,000 nearly every word asks the JVM
+
 
 class Count(KeyedProcessFunction):  # type: ignore[misc]
     """Gives (word, running count); notes its own progress in a file when it is closed."""
@@ -73,6 +75,7 @@ def settings(task: Task) -> Any:
     made.set_string("execution.checkpointing.dir", (task.folder / "checkpoints").as_uri())
     made.set_string("python.executable", sys.executable)
     made.set_string("python.client.executable", sys.executable)
+    made.set_string("python.state.cache-size", STATE_CACHE)
     made.set_string("rest.bind-address", "127.0.0.1")
     made.set_string("rest.bind-port", "0")
     return made

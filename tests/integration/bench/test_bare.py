@@ -16,6 +16,12 @@ def test_at_a_fixed_rate_it_tells_the_ages_of_rows() -> None:
     assert found["markers"] > 50
 
 
+def test_one_worker_has_nobody_to_exchange_with() -> None:
+    assert bare.applies(Scenario("s", "t", bare=True, rows=1))
+    assert not bare.applies(Scenario("s", "t", bare=True, rows=1, workers=1))
+    assert not bare.applies(Scenario("s", "t", rows=1))
+
+
 def test_the_limit_is_the_best_that_was_seen() -> None:
     runs = [
         {"rows_per_s": 5.0, "cpu_ns_per_row": 9.0, "p50_ms": 1.0, "markers": 3.0},

@@ -8,7 +8,7 @@ from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_
 
 _NAP_S = PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
 
-_RESTS = 4  # a reader that worked for so long on its rows gets others after four times that
+_RESTS = 3  # a reader that worked for so long on its rows gets others after three times that
 
 
 class Pace:

@@ -35,15 +35,29 @@ def x_axis(runs: Sequence[Run]) -> str | None:
 
 
 def lines(runs: Sequence[Run], x: str, figure_name: str) -> dict[str, list[tuple[float, float]]]:
-    """Return the points of each line: one line for every combination of the other fields."""
+    """Return the points of each line: one line for every combination of the other fields.
+
+    A field that has one value wherever ``x`` has one goes along with it, and makes no lines.
+    """
+    beside = _beside(runs, x)
     found: dict[str, list[tuple[float, float]]] = {}
     for run in runs:
         fields = fields_of(run)
         if x in fields and figure_name in run["results"]:
-            rest = ", ".join(f"{k} {v}" for k, v in fields.items() if k != x) or "all"
+            rest = ", ".join(f"{k} {v}" for k, v in fields.items() if k in beside) or "all"
             point = (float(fields[x]), run["results"][figure_name])
             found.setdefault(rest, []).append(point)
     return {label: sorted(points) for label, points in found.items()}
+
+
+def _beside(runs: Sequence[Run], x: str) -> set[str]:
+    """Return the fields that were changed at one and the same value of ``x``."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for fields in map(fields_of, runs):
+        for name, text in fields.items():
+            if name != x and x in fields:
+                seen.setdefault((name, fields[x]), set()).add(text)
+    return {name for (name, _), values in seen.items() if len(values) > 1}
 
 
 def draw(runs: Sequence[Run], heading: str, target: Path) -> Path | None:

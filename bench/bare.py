@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import histogram
 from bench.bare_part import PROCESSES, Part
-from bench.oracle import expected
+from bench.oracle import expected, words_spec
 from bench.scenario import Scenario
 
 SECONDS = 15.0  # of a run at a fixed rate, the warm-up included
@@ -68,11 +68,7 @@ def _shorter(scenario: Scenario) -> Scenario:
 def _part(scenario: Scenario, number: int) -> Part:
     return Part(
         number=number,
-        payload=scenario.payload,
-        keys=scenario.keys,
-        symbols=scenario.symbols,
-        distribution=scenario.distribution,
-        rows=scenario.rows_per_split,
+        words=words_spec(scenario),
         rate=scenario.rate and scenario.rate // PROCESSES,
         warmup_s=min(scenario.warmup_s, scenario.seconds / 3),
     )

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from penstock.base.limits import LATENCY_MARK_INTERVAL_S
 from penstock.base.settings import StateSettings
 from penstock.connectors.discard_sink import bucket
 from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
@@ -28,6 +27,7 @@ from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Range
 from penstock.engine.main import SWITCH_INTERVAL_S
 from penstock.engine.memory import keep_freed_memory
+from penstock.engine.source_task import marks_between
 from penstock.model.keyhash import destinations
 from penstock.model.split import split_by
 from penstock.state.task import TaskState
@@ -39,41 +39,31 @@ PROCESSES = 2
 GROUPS = 256
 OWNERS = (np.arange(GROUPS) * PROCESSES // GROUPS).astype(np.int32)
 TURN_S = 0.001  # between two reads at a fixed rate
-TURN_BYTES = 4 * 2**20  # of a read at full rate: the best of 1, 2, 4 and 8 MiB
+TURN_BYTES = 8 * 2**20  # of a read at full rate: 1, 2 and 4 MiB gave less with 1 KiB words
 TURN_ROWS = 65_536
 WAITING_MAX = 4  # batches before a counting thread, at full rate
 NAP_S = 0.0002
-TICKS_KEPT = 2000
 
 Marks = tuple[int, ...]  # when rows were due, ns of the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one of the processes does. ``rows`` and ``rate`` are of each source.
+    """What one of the processes does; ``words`` are of both sources, ``rate`` is of each.
 
     Without ``rate`` as fast as possible; ages of the first ``warmup_s`` do not count.
     """
 
     number: int
-    payload: int
-    keys: int
-    symbols: int
-    distribution: str
-    rows: int
+    words: WordsSpec
     rate: int | None
     warmup_s: float
 
-    def words(self) -> WordsSpec:
-        """Return the words of both sources."""
-        return WordsSpec(
-            splits=PROCESSES,
-            rows=self.rows,
-            payload=self.payload,
-            keys=self.keys,
-            symbols=self.symbols,
-            distribution=self.distribution,
-        )
+
+def read_part(text: str) -> Part:
+    """Read a part that was spelled as JSON."""
+    plain = json.loads(text)
+    return Part(**{**plain, "words": WordsSpec(**plain["words"])})
 
 
 class Counter(threading.Thread):
@@ -86,7 +76,7 @@ class Counter(threading.Thread):
         self.rows = 0
         self.sum = 0
         self.ages: dict[int, int] = {}
-        self.ticks: list[tuple[float, int]] = []
+        self.counted_at = 0.0  # the newest rows
         self._warm_ns = round((time.monotonic() + part.warmup_s) * 1e9)
         self._keys = KeyColumns(SCHEMA, ["word"], GROUPS)
         self._aggregates = Aggregates("counts", (Compute("count", Function.COUNT),), SCHEMA)
@@ -116,7 +106,7 @@ class Counter(threading.Thread):
         (counts,) = self._aggregates.running(self._aggregates.fold(self._table, found, batch))
         self.rows += batch.num_rows
         self.sum += int(np.add.reduce(counts.to_numpy()))
-        self.ticks.append((time.monotonic(), self.rows))
+        self.counted_at = time.monotonic()
 
     def wait_for_room(self) -> None:
         """Hold a fast source back: what waits here is bounded."""
@@ -147,11 +137,11 @@ class Door(fl.FlightServerBase):  # type: ignore[misc]
 
 def reads(part: Part) -> Iterator[tuple[pa.RecordBatch, Marks]]:
     """Yield the words of a source: those that are due, or as fast as they are taken."""
-    source = WordSource(part.words())
+    source = WordSource(part.words)
     reader = source.open(source.splits()[part.number])
-    most = min(TURN_ROWS, max(TURN_BYTES // part.payload, 1))
+    most = min(TURN_ROWS, max(TURN_BYTES // part.words.payload, 1))
     sent, begun = 0, time.monotonic_ns()
-    while sent < part.rows:
+    while not reader.state().finished:
         wanted = most
         if part.rate is not None:
             time.sleep(TURN_S)
@@ -166,9 +156,8 @@ def marks(part: Part, begun: int, first: int, rows: int) -> Marks:
     """Return the marks that fall between the due times of some rows; none without a rate."""
     if part.rate is None:
         return ()
-    step = round(LATENCY_MARK_INTERVAL_S * 1e9)
     start, stop = (begun + round(n * 1e9 / part.rate) for n in (first, first + rows))
-    return tuple(range(-(-start // step) * step, stop, step))
+    return tuple(marks_between(start, stop))
 
 
 def deal(part: Part, counter: Counter, port: str) -> None:
@@ -195,7 +184,7 @@ def deal(part: Part, counter: Counter, port: str) -> None:
 
 def warm(part: Part) -> None:
     """Load the kernels and draw the words: neither is measured."""
-    source = WordSource(part.words())
+    source = WordSource(part.words)
     read = source.open(source.splits()[0]).read(64)
     assert read is not None, "a source without rows"
     split_by(read.batch, destinations([read.batch.column(0)], OWNERS), PROCESSES)
@@ -223,13 +212,13 @@ def work(part: Part) -> dict[str, Any]:
         "ages": counter.ages,
         "cpu_s": time.process_time() - cpu,
         "begun": begun,
-        "ended": counter.ticks[-1][0],
+        "ended": counter.counted_at,
     }
 
 
 def main() -> None:
     """Run the part in the argument; print what was counted."""
-    print(json.dumps(work(Part(**json.loads(sys.argv[1])))), flush=True)
+    print(json.dumps(work(read_part(sys.argv[1]))), flush=True)
     sys.stdin.readline()
     os._exit(0)  # Flight's server would wait for the calls of the other process
 

@@ -80,7 +80,7 @@ def alternate(scenario: Scenario, roots: dict[str, Path], turns: int) -> list[Re
     for turn in range(turns):
         names: Sequence[str] = list(roots) if turn % 2 == 0 else list(roots)[::-1]
         for name in names:
-            one = replace(scenario, name=f"{scenario.name}/{name}")
+            one = replace(scenario, name=f"{scenario.name}/{name}", bare=False)
             found.append(one_run(one, first=False, source=roots[name]))
     return found
 

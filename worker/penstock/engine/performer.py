@@ -18,7 +18,7 @@ from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol import task_events as ev
 from penstock.protocol.routes import routes
 
-_ROWS = (Data, LatencyMarker)  # what a full channel refuses
+ROWS = (Data, LatencyMarker)  # what a full channel refuses
 REST_S = 1.0  # of a wait that everything interrupts
 
 
@@ -135,7 +135,7 @@ class Performer:
         output = self._outputs.get(action.channel) or self.output(action.channel)
         assert output is not None, f"no stream for {action.channel}"
         element = action.element
-        if not isinstance(element, _ROWS):
+        if not isinstance(element, ROWS):
             output.put(element)
             return
         self._given[output] = None

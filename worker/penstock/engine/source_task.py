@@ -151,5 +151,10 @@ def _due_marks(reader: PacedReader, read: Read) -> list[int]:
     after = reader.due_ns(read.offset + read.batch.num_rows)
     if first is None or after is None:
         return []
-    start = -(-first // _MARK_NS) * _MARK_NS
-    return list(range(start, after, _MARK_NS))[:LATENCY_MARKS_PER_READ_MAX]
+    return marks_between(first, after)[:LATENCY_MARKS_PER_READ_MAX]
+
+
+def marks_between(first_ns: int, after_ns: int) -> list[int]:
+    """Return the moments at which a mark is owed, from ``first_ns`` to before ``after_ns``."""
+    start = -(-first_ns // _MARK_NS) * _MARK_NS
+    return list(range(start, after_ns, _MARK_NS))

@@ -12,16 +12,15 @@ from collections.abc import Callable
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
 from penstock.engine.inbox import Near, Stop
-from penstock.engine.performer import REST_S, Performer, TaskStopped
+from penstock.engine.performer import REST_S, ROWS, Performer, TaskStopped
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import Host, TaskParts, Wakeup
-from penstock.model.elements import Barrier, BarrierKind, Data, LatencyMarker
+from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import Life
 from penstock.protocol.holding import Phase
 from penstock.protocol.task import TaskCore
 
-_ROWS = (Data, LatencyMarker)
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
 
@@ -153,7 +152,7 @@ class TaskThread(threading.Thread):
         if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
             self._hands.pauses.barrier(time.monotonic())
         self._hands.step(ev.Arrived(channel, element))
-        self._drained = type(element) in _ROWS and self._hands.input.empty
+        self._drained = type(element) in ROWS and self._hands.input.empty
         return True
 
     def _control(self) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from penstock.base.values import fleeting
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -126,7 +128,7 @@ class BlobStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Read:
     """Rows of one split, in order: ``batch[i]`` has the offset ``offset + i``."""
 

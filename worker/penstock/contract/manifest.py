@@ -6,6 +6,7 @@ whole. It lists every live file in order and never refers to a parent. Hashes li
 
 from dataclasses import dataclass
 
+from penstock.base.values import fleeting
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
 from penstock.contract.keygroups import Share
@@ -36,7 +37,7 @@ class StateFile:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class SplitState:
     """Where a split stands: the next offset, whether it has ended, its largest event time.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
+from penstock.base.values import fleeting
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 
 P = TypeVar("P")
@@ -22,7 +23,7 @@ class BarrierKind(IntEnum):
     FINAL = 3
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Data(Generic[P]):
     """Rows in order. ``charge`` is what both sides count against the credit of the channel."""
 
@@ -49,7 +50,7 @@ class Barrier:
     time_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Watermark:
     """No row with an event time at or below ``time_us`` follows on this channel, save late ones."""
 
@@ -66,7 +67,7 @@ class Active:
     """Ends :class:`Idle`; sent before the next element."""
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class LatencyMarker:
     """Travels like a row from ``source``; ``origin_ns`` is the monotonic clock at its making."""
 
@@ -79,7 +80,7 @@ class EndOfStream:
     """The last element of a channel: nothing follows, and closing it is no break."""
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Credit:
     """Receiver to sender: bytes granted and elements received since the attempt began.
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.base.values import fleeting
 from penstock.model.columns import (
     NO_BYTES,
     Bytes,
@@ -33,7 +34,7 @@ from penstock.model.keyhash import KeyKind, canonical_words, hash_columns, key_g
 WORD_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Keys:
     """The keys of n rows: encoded bytes, the hash that finds their slot, and their key group."""
 

@@ -8,18 +8,18 @@ while it waits for a slow receiver it pins no other.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.values import fleeting
 from penstock.model.columns import Int32s, Int64s, text
 from penstock.model.kernels import gather, routing
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Parts:
     """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order.
 

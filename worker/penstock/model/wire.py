@@ -15,7 +15,6 @@ The checksum covers metadata only; the body has those of its transport.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
@@ -27,6 +26,7 @@ from penstock.base.limits import (
     STEPS_MAX,
     WORKERS_MAX,
 )
+from penstock.base.values import fleeting
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import (
     Active,
@@ -62,7 +62,7 @@ _IDLE = Struct("<BQB")
 _CREDIT = Struct("<IIIIIIIQQQ")
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class DataHead:
     """What the metadata says of a batch; times of events in microseconds, None when unknown."""
 

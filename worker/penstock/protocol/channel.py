@@ -17,12 +17,12 @@ sender know that nothing is outstanding.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import CONTROLS_WAITING_MAX, ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.base.values import fleeting
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
 
@@ -31,7 +31,7 @@ CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
 _LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining would only copy it
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Fill(Generic[P]):
     """Batches that travel as one data element; ``charge`` counts the fixed cost once."""
 
@@ -39,7 +39,7 @@ class Fill(Generic[P]):
     charge: int
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Outgoing(Generic[P]):
     """The next element of a channel and its sequence number, which begins at 1."""
 

@@ -6,6 +6,7 @@ Those that can fail have an outcome, which the shell gives back as an event (:mo
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.values import fleeting
 from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile, TaskManifest
@@ -43,7 +44,7 @@ class Prepared:
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Process:
     """Run the rows through the task's steps; what leaves comes back as Produced."""
 
@@ -51,7 +52,7 @@ class Process:
     data: Data[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Mark:
     """Pass a latency marker on to one receiver, or measure it where the rows end."""
 
@@ -59,7 +60,7 @@ class Mark:
     marker: LatencyMarker
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Advance:
     """Tell the steps the task's watermark; what they emit comes back as Produced."""
 
@@ -73,7 +74,7 @@ class Fire:
     group: KeyGroup
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Send:
     """Put an element behind everything else on a channel; wait for credit if it is data."""
 

@@ -8,6 +8,7 @@ Actions are defined in :mod:`task_actions` and named here too, so that a driver 
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.values import fleeting
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
 from penstock.contract.manifest import (
@@ -77,7 +78,7 @@ class EndAll:
 # --- Events: input ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Arrived:
     """An element was taken from a channel for which ``reads`` was true."""
 
@@ -85,12 +86,12 @@ class Arrived:
     element: Data[Any] | Control
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Quiet:
     """Nothing to read, or the flush interval has passed: coalesced watermarks may go out."""
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class RowsRead:
     """A source read rows of ``split``; ``data.max_ts`` is their largest event time."""
 
@@ -98,7 +99,7 @@ class RowsRead:
     data: Data[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class SplitEmpty:
     """A split was asked and had nothing now."""
 
@@ -112,7 +113,7 @@ class SplitEnded:
     split: SplitId
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Waited:
     """The task could not read for a while (credit, upload, full sink): splits were not silent."""
 
@@ -134,7 +135,7 @@ class TimerDue:
 # --- Events: output --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Piece:
     """Rows for one receiver: ``old`` under the assignment that holds, ``new`` under the next.
 
@@ -147,7 +148,7 @@ class Piece:
     data: Data[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@fleeting
 class Produced:
     """Rows that leave, in order."""
 

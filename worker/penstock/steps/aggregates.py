@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, UserCodeError, Where
+from penstock.base.values import fleeting
 from penstock.contract.graph import Compute, Function
 from penstock.model.columns import (
     NO_BYTES,
@@ -39,6 +40,7 @@ _OPERATIONS = {
     Function.LAST: aggregate.LAST,
 }
 _SIGN = np.uint64(1 << 63)
+_COUNTS = pa.int64()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Fold:
     seen: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Folded:
+@fleeting
+class Folded:
     """Values and counts of a fold for n rows."""
 
     values: npt.NDArray[Any]
@@ -66,33 +68,34 @@ class Aggregates:
     def __init__(self, step: str, compute: Sequence[Compute], schema: pa.Schema) -> None:
         """Plan the folds over input columns of ``schema``. Raises ConfigError on a bad type."""
         self._step = step
-        self._compute = tuple(compute)
-        self._kinds = {c.name: _kind(step, c, schema) for c in compute}
-        self._fold_of = {c.name: _fold(c, self._kinds[c.name]) for c in compute}
-        self._folds = tuple(dict.fromkeys(self._fold_of.values()))
+        kinds = [_kind(step, c, schema) for c in compute]
+        folds = [_fold(c, kind) for c, kind in zip(compute, kinds, strict=True)]
+        self._folds = tuple(dict.fromkeys(folds))
+        places = [self._folds.index(fold) for fold in folds]
+        self._columns = tuple(zip((c.function for c in compute), kinds, places, strict=True))
 
     def values(self) -> tuple[Value, ...]:
         """List the state columns that are kept per key."""
         kept = [v for fold in self._folds for v in _values(fold)]
         return tuple(dict.fromkeys(kept))
 
-    def fold(self, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> dict[Fold, Any]:
+    def fold(self, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
         """Fold n input rows into their state rows; return each fold's state behind every row.
 
         Raises UserCodeError when a sum of whole numbers leaves 64 bits.
         """
-        return {fold: self._run(fold, state, rows, batch) for fold in self._folds}
+        return [self._run(fold, state, rows, batch) for fold in self._folds]
 
-    def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> _Folded:
+    def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> Folded:
         seen = np.empty(len(rows), np.int64)
         counts = state.column(fold.seen)
         if fold.column is None:
             aggregate.count_rows(rows, (NO_BYTES, 0), counts, seen)
-            return _Folded(seen, seen)
+            return Folded(seen, seen)
         column = flat(batch.column(fold.column))
         if fold.operation == 0:
             aggregate.count_rows(rows, validity(column), counts, seen)
-            return _Folded(seen, seen)
+            return Folded(seen, seen)
         given = (_numbers(column, fold.floating), *validity(column))
         after = np.empty(len(rows), np.float64 if fold.floating else np.int64)
         kernel = aggregate.fold_floats if fold.floating else aggregate.fold_integers
@@ -102,29 +105,28 @@ class Aggregates:
             problem = OverflowError(f"the sum of column {fold.column!r} leaves 64 bits")
             where = Where(self._step, record=shown(batch.slice(int(done))))
             raise UserCodeError(where, problem)
-        return _Folded(after, seen)
+        return Folded(after, seen)
 
-    def running(self, folded: dict[Fold, Any]) -> list[pa.Array]:
+    def running(self, folded: Sequence[Folded]) -> list[pa.Array]:
         """Return the computed columns behind each input row of :meth:`fold`."""
-        return [self._result(c, folded[self._fold_of[c.name]]) for c in self._compute]
+        return [_result(function, kind, folded[place]) for function, kind, place in self._columns]
 
     def results(self, state: KeyedState, rows: Int32s) -> list[pa.Array]:
         """Return the computed columns of state rows."""
-        found = {fold: _read(fold, state, rows) for fold in self._folds}
-        return self.running(found)
+        return self.running([_read(fold, state, rows) for fold in self._folds])
 
-    def _result(self, compute: Compute, folded: _Folded) -> pa.Array:
-        kind = self._kinds[compute.name]
-        if compute.function is Function.COUNT:
-            return fixed_array(pa.int64(), folded.seen)
-        bitmap = pack_validity(folded.seen > 0)
-        if compute.function is Function.MEAN:
-            means = folded.values / np.maximum(folded.seen, 1)
-            return fixed_array(pa.float64(), means, bitmap)
-        if compute.function is Function.SUM:
-            result = pa.float64() if folded.values.dtype == np.float64 else pa.int64()
-            return fixed_array(result, folded.values, bitmap)
-        return _restored(kind, folded.values, bitmap)
+
+def _result(function: Function, kind: pa.DataType, folded: Folded) -> pa.Array:
+    if function is Function.COUNT:
+        return fixed_array(_COUNTS, folded.seen)
+    bitmap = pack_validity(folded.seen > 0)
+    if function is Function.MEAN:
+        means = folded.values / np.maximum(folded.seen, 1)
+        return fixed_array(pa.float64(), means, bitmap)
+    if function is Function.SUM:
+        result = pa.float64() if folded.values.dtype == np.float64 else pa.int64()
+        return fixed_array(result, folded.values, bitmap)
+    return _restored(kind, folded.values, bitmap)
 
 
 def _kind(step: str, compute: Compute, schema: pa.Schema) -> pa.DataType:
@@ -165,9 +167,9 @@ def _values(fold: Fold) -> list[Value]:
     return [Value(fold.kept, "float64" if fold.floating else "int64"), seen]
 
 
-def _read(fold: Fold, state: KeyedState, rows: Int32s) -> _Folded:
+def _read(fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
     seen = state.column(fold.seen)[rows]
-    return _Folded(seen if fold.operation == 0 else state.column(fold.kept)[rows], seen)
+    return Folded(seen if fold.operation == 0 else state.column(fold.kept)[rows], seen)
 
 
 def _numbers(column: pa.Array, floating: bool) -> npt.NDArray[Any]:

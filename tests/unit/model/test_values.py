@@ -1,0 +1,27 @@
+"""Values that every batch makes anew are values like all others."""
+
+import copy
+
+import pytest
+
+from penstock.base.values import fleeting
+
+
+@fleeting
+class Place:
+    """Two numbers."""
+
+    row: int
+    column: int = 0
+
+
+def test_a_fleeting_value_is_equal_and_hashes_by_what_it_holds() -> None:
+    assert Place(1) == Place(1, 0) == copy.deepcopy(Place(1))
+    assert Place(1) != Place(1, 2)
+    assert {Place(1), Place(1, 0), Place(2)} == {Place(1), Place(2)}
+    assert str(Place(1)) == "Place(row=1, column=0)"
+
+
+def test_it_has_no_room_for_anything_else() -> None:
+    with pytest.raises(AttributeError):
+        object.__setattr__(Place(1), "depth", 3)

@@ -16,7 +16,7 @@ SIZE_MAX = 3 * HIGH
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("offer"), st.integers(0, SIZE_MAX)),
+        st.tuples(st.sampled_from(["offer", "pass"]), st.integers(0, SIZE_MAX)),
         st.tuples(st.sampled_from(["mark", "send", "take", "tell", "lose", "tick"]), st.just(0)),
     ),
     max_size=120,
@@ -41,6 +41,15 @@ class Pair:
         if self.sender.offer(data, self.now):
             self.offered.append(data.payload)
 
+    def pass_on(self, size: int) -> None:
+        data = Data(len(self.offered), 1, size + ELEMENT_FIXED_CHARGE_BYTES)
+        waited = not self.sender.drained
+        sequence = self.sender.passes(data)
+        if sequence is not None:
+            assert not waited, "it overtook what waited"
+            self.offered.append(data.payload)
+            self.arrive(sequence, data.charge, [data.payload])
+
     def send(self) -> None:
         outgoing = self.sender.take(self.now)
         if outgoing is None:
@@ -48,7 +57,10 @@ class Pair:
         element = outgoing.element
         charge = element.charge if isinstance(element, Fill) else 0
         names = [p.payload for p in element.parts] if isinstance(element, Fill) else []
-        self.receiver.on_element(outgoing.sequence, charge)
+        self.arrive(outgoing.sequence, charge, names)
+
+    def arrive(self, sequence: int, charge: int, names: list[int]) -> None:
+        self.receiver.on_element(sequence, charge)
         self.queue.append((charge, names))
         assert self.receiver.queued_bytes <= max(HIGH, SIZE_MAX + ELEMENT_FIXED_CHARGE_BYTES)
 
@@ -62,6 +74,8 @@ class Pair:
         match what:
             case "offer":
                 self.offer(size)
+            case "pass":
+                self.pass_on(size)
             case "mark":
                 self.sender.put(Watermark(len(self.offered)))
             case "send":

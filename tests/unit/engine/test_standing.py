@@ -10,7 +10,7 @@ def test_a_wait_that_goes_on_counts_already() -> None:
     standing = Standing()
     seen: list[tuple[float, float]] = []
     standing.block(lambda: seen.append(standing.waited(time.monotonic() + 60)))
-    standing.sleep(lambda: seen.append(standing.waited(time.monotonic() + 60)))
+    standing.sleep(lambda _: seen.append(standing.waited(time.monotonic() + 60)), 1.0)
     assert seen[0][0] == 0
     assert seen[0][1] >= 60
     assert seen[1][0] >= 60

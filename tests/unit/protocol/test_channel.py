@@ -51,6 +51,22 @@ def leave(channel: SendChannel[str], now: float = 0.0) -> list[object]:
     return out
 
 
+def test_a_batch_passes_where_nothing_waits_and_counts_as_one_that_left() -> None:
+    channel = SendChannel[str](1 << 20, 1.0, Version(1))
+    assert channel.passes(data("a")) is None, "not accepted yet"
+    channel.accept()
+    channel.on_credit(credit(2 * (1000 + FIXED)))
+    assert [channel.passes(data("a")), channel.passes(data("b"))] == [1, 2]
+    assert (channel.credit, channel.waiting_bytes) == (0, 0)
+    assert channel.passes(data("c")) is None, "no credit is left"
+    channel.on_credit(credit(1 << 20))
+    channel.put(BARRIER)
+    assert channel.passes(data("c")) is None, "it would overtake the barrier"
+    assert leave(channel) == [BARRIER]
+    assert channel.offer(data("c"), 0)
+    assert channel.passes(data("d")) is None, "it would overtake the rows before it"
+
+
 def test_elements_leave_in_order_and_are_numbered_from_one() -> None:
     channel = sender()
     channel.offer(data("a"), 0)

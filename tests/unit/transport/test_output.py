@@ -1,8 +1,12 @@
 """Who is woken by what a task sends, and when."""
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from threading import Thread
 
 import pyarrow as pa
+import pytest
 
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Credit, Data, Watermark
@@ -25,10 +29,10 @@ def words(text: str = "word") -> Data[pa.RecordBatch]:
     return Data(batch, 1, measure(batch), None, None)
 
 
-def local() -> tuple[LocalOutput, TaskInput, Wakeup]:
+def local(window: int = 8 * MIB) -> tuple[LocalOutput, TaskInput, Wakeup]:
     wakeup = Wakeup()
     task = TaskInput(RECEIVER, wakeup)
-    receiver = task.add(ReceiveChannel(CHANNEL, 8 * MIB, 4 * MIB, Version(1)), None)
+    receiver = task.add(ReceiveChannel(CHANNEL, window, window // 2, Version(1)), None)
     output = LocalOutput(SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), receiver)
     receiver.tell(LocalTeller(output))
     wakeup.wait(0)
@@ -70,6 +74,63 @@ def test_it_wakes_at_once_for_rows_without_others_behind_them_and_for_marks() ->
     assert output.try_send(words(), more=True)
     output.put(Watermark(1))
     assert wakeup.wait(0)
+
+
+def always(_: ChannelId) -> bool:
+    return True
+
+
+def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_it_waits() -> None:
+    window, element = 16_384, words("x" * 1000)
+    output, task, _ = local(window)
+    fit = window // element.charge
+
+    def send(times: int) -> bool:
+        assert all(output.try_send(element) for _ in range(times))
+        return output.starved
+
+    assert send(fit + 1)
+    assert output.stats().elements == fit
+    assert task.poll(always) is not None  # small batches that wait are taken as one
+    assert output.stats().elements == fit + 1, "the credit was brought, and the last one left"
+    before = output.stats().credit_bytes
+    assert task.poll(always) is not None
+    assert output.stats().credit_bytes == before, "nobody waits for it"
+    assert not send(fit), "the credit was fetched"
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Let threads change places as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_no_row_is_left_behind_between_two_threads_that_run_out_of_credit() -> None:
+    output, task, wakeup = local(window=4096)
+    rows, taken = 5000, 0
+
+    def send() -> None:
+        for number in range(rows):
+            element = words("x" * (number % 3000))
+            while not output.try_send(element, more=number % 3 > 0):
+                output.hand_on()
+                output.wakeup.wait(5)
+        output.flush()
+
+    thread = Thread(target=send, daemon=True)
+    thread.start()
+    while taken < rows:
+        found = task.poll(always)
+        if found is None:
+            assert wakeup.wait(5), f"{taken} of {rows} rows have come"
+            continue
+        taken += found[1].rows  # type: ignore[union-attr]
+    thread.join()
+    assert not output.starved
 
 
 def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> None:

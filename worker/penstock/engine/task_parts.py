@@ -286,10 +286,10 @@ class Standing:
     asleep_at: float | None = None
     blocked_at: float | None = None
 
-    def sleep(self, wait: Callable[[], object]) -> None:
-        """Wait for work, and count the time."""
+    def sleep(self, wait: Callable[[float], object], rest_s: float) -> None:
+        """Wait for work, at most ``rest_s``, and count the time."""
         self.asleep_at = since = time.monotonic()
-        wait()
+        wait(rest_s)
         self.slept_s += time.monotonic() - since
         self.asleep_at = None
 

@@ -90,7 +90,8 @@ class TaskThread(threading.Thread):
             if worked or not self._said_quiet:
                 self._quiet_at = now
                 self._said_quiet = idle
-                self._hands.step(ev.Quiet())
+                if self.core.has_marks:
+                    self._hands.step(ev.Quiet())
         else:
             self._said_quiet = False
         if idle:
@@ -103,9 +104,8 @@ class TaskThread(threading.Thread):
         return self.inbox.empty and self.core.holding.phase is Phase.NONE
 
     def _sleep(self) -> None:
-        rest_s = self._rest_s()
         self._hands.flush()
-        self.standing.sleep(lambda: self._wakeup.wait(rest_s))
+        self.standing.sleep(self._wakeup.wait, self._rest_s())
 
     def _rest_s(self) -> float:
         """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""
@@ -123,11 +123,11 @@ class TaskThread(threading.Thread):
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; say whether it was."""
         self._drained = False
-        may = self.core.takes_input and self._room()
+        core, room = self.core, self._room()
         if self._parts.source is None:
             # The streams of tasks that have left still bring their end, whatever else is full.
-            return self._read_channel(self.core.reads if may else self.core.retired.__contains__)
-        if may:
+            return self._read_channel(core.reads if room else core.retired.__contains__)
+        if room and core.takes_input:
             return self._read_split(self._parts.source)
         self.core.step(ev.Waited(), 0.0)
         return False
@@ -156,10 +156,13 @@ class TaskThread(threading.Thread):
         return True
 
     def _control(self) -> bool:
+        moving = self.core.holding.phase is not Phase.NONE
+        if self.inbox.empty and not moving:
+            return False
         if self.inbox.reset is not None:
             raise TaskStopped
         event = self.inbox.take()
-        if self.core.holding.phase is not Phase.NONE:
+        if moving:
             self._hear_peers()
         if event is None or isinstance(event, Stop):
             return False

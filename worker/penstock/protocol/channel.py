@@ -149,6 +149,19 @@ class SendChannel(Generic[P]):
         self._controls += 1
         self._ended = isinstance(control, EndOfStream)
 
+    def passes(self, data: Data[P]) -> int | None:
+        """Let a batch leave at once and return its number; None where anything holds it back.
+
+        It is :meth:`offer` and :meth:`take` in one, for a channel without a stream.
+        """
+        if self._queue or self._open or not self._accepted or not self._may_spend(data.charge):
+            return None
+        assert not self._ended, "data after the end of the stream"
+        self._spent += data.charge
+        self._sequence += 1
+        self._last_data = self._sequence
+        return self._sequence
+
     def flush(self) -> None:
         """Close the open fill, so that it may leave before its deadline."""
         if self._open:  # else nothing trails: marks wait behind an open fill only

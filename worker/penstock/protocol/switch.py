@@ -84,11 +84,16 @@ class Switch(Frame):
         risen = self.time.advance()
         return [] if risen is None else [ev.Advance(risen)]
 
+    @property
+    def has_marks(self) -> bool:
+        """Say whether there is anything to say about time: without event time there never is."""
+        return self.low_us is not None or self.time.all_idle
+
     def say(self) -> list[ev.Action]:
         """Put on the outputs what they have not been told: the watermark, then idleness."""
         if self.life is not Life.RUNNING:
             return []  # no mark leaves from a rescale barrier until the task has resumed
-        if self.low_us is None and not self.time.all_idle:
+        if not self.has_marks:
             return []
         channels = [c for c in self.outputs if self.holding.open(c)]
         actions: list[ev.Action] = []

@@ -76,6 +76,8 @@ class HotTable:
         self._blocks = (self._bytes, self._heads)
         slots_and_rows = (self._a, self._b, self._records)
         self._table = (*slots_and_rows, *self._blocks, self._changed, self._counters)
+        slots = 0 if len(self._b) > 1 else 1 << int(self._counters[table.BITS_A])
+        self._rows_free = min(int(LOAD_LIMIT * slots), self._capacity)
 
     # --- The handle that steps use ----------------------------------------------------------
 
@@ -306,6 +308,9 @@ class HotTable:
 
     def reserve_rows(self, count: int, key_bytes: int) -> None:
         """Make room for ``count`` new keys of ``key_bytes`` together."""
+        top = int(self._heads[arena.TOP]) + 2 * key_bytes + BLOCK_SLACK * count
+        if self.high_row + count <= self._rows_free and top <= len(self._bytes):
+            return  # most batches: nothing has to grow for them
         self._grow_slots(count)
         if self.high_row + count > self._capacity:
             self._grow_rows(self.high_row + count)

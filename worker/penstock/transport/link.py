@@ -208,14 +208,15 @@ class CreditLine:
 
 
 class LocalTeller:
-    """Brings credit to a sender on the same worker: a call, at once."""
+    """Brings credit to a sender on the same worker, which fetches it itself when it runs out."""
 
     def __init__(self, output: LocalOutput) -> None:
         self._output = output
 
     def owe(self, channel: InputChannel, urgent: bool) -> None:
-        """Bring the credit now, urgent or not: it costs no message."""
-        self._output.on_credit(channel.credit())
+        """Bring the credit now, or leave it to be fetched."""
+        if urgent or self._output.starved:
+            self._output.on_credit(channel.credit())
 
 
 def _write_credits(write: Callable[[bytes], None], owing: dict[ChannelId, InputChannel]) -> None:

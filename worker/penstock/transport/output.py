@@ -155,7 +155,8 @@ class LocalOutput(Output):
     """A channel inside one worker: batches pass by reference, under the same credit rules.
 
     Nothing is buffered while there is credit. The thread that makes progress possible, sender
-    or receiver, moves the elements.
+    or receiver, moves the elements. Credit is fetched where it has run out, and brought only
+    while it is waited for (``starved``) or when there is much of it.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class LocalOutput(Output):
         super().__init__(receiver.channel, state, wakeup)
         self._receiver = receiver
         self._untold = False  # elements were pushed and the receiver not woken
+        self.starved = False
         state.accept()
 
     def close(self) -> None:
@@ -171,8 +173,45 @@ class LocalOutput(Output):
         with self._lock:
             self._closed = True
 
+    def hand_on(self) -> None:
+        """Wake the receiver if it has not been."""
+        if self._untold:
+            self._untold = False
+            self._receiver.wake()
+
+    def flush(self) -> None:
+        """Wake the receiver if it has not been: no rows wait for more rows here."""
+        self.hand_on()
+
+    def _offer(self, data: Batch, now: float) -> bool:
+        if self._closed or data.charge > CHARGE_MAX:
+            return super()._offer(data, now)
+        data = compact(data)
+        sequence = self._state.passes(data)
+        if sequence is None:
+            return super()._offer(data, now)
+        self._stats.count(data.rows, data.charge)
+        self._untold = True
+        self._receiver.push(sequence, data, wake=False)
+        return True
+
     def _ready(self, now: float, more: bool = False) -> None:
-        while not self._closed and (outgoing := self._state.take(now)) is not None:
+        if self._state.closed and not self._closed:
+            self._move(now)
+        if not more:
+            self.hand_on()
+
+    def _move(self, now: float) -> None:
+        """Move what there is credit for; before it is called starved, ask for more."""
+        self._move_on(now)
+        if self._state.closed:
+            self.starved = True  # first: what is taken from now on is brought
+            self._state.on_credit(self._receiver.credit())
+            self._move_on(now)
+        self.starved = self._state.closed
+
+    def _move_on(self, now: float) -> None:
+        while (outgoing := self._state.take(now)) is not None:
             self._left(outgoing)
             self._untold = True
             element = outgoing.element
@@ -181,9 +220,6 @@ class LocalOutput(Output):
                     self._receiver.push(outgoing.sequence, part, wake=False)
             else:
                 self._receiver.push(outgoing.sequence, element, wake=False)
-        if self._untold and not more:
-            self._untold = False
-            self._receiver.wake()
 
     def _on_room(self) -> None:
         self._ready(monotonic())

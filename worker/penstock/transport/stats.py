@@ -18,6 +18,12 @@ class OutputStats:
     waiting_bytes: int = 0
     credit_bytes: int = 0
 
+    def count(self, rows: int, charge: int) -> None:
+        """Count an element with rows that has left."""
+        self.elements += 1
+        self.rows += rows
+        self.bytes += charge
+
     def copy(self) -> "OutputStats":
         """Return a value that does not change any more."""
         return replace(self)

@@ -146,7 +146,7 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
     rate = 1_000_000
     block = WordBlock(replace(SPEC, rate=rate, rows=None))
     reader = WordReader(block, 0, state, Pace(rate, lambda: now[0]))
-    now[0] += 2 * limits.PACE_WAIT_S
+    now[0] += limits.PACE_WAIT_S
     assert reader.read(8192) is not None
     now[0] += limits.PACE_WAIT_S / 4  # as long as the rows just read took: others are due
     assert reader.read(8192) is None
@@ -174,6 +174,21 @@ def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
     pace.sent(pace.allow(most))
     now[0] += 0.2  # it was held back: what is owed comes at once
     assert pace.allow(most) == most
+
+
+def test_a_reader_that_comes_late_for_paced_rows_gets_fewer_reads_too() -> None:
+    now = [100.0]
+    pace = Pace(1_000_000, lambda: now[0])
+    late_s = limits.PACE_WAIT_S
+    now[0] += pace.wait_s() + late_s  # the thread had to wait for a processor
+    pace.sent(pace.allow(100_000))
+    now[0] += late_s / 2  # and worked
+    assert pace.wait_s() == pytest.approx(2 * (late_s + late_s / 2) - late_s / 2)
+    now[0] += 60.0  # held back by what is behind it
+    pace.sent(pace.allow(100_000))
+    assert pace.wait_s() == pytest.approx(limits.PACE_WAIT_MAX_S)
+    pace.sent(pace.allow(100_000))
+    assert pace.wait_s() == pytest.approx(limits.PACE_WAIT_S)
 
 
 def test_time_that_a_task_rests_is_no_work_on_paced_rows() -> None:

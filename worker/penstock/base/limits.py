@@ -124,7 +124,7 @@ SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
 PACE_WAIT_MAX_S = 0.01  # where the work on the last rows took longer
 PACE_READ_ROWS = 64  # of a paced split at once, when they fall due soon enough
 PACE_REST_MAX_S = 0.05  # soon enough: a row of a slow pace waits that long for others
-PACE_WAIT_S = 0.003  # at least, for rows of a paced split: the shorter, the more calls per row
+PACE_WAIT_S = 0.001  # at least, for rows of a paced split: the shorter, the more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # above it a sink has no room and its task waits
 

@@ -11,7 +11,9 @@ def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
     At least one row, however large it is. Rows are taken to be of about equal size; where they are
     not, the piece is halved until it fits.
     """
-    piece = batch.slice(0, rows)
+    piece = batch if batch.num_rows <= rows else batch.slice(0, rows)
+    if piece.get_total_buffer_size() <= limits.SOURCE_READ_BYTES_MAX:
+        return piece  # what it pins is more than it holds, and known at a tenth of the cost
     while piece.num_rows > 1 and piece.nbytes > limits.SOURCE_READ_BYTES_MAX:
         share = piece.num_rows * limits.SOURCE_READ_BYTES_MAX // piece.nbytes
         piece = piece.slice(0, max(1, min(share, piece.num_rows // 2)))

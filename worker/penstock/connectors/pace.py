@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
 
-_NAP_S = PACE_WAIT_S / 10  # rows that are due in no time are waited for all the same
+_NAP_S = PACE_WAIT_S / 4  # rows that are due in no time are waited for all the same
 
-_RESTS = 3  # a reader that worked for so long on its rows gets others after three times that
+_RESTS = 2  # a reader that needed so long for its rows gets others after twice that
 
 
 class Pace:
@@ -22,7 +22,7 @@ class Pace:
         """Begin now; ``rate`` in rows/s, None: as fast as possible."""
         self._rate = rate
         self._clock = clock
-        self._begun = self._read_at = clock()
+        self._begun = self._read_at = self._wanted_at = clock()
         self._sent = 0
         self._asked = True  # again, since the last read
         self._next_at = self._begun + PACE_WAIT_S  # the next read of less than is wanted
@@ -34,8 +34,9 @@ class Pace:
 
         Less than is wanted is given only a moment after the read before. Else whoever reads again
         at once gets the few rows that fell due meanwhile, for ever, and is always busy with them.
-        The moment is longer than the work on those rows took: a slow machine gets them in fewer,
-        larger reads, and time to do the rest.
+        The moment is longer than those rows took, from when they were to be read until the work
+        on them was done: where that takes long, or threads wait for a processor, rows come in
+        fewer, larger reads, and there is time to do the rest.
         """
         if self._rate is None:
             return wanted
@@ -64,13 +65,14 @@ class Pace:
     def _work_is_done(self, now: float) -> None:
         """Hear that the rows read last were worked on: whoever read them asks what is next."""
         self._asked = True
-        worked = now - self._read_at
-        self._next_at = self._read_at + min(max(PACE_WAIT_S, _RESTS * worked), PACE_WAIT_MAX_S)
+        took = now - self._wanted_at
+        self._next_at = self._read_at + min(max(PACE_WAIT_S, _RESTS * took), PACE_WAIT_MAX_S)
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""
         self._sent += rows
-        self._read_at = self._clock()
+        before, self._read_at = self._read_at, self._clock()
+        self._wanted_at = min(max(before, self._next_at), self._read_at)
         self._asked = False
 
     def due_ns(self, row: int) -> int | None:

@@ -20,6 +20,7 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "python_build": f"{platform.python_compiler()}, {' '.join(platform.python_build())}",
         "packages": {name: version(name) for name in PACKAGES},
     }
 

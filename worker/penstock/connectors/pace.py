@@ -2,13 +2,15 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 
 from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
 
 _NAP_S = PACE_WAIT_S / 4  # rows that are due in no time are waited for all the same
 
-_RESTS = 2  # a reader that needed so long for its rows gets others after twice that
+_RESTS = 2  # a reader that needs so long for its rows gets others after twice that
+_LOOKED_BACK = 5  # reads, of which one in the middle counts: no rest is long for a single hitch
 
 
 class Pace:
@@ -23,6 +25,7 @@ class Pace:
         self._rate = rate
         self._clock = clock
         self._begun = self._read_at = self._wanted_at = clock()
+        self._took: deque[float] = deque(maxlen=_LOOKED_BACK)
         self._sent = 0
         self._asked = True  # again, since the last read
         self._next_at = self._begun + PACE_WAIT_S  # the next read of less than is wanted
@@ -34,7 +37,7 @@ class Pace:
 
         Less than is wanted is given only a moment after the read before. Else whoever reads again
         at once gets the few rows that fell due meanwhile, for ever, and is always busy with them.
-        The moment is longer than those rows took, from when they were to be read until the work
+        The moment is longer than rows took lately, from when they were to be read until the work
         on them was done: where that takes long, or threads wait for a processor, rows come in
         fewer, larger reads, and there is time to do the rest.
         """
@@ -65,7 +68,8 @@ class Pace:
     def _work_is_done(self, now: float) -> None:
         """Hear that the rows read last were worked on: whoever read them asks what is next."""
         self._asked = True
-        took = now - self._wanted_at
+        self._took.append(now - self._wanted_at)
+        took = sorted(self._took)[len(self._took) // 2]
         self._next_at = self._read_at + min(max(PACE_WAIT_S, _RESTS * took), PACE_WAIT_MAX_S)
 
     def sent(self, rows: int) -> None:

@@ -37,9 +37,10 @@ EXIT_OK = 0
 EXIT_JOB = 3  # the job does not load: the last lines of stderr say why
 EXIT_LINK = 4  # the keeper is gone
 
-# Built-in steps compute in kernels that let the interpreter go: whoever moves bytes gets it soon.
-# Forcing it from a thread sooner only adds hand-overs: 5 % of CPU at 1 M rows/s (three runs each).
-SWITCH_INTERVAL_S = 0.005
+# Built-in steps compute in kernels that let the interpreter go: whoever moves bytes gets it soon,
+# and forcing it from a thread only adds hand-overs. But one that waits while others hand it to each
+# other looks again only so often, and was seen to wait for 9 ms with the interpreter's own 5 ms.
+SWITCH_INTERVAL_S = 0.001
 # User code keeps the interpreter: a thread that moves bytes would wait that long for it. Measured
 # beside a busy thread on two loaded cores: the 90th percentile of a wake-up was 19 ms, now 7 ms.
 USER_CODE_SWITCH_INTERVAL_S = 0.0002

@@ -28,6 +28,7 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
+from penstock.engine.main import SWITCH_INTERVAL_S
 from penstock.model.elements import Data, EndOfStream
 from penstock.transport.batches import measure
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
@@ -37,7 +38,6 @@ SCHEMA = pa.schema([("word", pa.string())])
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
 RECEIVER = TaskId(StageIndex(1), Ordinal(1), 0)
 CHANNEL = ChannelId(0, SENDER, RECEIVER)
-SWITCH_INTERVAL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)

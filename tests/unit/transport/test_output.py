@@ -99,6 +99,18 @@ def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_
     assert not send(fit), "the credit was fetched"
 
 
+def test_a_version_that_comes_with_fetched_credit_wakes_the_task() -> None:
+    task = TaskInput(RECEIVER, Wakeup())
+    receiver = task.add(ReceiveChannel(CHANNEL, 8 * MIB, 4 * MIB, Version(1)), None)
+    output = LocalOutput(SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), receiver)
+    task.announce(Version(2))  # without a teller nobody brings it
+    assert output.try_send(words()), "one element may leave without credit"
+    assert not output.wakeup.wait(0)
+    assert output.try_send(words())
+    assert output.receiver_version == 2
+    assert output.wakeup.wait(0)
+
+
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
     """Let threads change places as often as the interpreter can."""

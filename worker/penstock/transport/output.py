@@ -97,11 +97,15 @@ class Output:
         with self._lock:
             if self._closed:
                 return
-            before = self._state.receiver_version
-            self._state.on_credit(credit)
-            if self._state.receiver_version != before:
-                self.wakeup.set()
+            self._hear(credit)
             self._on_room()
+
+    def _hear(self, credit: Credit) -> None:
+        """Count a grant, and wake the task for a new version; the lock is held."""
+        before = self._state.receiver_version
+        self._state.on_credit(credit)
+        if self._state.receiver_version != before:
+            self.wakeup.set()
 
     def close(self) -> None:
         """Drop everything and send nothing any more: the attempt is over."""
@@ -206,7 +210,7 @@ class LocalOutput(Output):
         self._move_on(now)
         if self._state.closed:
             self.starved = True  # first: what is taken from now on is brought
-            self._state.on_credit(self._receiver.credit())
+            self._hear(self._receiver.credit())
             self._move_on(now)
         self.starved = self._state.closed
 

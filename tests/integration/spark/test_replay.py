@@ -48,6 +48,8 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
 
 
 def kill_one_engine(job: RunningJob) -> None:
-    job.epochs(2)
+    """Kill it while rows are pushed: they take eight seconds, once Spark has begun."""
+    job.until("pushed rows", lambda s: any(step.rows_in for step in s.steps), 120)
+    job.epochs(1)
     victim = next(w for w in job.workers() if not w.leader)
     send(signal.SIGKILL, victim.engine_pid)

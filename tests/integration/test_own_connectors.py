@@ -124,12 +124,12 @@ def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> No
 
 def test_a_job_whose_source_is_not_ready_says_so_and_goes_on_when_it_is(tmp_path: Path) -> None:
     expected, log = make_texts(tmp_path), tmp_path / "log"
-    (tmp_path / "hurry").touch()
     (tmp_path / "unready").touch()
     with running(tmp_path) as process:
         wait_until(lambda: "does not get ready" in log.read_text(), shown=log.read_text)
         assert "RuntimeError: no catalogue yet" in log.read_text()
         (tmp_path / "unready").unlink()
+        wait_until(lambda: "trouble is over" in log.read_text(), shown=log.read_text)
+        (tmp_path / "hurry").touch()
         assert process.wait(WITHIN_S) == 0, log.read_text()
-    assert "trouble is over" in log.read_text()
     assert counted_in(tmp_path / "counts") == expected

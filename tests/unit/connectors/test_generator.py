@@ -1,3 +1,4 @@
+import itertools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -185,6 +186,30 @@ def test_a_reader_that_keeps_coming_late_for_paced_rows_gets_fewer_reads_too() -
         pace.sent(pace.allow(100_000))
         now[0] += works_s
     assert pace.wait_s() == pytest.approx(2 * (late_s + works_s) - works_s)
+
+
+@pytest.mark.parametrize("rate", [500, 8_000, 32_000])
+def test_the_wait_for_a_slow_pace_is_not_taken_for_work(rate: int) -> None:
+    now = [100.0]
+    pace = Pace(rate, lambda: now[0])
+    beat_s = min(limits.PACE_READ_ROWS / rate, limits.PACE_REST_MAX_S)
+    read_at = []
+    for _ in range(20):
+        now[0] += pace.wait_s() + 1e-9
+        read_at.append(now[0])
+        pace.sent(pace.allow(8192))
+        now[0] += beat_s / 10  # worked
+    gaps = [after - before for before, after in itertools.pairwise(read_at)]
+    assert max(gaps) == pytest.approx(beat_s, rel=0.01)
+
+
+def test_rows_that_are_there_are_not_waited_for() -> None:
+    now = [100.0]
+    pace = Pace(1_000_000, lambda: now[0])
+    now[0] += pace.wait_s() / 2
+    assert pace.wait_s() >= limits.PACE_WAIT_S / 4
+    now[0] += limits.PACE_WAIT_S
+    assert 0 < pace.wait_s() < 1e-5
 
 
 def test_a_single_hitch_makes_no_long_rest() -> None:

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def fleeting(cls: type[T]) -> type[T]:
-    """Make a slotted dataclass that lives no longer than a batch; frozen, as mypy sees it.
+    """Make a slotted dataclass of which every batch makes new ones; frozen, as mypy sees it.
 
     Not while it runs: there, freezing a class makes its ``__init__`` take three to four times as
     long, and some thirty of these are made for a batch.

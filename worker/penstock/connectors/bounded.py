@@ -13,7 +13,7 @@ def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
     """
     piece = batch if batch.num_rows <= rows else batch.slice(0, rows)
     if piece.get_total_buffer_size() <= limits.SOURCE_READ_BYTES_MAX:
-        return piece  # what it pins is more than it holds, and known at a tenth of the cost
+        return piece  # what it pins, known at a tenth of the cost of what it holds
     while piece.num_rows > 1 and piece.nbytes > limits.SOURCE_READ_BYTES_MAX:
         share = piece.num_rows * limits.SOURCE_READ_BYTES_MAX // piece.nbytes
         piece = piece.slice(0, max(1, min(share, piece.num_rows // 2)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
 
 _NAP_S = PACE_WAIT_S / 4  # rows that are due in no time are waited for all the same
+_NOW_S = 1e-6  # there are rows; 0 would say that nobody knows
 
 _RESTS = 2  # a reader that needs so long for its rows gets others after twice that
 _LOOKED_BACK = 5  # reads, of which one in the middle counts: no rest is long for a single hitch
@@ -60,10 +61,13 @@ class Pace:
         now = self._clock()
         if not self._asked:
             self._work_is_done(now)
-        due = max(self._begun + (self._sent + 1) / self._rate, self._next_at)
-        if self._beat_s:
-            due = math.ceil(due / self._beat_s) * self._beat_s
-        return max(_NAP_S, due - now)
+        left_s = self._due() - now
+        return max(_NAP_S, left_s) if left_s > 0 else _NOW_S
+
+    def _due(self) -> float:
+        """Return when the next rows are to be read."""
+        due = max(self._begun + (self._sent + 1) / (self._rate or 1), self._next_at)
+        return math.ceil(due / self._beat_s) * self._beat_s if self._beat_s else due
 
     def _work_is_done(self, now: float) -> None:
         """Hear that the rows read last were worked on: whoever read them asks what is next."""
@@ -74,9 +78,9 @@ class Pace:
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""
-        self._sent += rows
         before, self._read_at = self._read_at, self._clock()
-        self._wanted_at = min(max(before, self._next_at), self._read_at)
+        self._wanted_at = min(max(before, self._due()), self._read_at)
+        self._sent += rows
         self._asked = False
 
     def due_ns(self, row: int) -> int | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.ports import Source, SplitReader
 
 _MARK_NS = round(LATENCY_MARK_INTERVAL_S * 1e9)
+_RESTS_S = 0.0001  # a paced split that has nothing for so long is not asked again before
 _CUTS_KEPT = 16  # aborted epochs leave theirs behind; more than these are nobody's any more
 
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
@@ -112,7 +113,7 @@ class SourceTask:
         for split in self._readers:
             if split not in self._ended:
                 reader = self._resting.get(split)
-                if reader is None or not reader.wait_s():
+                if reader is None or reader.wait_s() < _RESTS_S:
                     return False
         return True
 

@@ -91,10 +91,10 @@ def copied(value: Any, done: dict[int, Any]) -> Any:
 
 
 def _is_machine(value: object) -> bool:
-    """Say whether a value of the core changes in place: neither a frozen dataclass nor an enum."""
+    """Say whether a value of the core changes in place: none that has a hash, and no enum does."""
     kind = type(value)
-    frozen = getattr(kind, "__dataclass_params__", None)
-    fixed = isinstance(value, Enum) or (frozen is not None and frozen.frozen)
+    made = getattr(kind, "__dataclass_params__", None)
+    fixed = isinstance(value, Enum) or (made is not None and (made.frozen or made.unsafe_hash))
     return kind.__module__.startswith("penstock.protocol") and not fixed
 
 

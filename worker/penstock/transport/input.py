@@ -27,7 +27,10 @@ class Teller(Protocol):
     """Carries credit to the sender of a channel."""
 
     def owe(self, channel: "InputChannel", urgent: bool) -> None:
-        """Fetch ``channel.credit()`` and bring it: at once, or soon, with that of others."""
+        """Fetch ``channel.credit()`` and bring it: at once, or soon, with that of others.
+
+        A sender on the same worker may be left to fetch it, until it waits for it.
+        """
         ...
 
 

@@ -178,7 +178,11 @@ class LocalOutput(Output):
             self._closed = True
 
     def hand_on(self) -> None:
-        """Wake the receiver if it has not been."""
+        """Wake the receiver if it has not been.
+
+        Needs no lock: besides the sender only the receiver's own thread pushes, and it looks
+        again before it sleeps.
+        """
         if self._untold:
             self._untold = False
             self._receiver.wake()

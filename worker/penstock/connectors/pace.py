@@ -24,6 +24,7 @@ class Pace:
     ) -> None:
         """Begin now; ``rate`` in rows/s, None: as fast as possible."""
         self._rate = rate
+        self._row_s = 1 / rate if rate else 0.0
         self._clock = clock
         self._begun = self._read_at = self._wanted_at = clock()
         self._took: deque[float] = deque(maxlen=_LOOKED_BACK)
@@ -66,7 +67,7 @@ class Pace:
 
     def _due(self) -> float:
         """Return when the next rows are to be read."""
-        due = max(self._begun + (self._sent + 1) / (self._rate or 1), self._next_at)
+        due = max(self._begun + (self._sent + 1) * self._row_s, self._next_at)
         return math.ceil(due / self._beat_s) * self._beat_s if self._beat_s else due
 
     def _work_is_done(self, now: float) -> None:
@@ -78,6 +79,8 @@ class Pace:
 
     def sent(self, rows: int) -> None:
         """Note rows that were read."""
+        if self._rate is None:
+            return
         before, self._read_at = self._read_at, self._clock()
         self._wanted_at = min(max(before, self._due()), self._read_at)
         self._sent += rows

@@ -308,12 +308,10 @@ class HotTable:
 
     def reserve_rows(self, count: int, key_bytes: int) -> None:
         """Make room for ``count`` new keys of ``key_bytes`` together."""
-        top = int(self._heads[arena.TOP]) + 2 * key_bytes + BLOCK_SLACK * count
-        if self.high_row + count <= self._rows_free and top <= len(self._bytes):
-            return  # most batches: nothing has to grow for them
-        self._grow_slots(count)
-        if self.high_row + count > self._capacity:
-            self._grow_rows(self.high_row + count)
+        if self.high_row + count > self._rows_free:  # not so for most batches
+            self._grow_slots(count)
+            if self.high_row + count > self._capacity:
+                self._grow_rows(self.high_row + count)
         self._reserve_bytes(key_bytes, count)
 
     def _reserve_bytes(self, size: int, blocks: int) -> None:

@@ -46,8 +46,7 @@ class TieredTable:
 
     def rows(self, keys: Keys) -> Int32s:
         """Find or make the row of each of n keys, on disk too, and mark it changed."""
-        if self.hot.size_bytes > self.budget_bytes:
-            self._evict()
+        self._evict()
         if self._cold is not None:
             missing = self.hot.missing(keys)
             if len(missing):

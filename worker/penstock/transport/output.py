@@ -146,11 +146,11 @@ class Output:
 
     def _left(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
         """Count what has left, and wake the task if it waits for the room; the lock is held."""
-        self._stats.elements += 1
-        if isinstance(outgoing.element, Fill):
-            self._stats.bytes += outgoing.element.charge
-            for part in outgoing.element.parts:
-                self._stats.rows += part.rows
+        element = outgoing.element
+        if isinstance(element, Fill):
+            self._stats.count(sum(part.rows for part in element.parts), element.charge)
+        else:
+            self._stats.count(0, 0)
         if self._refused and self._state.roomy:
             self.wakeup.set()
 
@@ -192,16 +192,15 @@ class LocalOutput(Output):
         self.hand_on()
 
     def _offer(self, data: Batch, now: float) -> bool:
-        if self._closed or data.charge > CHARGE_MAX:
-            return super()._offer(data, now)
-        data = compact(data)
-        sequence = self._state.passes(data)
-        if sequence is None:
-            return super()._offer(data, now)
-        self._stats.count(data.rows, data.charge)
-        self._untold = True
-        self._receiver.push(sequence, data, wake=False)
-        return True
+        if not self._closed and data.charge <= CHARGE_MAX:
+            data = compact(data)
+            sequence = self._state.passes(data)
+            if sequence is not None:
+                self._stats.count(data.rows, data.charge)
+                self._untold = True
+                self._receiver.push(sequence, data, wake=False)
+                return True
+        return super()._offer(data, now)
 
     def _ready(self, now: float, more: bool = False) -> None:
         if self._state.closed and not self._closed:

@@ -19,7 +19,7 @@ class OutputStats:
     credit_bytes: int = 0
 
     def count(self, rows: int, charge: int) -> None:
-        """Count an element with rows that has left."""
+        """Count an element that has left; one without rows has no charge."""
         self.elements += 1
         self.rows += rows
         self.bytes += charge

@@ -57,6 +57,10 @@ ELEMENTS: dict[str, dict[str, tuple[int, wire.Head]]] = {
     "latency": {"marker": (4, LatencyMarker(SOURCE, 123_456_789))},
     "end": {"end of stream": (5, EndOfStream())},
     "idle": {"idle": (6, Idle()), "active": (7, Active())},
+    "packed": {
+        "without event time": (1, DataHead(8192, 300_000, packed=True)),
+        "with event time": (258, DataHead(1, 513, -1, 1_700_000_000_000_000, packed=True)),
+    },
 }
 CREDITS = {
     "one": [Credit(CHANNEL, 8_388_608, 0, Version(1))],
@@ -121,5 +125,6 @@ def test_the_first_byte_is_that_of_the_published_table() -> None:
         "latency": {4},
         "end": {5},
         "idle": {6},
+        "packed": {7},
         "credit": {16},
     }

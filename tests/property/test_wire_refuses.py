@@ -44,7 +44,10 @@ tasks = st.builds(
 )
 channels = st.builds(ChannelId, st.integers(0, 65_535), tasks, tasks)
 heads = st.builds(
-    DataHead, st.integers(0, 1 << 31), st.integers(ELEMENT_FIXED_CHARGE_BYTES, wire.CHARGE_MAX)
+    DataHead,
+    st.integers(0, 1 << 31),
+    st.integers(ELEMENT_FIXED_CHARGE_BYTES, wire.CHARGE_MAX),
+    packed=st.booleans(),
 )
 controls = st.one_of(
     st.builds(

@@ -30,6 +30,7 @@ from penstock.transport.batches import fingerprint, measure
 from penstock.transport.endpoint import Endpoint
 from penstock.transport.events import StreamBroken, StreamRefused
 from penstock.transport.exchange import Exchange, Identity, Peer
+from penstock.transport.packed import pack
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])
@@ -207,8 +208,13 @@ def test_a_missing_element_breaks_the_attempt_and_the_channel_is_never_redialled
             raw.open(handshake.encode_hello(HELLO)).read()
 
 
-def charged(rows: int, charge: int) -> bytes:
-    return wire.encode_data(1, DataHead(rows, charge))
+def charged(rows: int, charge: int, *, packed: bool = False) -> bytes:
+    return wire.encode_data(1, DataHead(rows, charge, packed=packed))
+
+
+def packed(rows: pa.RecordBatch, charge: int) -> bytes:
+    message: bytes = pack(rows, charged(10, charge, packed=True)).to_pybytes()
+    return message
 
 
 @pytest.mark.parametrize(
@@ -220,6 +226,15 @@ def charged(rows: int, charge: int) -> bytes:
         (charged(10, 700), ROWS.rename_columns(["other"]), "announced was"),
         (wire.encode_control(1, Watermark(1)), ROWS, "a control element with a body"),
         (charged(10, 700), None, "10 rows are announced"),
+        (packed(ROWS.slice(1), 700), None, "10 rows are announced, others came"),
+        (packed(ROWS.rename_columns(["other"]), 700), None, "announced was"),
+        (packed(pa.record_batch([["y" * 2000] * 10], schema=SCHEMA), 512), None, "is charged as"),
+        (packed(ROWS, 700), ROWS, "behind metadata of another kind"),
+        (charged(10, 700) + packed(ROWS, 700), None, "behind metadata of another kind"),
+        (charged(10, 700, packed=True), None, "with its metadata"),
+        (charged(10, 700, packed=True), ROWS, "with its metadata"),
+        (charged(10, 700, packed=True) + b"junk" * 20, None, "are no packed batch"),
+        (packed(ROWS, 700)[:-200], None, "are no packed batch"),
     ],
 )
 def test_an_element_that_breaks_the_rules_breaks_the_attempt(

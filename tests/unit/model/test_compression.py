@@ -1,17 +1,62 @@
-"""What a sample says about compressing a stream."""
+"""What makes a batch travel packed: entropy, and what was measured of packing and the link."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import COMPRESSION_SAMPLE_BYTES
+from penstock.base import limits
 from penstock.base.settings import CompressionMode, CompressionSettings
-from penstock.model.compression import Trial, choose, entropy_bits, gains, sample_of, trial
+from penstock.model import compression
+from penstock.model.compression import Packing, Rate, entropy_bits, packed_per_s, sample_of
 
-NOISE = np.random.default_rng(7).bytes(COMPRESSION_SAMPLE_BYTES)
+NOISE = np.random.default_rng(7).bytes(256 * 1024)
 DULL = pa.record_batch([["the same words " * 4] * 5000], names=["w"])
 RANDOM = pa.record_batch([pa.array([NOISE])], names=["w"])
-SLOW, FAST = 1e6, 1e15  # bytes per second of a link
+SMALL = DULL.slice(0, 100)
+TINY = DULL.slice(0, 1)
+MIB = 1024 * 1024
+
+
+def packing(mode: CompressionMode) -> Packing:
+    return Packing(CompressionSettings(mode))
+
+
+@dataclass
+class Channel:
+    """Sends batches as a stream does; packing halves them."""
+
+    link: float  # bytes per second
+    packs: float = 500.0 * MIB
+    buffer: float = 0.0  # bytes that a write may leave behind for the link
+    packing: Packing = field(default_factory=lambda: packing(CompressionMode.AUTO))
+    waiting: float = 0.0
+    seconds: float = 0.0
+
+    def send(self, batch: pa.RecordBatch) -> bool:
+        size = batch.nbytes
+        packed = self.packing.packs(batch)
+        seconds = size / self.packs if packed else 0.0
+        self.waiting = max(0.0, self.waiting - seconds * self.link)
+        self.waiting += size / 2 if packed else size
+        if self.waiting > self.buffer:
+            seconds += (self.waiting - self.buffer) / self.link
+            self.waiting = self.buffer
+        self.packing.sent(batch, seconds)
+        self.seconds += seconds
+        return packed
+
+    def share(self, megabytes: int) -> float:
+        """Return the share of the next batches, of so many MiB together, that is packed."""
+        sent = [self.send(DULL) for _ in range(megabytes * MIB // DULL.nbytes)]
+        return sum(sent) / len(sent)
+
+
+@pytest.fixture
+def promising(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a sample promise a gain on any link: what is measured has to decide."""
+    monkeypatch.setattr(compression, "packed_per_s", lambda sample: 1e15)
 
 
 def test_entropy_runs_from_nothing_to_eight_bits() -> None:
@@ -21,39 +66,97 @@ def test_entropy_runs_from_nothing_to_eight_bits() -> None:
     assert entropy_bits(bytes(range(256))) == pytest.approx(8.0)
 
 
-def test_a_sample_has_a_bound_and_a_share_of_every_column() -> None:
+def test_a_sample_has_a_bound_and_the_same_share_of_every_column() -> None:
     batch = pa.record_batch([["a" * 100] * 5000, list(range(5000))], names=["w", "n"])
     sample = sample_of(batch)
-    assert len(sample) <= COMPRESSION_SAMPLE_BYTES
-    assert b"aaaa" in sample
-    assert (1000).to_bytes(8, "little") in sample
+    assert len(sample) <= limits.COMPRESSION_SAMPLE_BYTES
+    assert 0.8 < sample.count(b"a") / len(sample) < 0.95  # of 112 bytes of a row
+    assert (500).to_bytes(8, "little") in sample
     assert sample_of(pa.record_batch([pa.nulls(3)], names=["n"])) == b""
 
 
-def test_a_trial_measures_what_lz4_does() -> None:
-    assert trial(b"abc" * 10_000).ratio < 0.1
-    assert trial(NOISE).ratio > 0.9
-    assert trial(b"").ratio == 1.0
+def test_a_rate_follows_what_was_sent_last() -> None:
+    rate = Rate()
+    assert rate.bytes_per_s == 0.0
+    rate.count(MIB, MIB / 1e9)
+    assert rate.bytes_per_s == pytest.approx(1e9)
+    for _ in range(100):
+        rate.count(MIB, MIB / 1e8)
+    assert rate.bytes_per_s == pytest.approx(1e8, rel=0.1)
+    rate.count(MIB, 0.0)  # a buffer took it at once
+    assert rate.bytes_per_s == pytest.approx(1e8, rel=0.2)
 
 
-def test_compressing_gains_on_a_link_slower_than_what_it_saves() -> None:
-    assert gains(Trial(0.5, 1000.0), 100.0)
-    assert not gains(Trial(0.5, 1000.0), 600.0)
-    assert not gains(Trial(1.0, 1e12), 1.0)
+def test_a_sample_says_how_fast_it_is_packed() -> None:
+    assert 1e7 < packed_per_s(b"abc" * 10_000) < 1e12
+    assert packed_per_s(b"") == 0.0
 
 
 @pytest.mark.parametrize(
-    ("mode", "batch", "link", "codec"),
+    ("mode", "batch", "packs"),
     [
-        (CompressionMode.NONE, DULL, SLOW, None),
-        (CompressionMode.LZ4, DULL, FAST, "lz4"),
-        (CompressionMode.LZ4, RANDOM, SLOW, None),
-        (CompressionMode.AUTO, DULL, SLOW, "lz4"),
-        (CompressionMode.AUTO, DULL, FAST, None),
-        (CompressionMode.AUTO, RANDOM, SLOW, None),
+        (CompressionMode.NONE, DULL, False),
+        (CompressionMode.LZ4, DULL, True),
+        (CompressionMode.LZ4, SMALL, True),
+        (CompressionMode.LZ4, TINY, False),
+        (CompressionMode.LZ4, RANDOM, False),
+        (CompressionMode.AUTO, SMALL, False),
+        (CompressionMode.AUTO, RANDOM, False),
     ],
 )
-def test_the_choice(
-    mode: CompressionMode, batch: pa.RecordBatch, link: float, codec: str | None
-) -> None:
-    assert choose(CompressionSettings(mode), batch, link) == codec
+def test_a_mode_packs(mode: CompressionMode, batch: pa.RecordBatch, packs: bool) -> None:
+    asked = packing(mode)
+    for _ in range(100):
+        assert asked.packs(batch) is packs
+        asked.sent(batch, 0.0)
+
+
+def test_rows_that_change_are_looked_at_again() -> None:
+    asked = packing(CompressionMode.LZ4)
+    assert not asked.packs(RANDOM)
+    rounds = limits.COMPRESSION_SAMPLE_EVERY_BYTES // DULL.nbytes + 1
+    asked_for = [asked.packs(DULL) for _ in range(rounds)]
+    assert not asked_for[0]
+    assert asked_for[-1]
+
+
+@pytest.mark.usefixtures("promising")
+@pytest.mark.parametrize("buffer", [0, 4 * MIB])
+def test_auto_packs_where_the_link_is_slower_than_packing(buffer: int) -> None:
+    channel = Channel(100.0 * MIB, buffer=buffer)
+    assert not channel.send(DULL)
+    channel.share(64)
+    assert channel.share(4096) > 0.98
+
+
+@pytest.mark.usefixtures("promising")
+def test_auto_does_not_pack_where_that_takes_longer() -> None:
+    channel = Channel(2000.0 * MIB)
+    assert channel.share(48) > 0  # it has tried
+    assert channel.share(4096) < 0.02
+
+
+@pytest.mark.usefixtures("promising")
+def test_auto_follows_a_link_whose_rate_changes() -> None:
+    channel = Channel(100.0 * MIB)
+    channel.share(64)
+    channel.link = 2000.0 * MIB
+    channel.share(5000)
+    assert channel.share(64) == 0.0
+    channel.link = 100.0 * MIB
+    channel.share(5000)
+    assert channel.share(64) == 1.0
+
+
+def test_auto_does_not_even_try_where_packing_a_sample_takes_longer_than_sending() -> None:
+    channel = Channel(1e15)
+    assert channel.share(256) == 0.0
+
+
+@pytest.mark.usefixtures("promising")
+@pytest.mark.parametrize("link", [50.0, 180.0, 230.0, 300.0, 1000.0])
+def test_auto_is_not_much_slower_than_the_better_way(link: float) -> None:
+    auto, total = Channel(link * MIB, buffer=4.0 * MIB), 4096
+    auto.share(total)
+    plain, packed = total / link, total / 500.0 + total / 2 / link
+    assert auto.seconds < 1.05 * min(plain, packed) + 0.1

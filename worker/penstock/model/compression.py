@@ -1,36 +1,126 @@
-"""Whether a stream is worth compressing: entropy of a sample, and a trial of LZ4 on it.
+"""Whether a batch is worth packing: entropy of a sample, then how fast rows are sent either way.
 
-A Flight stream has one codec from its first batch to its end, so the choice is made once, from
-the first batch that is sent.
+    none   never
+    lz4    every batch, while the entropy of the rows is below the threshold
+    auto   the way that sends these rows faster: packed, or plain
+
+``auto`` believes measurements only. It sends one way and tries the other for a while, now and then:
+at once when rows begin to flow, later and later while nothing changes. The rate of a way is that of
+the sender's thread, with the time to pack and with the time for which a slow link holds it up. No
+trial is made where already packing a sample takes longer than sending it.
 """
 
-from dataclasses import dataclass
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.limits import COMPRESSION_SAMPLE_BYTES
+from penstock.base.limits import (
+    COMPRESSION_AUTO_BATCH_BYTES_MIN,
+    COMPRESSION_BATCH_BYTES_MIN,
+    COMPRESSION_RATE_BYTES,
+    COMPRESSION_SAMPLE_BYTES,
+    COMPRESSION_SAMPLE_EVERY_BYTES,
+    COMPRESSION_TRY_AFTER_BYTES,
+    COMPRESSION_TRY_AFTER_BYTES_MAX,
+    COMPRESSION_TRY_BYTES,
+    COMPRESSION_TRY_SKIPS_BYTES,
+)
 from penstock.base.settings import CompressionMode, CompressionSettings
 
-CODEC = "lz4"
+_BETTER = 1.03  # of a rate: less is noise
+_LATER = 4  # times as many bytes between two trials, after one in vain
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What LZ4 did to a sample: compressed size over size, and bytes taken in per second."""
+class Rate:
+    """Bytes per second over COMPRESSION_RATE_BYTES or so; older ones count less and less."""
 
-    ratio: float
-    bytes_per_s: float
+    __slots__ = ("_bytes", "_seconds")
+
+    def __init__(self) -> None:
+        self._bytes = self._seconds = 0.0
+
+    def count(self, size: int, seconds: float) -> None:
+        """Count ``size`` bytes that took so long."""
+        keep = COMPRESSION_RATE_BYTES / (COMPRESSION_RATE_BYTES + size)
+        self._bytes = keep * self._bytes + size
+        self._seconds = keep * self._seconds + seconds
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate as it stands; 0 before anything was counted."""
+        return self._bytes / self._seconds if self._seconds else 0.0
+
+
+class Packing:
+    """Decides for the batches of one channel: ``packs`` before each is sent, ``sent`` after it."""
+
+    def __init__(self, settings: CompressionSettings) -> None:
+        self._settings = settings
+        self._bytes_min = COMPRESSION_BATCH_BYTES_MIN
+        if settings.mode is CompressionMode.AUTO:
+            self._bytes_min = COMPRESSION_AUTO_BATCH_BYTES_MIN
+        self._sampled_in = 0  # bytes until the next look at the entropy
+        self._compressible = False
+        self._better = False  # the way rows are sent, save in a trial; True: packed
+        self._trying = False
+        self._pause = self._left = COMPRESSION_TRY_AFTER_BYTES
+        self._rate = Rate()
+        self._tried = Rate()
+
+    def packs(self, batch: pa.RecordBatch) -> bool:
+        """Say whether the next batch travels packed."""
+        if self._settings.mode is CompressionMode.NONE:
+            return False
+        size: int = batch.nbytes
+        if size < self._bytes_min or not self._compresses(batch, size):
+            return False
+        if self._settings.mode is CompressionMode.LZ4:
+            return True
+        if self._left <= 0:
+            self._turn(batch)
+        return self._better != self._trying
+
+    def sent(self, batch: pa.RecordBatch, seconds: float) -> None:
+        """Count the time that sending the batch took, packing it included."""
+        size: int = batch.nbytes
+        if self._settings.mode is not CompressionMode.AUTO or size < self._bytes_min:
+            return
+        self._left -= size
+        if not self._trying:
+            self._rate.count(size, seconds)
+        elif self._left < COMPRESSION_TRY_BYTES - COMPRESSION_TRY_SKIPS_BYTES:
+            self._tried.count(size, seconds)
+
+    def _compresses(self, batch: pa.RecordBatch, size: int) -> bool:
+        self._sampled_in -= size
+        if self._sampled_in <= 0:
+            self._sampled_in = COMPRESSION_SAMPLE_EVERY_BYTES
+            self._compressible = entropy_bits(sample_of(batch)) <= self._settings.entropy_threshold
+        return self._compressible
+
+    def _turn(self, batch: pa.RecordBatch) -> None:
+        """Begin a trial of the other way, or end one."""
+        if not self._trying and self._may_gain(batch):
+            self._trying, self._tried = True, Rate()
+            self._left = COMPRESSION_TRY_BYTES
+            return
+        if self._trying and self._tried.bytes_per_s > _BETTER * self._rate.bytes_per_s:
+            self._better, self._rate = not self._better, self._tried
+            self._pause = COMPRESSION_TRY_AFTER_BYTES
+        else:
+            self._pause = min(_LATER * self._pause, COMPRESSION_TRY_AFTER_BYTES_MAX)
+        self._trying, self._left = False, self._pause
+
+    def _may_gain(self, batch: pa.RecordBatch) -> bool:
+        return self._better or packed_per_s(sample_of(batch)) > self._rate.bytes_per_s
 
 
 def sample_of(batch: pa.RecordBatch) -> bytes:
-    """Return up to COMPRESSION_SAMPLE_BYTES of the batch's buffers, a share of each column."""
+    """Return up to COMPRESSION_SAMPLE_BYTES of the batch's buffers, the same share of each."""
     buffers = [b for c in batch.columns for b in c.buffers() if b is not None and b.size]
-    if not buffers:
-        return b""
-    share = max(COMPRESSION_SAMPLE_BYTES // len(buffers), 1)
-    return b"".join(b.slice(0, min(share, b.size)).to_pybytes() for b in buffers)
+    share = min(COMPRESSION_SAMPLE_BYTES / max(sum(b.size for b in buffers), 1), 1.0)
+    return b"".join(b.slice(0, int(share * b.size)).to_pybytes() for b in buffers)
 
 
 def entropy_bits(sample: bytes) -> float:
@@ -42,34 +132,8 @@ def entropy_bits(sample: bytes) -> float:
     return float(-(shares * np.log2(shares)).sum())
 
 
-def trial(sample: bytes) -> Trial:
-    """Compress a sample once and measure it."""
-    if not sample:
-        return Trial(1.0, float("inf"))
-    start = perf_counter()
-    size = len(pa.compress(sample, codec="lz4_raw", asbytes=True))
-    return Trial(size / len(sample), len(sample) / max(perf_counter() - start, 1e-9))
-
-
-def gains(measured: Trial, link_bytes_per_s: float) -> bool:
-    """Say whether compressing and sending less takes less time than sending all."""
-    compressed = 1 / measured.bytes_per_s + measured.ratio / link_bytes_per_s
-    return compressed < 1 / link_bytes_per_s
-
-
-def choose(
-    settings: CompressionSettings, batch: pa.RecordBatch, link_bytes_per_s: float
-) -> str | None:
-    """Return the codec of a stream that begins with ``batch``, or None for plain bytes.
-
-    ``lz4`` compresses below the entropy threshold; ``auto`` also asks for a gain in time on a
-    link of the given speed.
-    """
-    if settings.mode is CompressionMode.NONE:
-        return None
-    sample = sample_of(batch)
-    if entropy_bits(sample) > settings.entropy_threshold:
-        return None
-    if settings.mode is CompressionMode.AUTO and not gains(trial(sample), link_bytes_per_s):
-        return None
-    return CODEC
+def packed_per_s(sample: bytes) -> float:
+    """Return how many bytes of a sample LZ4 takes in a second of the processor."""
+    start = thread_time()
+    pa.compress(sample, codec="lz4_raw", asbytes=True)
+    return len(sample) / max(thread_time() - start, 1e-6)

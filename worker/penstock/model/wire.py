@@ -7,11 +7,14 @@
     0x04     latency marker            sequence, source task, origin time
     0x05     end of stream             sequence
     0x06     idle (1) or active (0)    sequence, flag
+    0x07     packed data (no body)     as of data; behind the checksum the batch, compressed
     0x10     credits (reverse way)     one or more of channel, granted, taken, version
 
 The sequence counts all elements of a channel from 1. Every decoder accepts exactly what its
 encoder writes and raises PeerError on anything else: wrong length, checksum, kind or range.
-The checksum covers metadata only; the body has those of its transport.
+The checksum covers metadata only; the body has those of its transport. A packed batch is an Arrow
+IPC stream of one batch with LZ4 buffers: each batch may travel packed or not, where the codec of a
+Flight stream holds from its first batch to its end.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,6 +51,7 @@ WATERMARK = 0x03
 LATENCY = 0x04
 END = 0x05
 IDLE = 0x06
+PACKED = 0x07
 CREDIT = 0x10
 
 CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
@@ -61,15 +65,22 @@ _END = Struct("<BQ")
 _IDLE = Struct("<BQB")
 _CREDIT = Struct("<IIIIIIIQQQ")
 
+ELEMENT_HEAD_BYTES_MAX = _BARRIER.size + _CRC.size  # what is longer has a packed batch behind it
+DATA_HEAD_BYTES = _DATA.size + _CRC.size
+
 
 @fleeting
 class DataHead:
-    """What the metadata says of a batch; times of events in microseconds, None when unknown."""
+    """What the metadata says of a batch; times of events in microseconds, None when unknown.
+
+    Of a ``packed`` one ``charge`` is that of its rows, as they will be decoded.
+    """
 
     rows: int
     charge: int
     min_ts: int | None = None
     max_ts: int | None = None
+    packed: bool = False
 
 
 Head = DataHead | Control
@@ -91,8 +102,9 @@ def unseal(message: bytes) -> bytes:
 def encode_data(sequence: int, head: DataHead) -> bytes:
     """Encode the metadata of a batch; bounds are given both or not at all."""
     bounded = head.min_ts is not None and head.max_ts is not None
+    kind = PACKED if head.packed else DATA
     body = _DATA.pack(
-        DATA, sequence, head.charge, head.rows, bounded, head.min_ts or 0, head.max_ts or 0
+        kind, sequence, head.charge, head.rows, bounded, head.min_ts or 0, head.max_ts or 0
     )
     return seal(body)
 
@@ -181,6 +193,11 @@ def _data(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> Dat
     return DataHead(rows, charge)
 
 
+def _packed(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> DataHead:
+    head = _data(charge, rows, bounded, min_ts, max_ts)
+    return DataHead(head.rows, head.charge, head.min_ts, head.max_ts, packed=True)
+
+
 def _barrier(*fields: int) -> Barrier:
     term, epoch, version, kind, committed, time_us = fields
     if kind not in _BARRIER_KINDS:
@@ -208,4 +225,5 @@ _DECODERS: dict[int, tuple[Struct, Callable[..., Head]]] = {
     LATENCY: (_LATENCY, _latency),
     END: (_END, EndOfStream),
     IDLE: (_IDLE, _idle),
+    PACKED: (_DATA, _packed),
 }

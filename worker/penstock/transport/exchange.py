@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.limits import (
-    LINK_BYTES_PER_S_ASSUMED,
     ORPHAN_HANDLERS_MAX,
     SENDER_THREADS,
     WRITE_CANCEL_DEADLINE_S,
@@ -32,6 +31,7 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
+from penstock.model.compression import Packing
 from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel import ReceiveChannel, SendChannel
@@ -44,7 +44,7 @@ from penstock.transport.output import LocalOutput, Output, RemoteOutput
 from penstock.transport.sender import SenderThread
 from penstock.transport.server import FlightServer, Receiver
 from penstock.transport.stats import ExchangeStats
-from penstock.transport.stream import LinkRate, OutStream, describe
+from penstock.transport.stream import OutStream, describe
 from penstock.transport.wakeup import Wakeup
 
 
@@ -113,7 +113,6 @@ class Exchange:
         self._server = FlightServer(endpoint, self._receiver.handle)
         self._trust = endpoint.trust
         self._leaving: list[SenderThread] = []
-        self._rates: dict[Ordinal, LinkRate] = {}
         self._current = _Current(Attempt(0))
 
     @property
@@ -289,13 +288,12 @@ class Exchange:
         self, peer: Ordinal, attempt: Attempt
     ) -> Callable[[Any, ChannelId], OutStream]:
         me, compression = self._identity, self._settings.compression
-        rate = self._rates.setdefault(peer, LinkRate(LINK_BYTES_PER_S_ASSUMED))
         schemas, trust = self._current.schemas, self._trust
 
         def make(client: Any, channel: ChannelId) -> OutStream:
             schema = schemas[channel.edge]
             hello = ChannelHello(me.job_uid, attempt, me.incarnation, channel, fingerprint(schema))
-            return OutStream(client, hello, schema, compression, rate, trust=trust)
+            return OutStream(client, hello, schema, Packing(compression), trust=trust)
 
         return make
 

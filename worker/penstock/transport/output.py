@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.base.limits import SENDS_PER_TURN_MAX
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
-from penstock.model.wire import DataHead, encode_control, encode_data
+from penstock.model.wire import DataHead, encode_control
 from penstock.protocol.channel import CHARGE_MAX, Fill, Outgoing, SendChannel
 from penstock.transport.batches import bounds, compact, join, pieces
 from penstock.transport.input import InputChannel
@@ -336,7 +336,7 @@ class RemoteOutput(Output):
         if isinstance(element, Fill):
             batch = join(element.parts)
             head = DataHead(batch.num_rows, element.charge, *bounds(element.parts))
-            stream.send_batch(encode_data(outgoing.sequence, head), batch)
+            stream.send_batch(outgoing.sequence, head, batch)
             return
         stream.send_control(encode_control(outgoing.sequence, element))
         if isinstance(element, EndOfStream):

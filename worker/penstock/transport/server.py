@@ -31,6 +31,7 @@ from penstock.transport.endpoint import Endpoint, check_call
 from penstock.transport.events import OnEvent, StreamBroken
 from penstock.transport.input import InputChannel
 from penstock.transport.link import CreditLine
+from penstock.transport.packed import split, unpack
 from penstock.transport.stream import STREAM_ERRORS, describe
 
 
@@ -207,12 +208,30 @@ def receive(reader: Any, channel: InputChannel, schema: pa.Schema) -> None:
             if channel.live:
                 raise PeerError(f"channel {channel.channel}: a message without metadata")
             return
-        sequence, head = decode(chunk.app_metadata.to_pybytes())
-        if chunk.data is not None and not checked:
+        metadata, packed = split(chunk.app_metadata)
+        sequence, head = decode(metadata)
+        batch = chunk.data
+        if batch is not None and not checked:
             checked = True
             _check_schema(reader.schema, schema, channel.channel)
-        if not channel.push(sequence, _element(head, chunk.data, channel.channel)):
+        if packed is not None:
+            batch = _unpacked(head, batch, packed, schema, channel.channel)
+        if not channel.push(sequence, _element(head, batch, channel.channel)):
             return
+
+
+def _unpacked(
+    head: DataHead | Control,
+    batch: pa.RecordBatch | None,
+    packed: pa.Buffer,
+    schema: pa.Schema,
+    channel: ChannelId,
+) -> pa.RecordBatch:
+    if not (isinstance(head, DataHead) and head.packed) or batch is not None:
+        raise PeerError(f"channel {channel}: {packed.size} bytes behind metadata of another kind")
+    rows = unpack(packed)
+    _check_schema(rows.schema, schema, channel)
+    return rows
 
 
 def _element(

@@ -6,12 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from penstock.base.settings import CompressionSettings
 from penstock.contract.trust import Trust
-from penstock.model.compression import choose
+from penstock.model.compression import Packing
 from penstock.model.handshake import Hello, encode_hello
+from penstock.model.wire import DataHead, encode_data
 from penstock.transport.batches import conform
 from penstock.transport.endpoint import call_options
+from penstock.transport.packed import pack
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
@@ -25,22 +26,6 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-class LinkRate:
-    """How fast a peer takes bytes, measured where writing takes time; survives attempts."""
-
-    __slots__ = ("bytes_per_s",)
-
-    _SHARE_OF_NEWEST = 0.2
-
-    def __init__(self, assumed_bytes_per_s: float) -> None:
-        self.bytes_per_s = assumed_bytes_per_s
-
-    def count(self, size: int, seconds: float) -> None:
-        """Count one write of ``size`` bytes."""
-        newest = size / max(seconds, 1e-6)
-        self.bytes_per_s += self._SHARE_OF_NEWEST * (newest - self.bytes_per_s)
-
-
 class OutStream:
     """One DoExchange call. All methods are for the sender thread, save :meth:`cancel`."""
 
@@ -49,16 +34,14 @@ class OutStream:
         client: Any,
         hello: Hello,
         schema: pa.Schema,
-        compression: CompressionSettings,
-        rate: LinkRate,
+        packing: Packing,
         *,
         trust: Trust | None = None,
     ) -> None:
         self._client = client
         self._hello = hello
         self._schema = schema
-        self._compression = compression
-        self._rate = rate
+        self._packing = packing
         self._trust = trust
         self._writer: Any = None
         self._reader: Any = None
@@ -74,17 +57,26 @@ class OutStream:
         if self._cancelled:
             self._reader.cancel()
 
-    def send_batch(self, metadata: bytes, batch: pa.RecordBatch) -> None:
-        """Write a batch; the first one decides on the compression of the stream. May block."""
+    def send_batch(self, sequence: int, head: DataHead, batch: pa.RecordBatch) -> None:
+        """Write a batch, packed where that gains. May block."""
+        rows = conform(batch, self._schema)
+        packs = self._packing.packs(rows)
+        start = perf_counter()
+        if packs:
+            self._write_packed(sequence, head, rows)
+        else:
+            self._write_plain(sequence, head, rows)
+        self._packing.sent(rows, perf_counter() - start)
+
+    def _write_packed(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> None:
+        packed = DataHead(head.rows, head.charge, head.min_ts, head.max_ts, packed=True)
+        self._writer.write_metadata(pack(rows, encode_data(sequence, packed)))
+
+    def _write_plain(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> None:
         if not self._begun:
             self._begun = True
-            codec = choose(self._compression, batch, self._rate.bytes_per_s)
-            options = pa.ipc.IpcWriteOptions(compression=codec)
-            self._writer.begin(self._schema, options=options)
-        rows = conform(batch, self._schema)
-        start = perf_counter()
-        self._writer.write_with_metadata(rows, metadata)
-        self._rate.count(batch.get_total_buffer_size(), perf_counter() - start)
+            self._writer.begin(self._schema)
+        self._writer.write_with_metadata(rows, encode_data(sequence, head))
 
     def send_control(self, metadata: bytes) -> None:
         """Write an element without a body. May block."""

@@ -4,6 +4,7 @@ words         sources -> keyed running count -> discard; every word goes to the 
 relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
 changed       words, each once as fast as possible, and beside them few words that go on coming
 backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
+rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
 """
 
 from pathlib import Path
@@ -21,7 +22,9 @@ def job_file(scenario: "Scenario", report: Path) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "replicas": scenario.workers,
         "checkpoint": {"interval": scenario.checkpoint},
-        "job": {"graph": {"steps": STEPS[scenario.kind](scenario, report)}},
+        "job": _rows(scenario, report)
+        if scenario.kind == "rows"
+        else {"graph": {"steps": STEPS[scenario.kind](scenario, report)}},
     }
     if scenario.buffer is not None:
         spec["shuffle"] = {**scenario.shuffle, "bufferBytes": scenario.buffer}
@@ -81,6 +84,17 @@ def _backpressure(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
         {"name": "counts", "map": stage} | _to("second"),
         _sink(scenario, report),
     ]
+
+
+def _rows(scenario: "Scenario", report: Path) -> dict[str, Any]:
+    parameters = {
+        "kind": scenario.data,
+        "payload": scenario.payload,
+        "rows": scenario.rows_per_split,
+        "batch_rows": scenario.batch_rows,
+        "report": str(report),
+    }
+    return {"entrypoint": "bench.rows:job", "parameters": parameters}
 
 
 def _to(place: str) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """What the source of a benchmark could give at most: printed beside every result."""
 
+import sys
 import time
 from dataclasses import replace
 
 from bench.oracle import words_spec
+from bench.rows import Rows
 from bench.scenario import Scenario
 from penstock.connectors.generator import WordSource
 from penstock.engine.coalesce import Coalescer
+from penstock.ports import GatheringReader, SplitReader
 
 MEASURE_S = 0.3
 
@@ -17,13 +20,22 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     As a source task reads them. The source slices a block that was drawn before, which costs Python
     per batch; batches of few rows are copied one behind the other by a compiled loop.
     """
+    if scenario.kind == "rows":
+        rows = Rows(scenario.data, scenario.payload, sys.maxsize)
+        return _read_rows_per_s(scenario, rows.open(rows.splits()[0]))
     spec = replace(words_spec(scenario), rows=None, rate=None)
-    source = WordSource(spec)
-    reader = source.open(source.splits()[0])
-    reads = Coalescer(scenario.batch_rows)
+    words = WordSource(spec)
+    reader = words.open(words.splits()[0])
     reader.gather(scenario.batch_rows, 1)  # draws the block and loads the kernel
+    return _read_rows_per_s(scenario, reader, reader)
+
+
+def _read_rows_per_s(
+    scenario: Scenario, reader: SplitReader, gathering: GatheringReader | None = None
+) -> float:
+    reads = Coalescer(scenario.batch_rows)
     rows, begun = 0, time.perf_counter()
     while (spent := time.perf_counter() - begun) < MEASURE_S:
-        read = reads.next(reader, reader)
+        read = reads.next(reader, gathering)
         rows += 0 if read is None else read.batch.num_rows
     return rows / spent

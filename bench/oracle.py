@@ -28,7 +28,7 @@ def expected(scenario: Scenario) -> dict[str, int]:
     A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2: a lost, repeated or
     misrouted word changes it.
     """
-    if scenario.kind in {"relay", "backpressure"}:
+    if scenario.kind in {"relay", "backpressure", "rows"}:
         return {"rows": scenario.rows_per_split * scenario.splits}
     counts = _counts(words_spec(scenario))
     if scenario.kind == "changed":

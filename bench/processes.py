@@ -63,13 +63,17 @@ def _own_s() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
-def loopback_bytes() -> int:
-    """Return the bytes that the loopback interface has carried since the machine started."""
-    for line in Path("/proc/net/dev").read_text().splitlines():
-        name, _, counters = line.partition(":")
-        if name.strip() == "lo":
-            return int(counters.split()[8])
-    return 0
+def loopback_bytes(pid: int) -> int | None:
+    """Return the bytes that the loopback interface of a process has carried since it is there.
+
+    None for a process that has ended.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
+    except OSError:
+        return None
+    counters = (line.partition(":")[2].split() for line in lines if line.strip().startswith("lo:"))
+    return next((int(found[8]) for found in counters), None)
 
 
 def _fields(pid: int) -> list[str]:

@@ -128,7 +128,9 @@ def _verdict(v: Record) -> str:
     low, high = v["interval"]
     ratio = f"{v['other']} is {v['ratio']:.3f} [{low:.3f}, {high:.3f}] of {v['base']}"
     about = ", ".join(filter(None, (v.get("cell"), v["figure"])))
-    return f"{about}: {ratio} over {v['pairs']} pairs: {v['verdict']}"
+    tukey = "; ".join(f"{a} and {b} p = {p:.2g}" for a, b, p in v.get("tukey", ()))
+    beside = f". Tukey's HSD: {tukey}" if tukey else ""
+    return f"{about}: {ratio} over {v['pairs']} pairs: {v['verdict']}{beside}"
 
 
 def _pictures(stem: str, text: str, folder: Path) -> list[str]:

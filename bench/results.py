@@ -16,6 +16,8 @@ from bench.timeline import (
 )
 
 MIB = 2**20
+# Of what a checkpoint does to the rate, around when it was seen, which is up to a second late.
+CHECKPOINT_FROM_S, CHECKPOINT_TO_S = -2.0, 1.0
 Figures = dict[str, float]
 
 
@@ -31,6 +33,7 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         "cpu_ns_per_row": round(rise(samples.cpu, start, end) / rows * 1e9, 1) if rows else 0.0,
         "wire_bytes_per_row": round(rise(samples.wire, start, end) / rows, 1) if rows else 0.0,
         **_checkpoints(samples),
+        **_checkpoint_cost(scenario, samples, between(ticks, start, end)),
         "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
         **histogram.figures(histogram.in_totals(samples.totals)),
         **_starts(samples),
@@ -65,6 +68,24 @@ def _checkpoints(samples: Samples) -> Figures:
         "checkpoint_s": max((epoch["duration_s"] for epoch in epochs), default=0.0),
         "checkpoint_mib": round(max((epoch["bytes"] for epoch in epochs), default=0) / MIB, 2),
     }
+
+
+def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Figures:
+    """Return how much slower a run at full rate is than its own seconds without a checkpoint.
+
+    Two of them at least are needed, as long ones leave no seconds without.
+    """
+    seen = [epoch["at"] for epoch in samples.epochs()]
+    inside = [at for at in seen if ticks and ticks[0][0] - CHECKPOINT_FROM_S < at < ticks[-1][0]]
+    calm = [
+        rows
+        for at, rows in ticks
+        if not any(CHECKPOINT_FROM_S <= at - e < CHECKPOINT_TO_S for e in seen)
+    ]
+    if scenario.rate is not None or scenario.disturb or len(inside) < 2 or not any(calm):
+        return {}
+    rate = sum(rows for _, rows in ticks) / len(ticks)
+    return {"checkpoint_cost_share": round(1 - rate / (sum(calm) / len(calm)), 4)}
 
 
 def _late_checkpoints(samples: Samples) -> Figures:

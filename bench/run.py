@@ -21,7 +21,7 @@ from bench.draw import pictures
 from bench.endings import end_with_children
 from bench.records import Record
 from bench.scenario import Scenario, load, names, part
-from bench.variants import compare, show_verdicts
+from bench.variants import compare, judge, show_verdicts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,6 +72,8 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
     }
     if scenario.variants:
         record["verdicts"] = compare(kept, scenario.variants)
+        if scenario.judged:
+            record["verdicts"] += judge(kept, scenario.variants, scenario.judged)
         show_verdicts(record["verdicts"])
     stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
     path = records.write(stem, record, options.out)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from bench import processes
+from bench import link, processes
 from bench.disturb import Disturber, Target
 from bench.jobs import job_name
 from bench.samples import Samples
@@ -40,14 +40,14 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
     command = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
     with (folder / "run.log").open("w") as log:
         process = subprocess.Popen(
-            [*command, "--dir", str(state)],
+            link.command(scenario.link, [*command, "--dir", str(state)]),
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
             cwd=source,
             env=environment(source) | (_cold(folder) if scenario.cold else {}),
         )
-        helpers = Helpers(samples, report)
+        helpers = Helpers(samples, report, process.pid)
         disturber = Disturber(scenario.disturb, Target(state, job_name(scenario)), samples)
         disturber.start()
         try:
@@ -84,9 +84,10 @@ def _listen(process: "subprocess.Popen[str]", samples: Samples) -> None:
 class Helpers:
     """Threads that look at the processes and at the output while the job runs."""
 
-    def __init__(self, samples: Samples, report: Path) -> None:
-        """Start to look."""
+    def __init__(self, samples: Samples, report: Path, pid: int) -> None:
+        """Start to look; ``pid`` is a process on the network that the engines have."""
         self._samples = samples
+        self._pid = pid
         self._report = report
         self._cpu: dict[int, float] = {}  # of every engine there was: what it used stays used
         self._over = Event()
@@ -115,7 +116,8 @@ class Helpers:
             self._samples.memory.append((at, processes.resident_bytes(pids)))
             self._cpu |= {pid: s for pid in pids if (s := processes.cpu_s([pid]))}
             self._samples.cpu.append((at, sum(self._cpu.values())))
-            self._samples.wire.append((at, processes.loopback_bytes()))
+            if (carried := processes.loopback_bytes(self._pid)) is not None:
+                self._samples.wire.append((at, carried))
         return True
 
     def _look(self) -> bool:

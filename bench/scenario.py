@@ -78,6 +78,8 @@ class Scenario:
     keys: int = 10_000
     symbols: int = 26  # different characters of the words
     distribution: str = "uniform"
+    data: str = ""  # of kind ``rows``: sensor, text or random
+    link: str = ""  # rate of the loopback interface, which both ways share; empty: what it gives
     rows: int | None = None
     rate: int | None = None
     seconds: float = 60.0
@@ -102,13 +104,14 @@ class Scenario:
     cells: tuple[dict[str, Any], ...] = ()
     variants: tuple[dict[str, Any], ...] = ()
     alternations: int = 1
+    judged: str = ""  # the variant that is compared with the better one of the others
 
     @property
     def splits(self) -> int:
         """Splits of the source: one per worker unless the file says otherwise; a relay has one."""
         if self.source_splits is not None:
             return self.source_splits
-        return 1 if self.kind in {"relay", "backpressure"} else self.workers
+        return 1 if self.kind in {"relay", "backpressure", "rows"} else self.workers
 
     @property
     def rows_per_split(self) -> int:

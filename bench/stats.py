@@ -5,9 +5,12 @@ ratios are taken as logarithms: twice as fast and half as fast are equally far f
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean, median, stdev
+
+from scipy.stats import tukey_hsd
 
 PAIRS_MIN = 3
 # Student's t, two-sided 95 %, for 1, 2, 3 ... degrees of freedom.
@@ -75,6 +78,19 @@ def _half_width(values: Sequence[float]) -> float:
     freedom = len(values) - 1
     t = _T95[freedom - 1] if freedom <= len(_T95) else _T95_MANY
     return t * stdev(values) / math.sqrt(len(values))
+
+
+def tukey(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, str, float]]:
+    """Return for every two groups the p-value of Tukey's honestly significant difference.
+
+    It is that of the logarithms, as all ratios here, and knows that several pairs are looked at.
+    Empty when a group has fewer than two values.
+    """
+    if min(map(len, groups.values()), default=0) < 2:
+        return []
+    found = tukey_hsd(*([math.log(value) for value in values] for values in groups.values()))
+    pairs = combinations(enumerate(groups), 2)
+    return [(a, b, round(float(found.pvalue[i, j]), 6)) for (i, a), (j, b) in pairs]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -24,6 +24,7 @@ TITLES = {
     "memory_growth_mib": "growth of memory, MiB",
     "checkpoint_s": "checkpoint, s",
     "checkpoint_mib": "checkpoint, MiB",
+    "checkpoint_cost_share": "rate taken by checkpoints, share",
     "first_file_s": "first output after, s",
     "measured_s": "measured for, s",
     "seconds": "whole run, s",

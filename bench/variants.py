@@ -1,9 +1,11 @@
 """Runs of a scenario with two settings, taken in turn: what the second does to the first."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
-from bench.stats import paired, spread
+from bench.stats import paired, spread, tukey
 
 COMPARED = ("rows_per_s", "cpu_ns_per_row", "p50_ms", "p99_ms", "wire_bytes_per_row")
 
@@ -43,6 +45,24 @@ def _compare_cell(runs: Sequence[dict[str, Any]], variants: list[str]) -> list[d
     return found
 
 
+def judge(
+    runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]], judged: str
+) -> list[dict[str, Any]]:
+    """Compare the variant ``judged`` with the better one of the others, cell by cell, by rate.
+
+    Beside each verdict are the p-values of Tukey's test between any two variants.
+    """
+    names = [str(v["name"]) for v in variants]
+    found = []
+    for cell in dict.fromkeys(run["name"].rpartition("/")[0] for run in runs):
+        some = [run for run in runs if run["name"].rpartition("/")[0] == cell]
+        rates = {name: figures_of(some, name, "rows_per_s") for name in names}
+        best = max((n for n in names if n != judged), key=lambda n: fmean(map(math.log, rates[n])))
+        told = verdict((best, judged), "rows_per_s", rates[best], rates[judged])
+        found.append({"cell": cell, **told, "tukey": tukey(rates)})
+    return found
+
+
 def verdict(
     names: tuple[str, str], figure: str, base: Sequence[float], other: Sequence[float]
 ) -> dict[str, Any]:
@@ -70,3 +90,5 @@ def show_verdicts(verdicts: Sequence[dict[str, Any]]) -> None:
             f"   {v.get('cell', '')} {v['other']} / {v['base']}, {v['figure']}: {v['ratio']:.3f}"
             f" [{low:.3f}, {high:.3f}] over {v['pairs']} pairs: {v['verdict']}"
         )
+        for one, other, p in v.get("tukey", ()):
+            print(f"      Tukey's HSD, {one} and {other}: p = {p:.3g}")

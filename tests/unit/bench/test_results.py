@@ -51,6 +51,23 @@ def test_a_checkpoint_is_counted_once_with_the_size_that_was_told_last() -> None
     assert samples.epochs()[0]["at"] == 1.0
 
 
+def seen_at(*times: float) -> list[Any]:
+    told = [{"epoch": n, "bytes": 1, "duration_s": 0.1} for n in range(len(times))]
+    return [status(at, 0, 0, epoch) for at, epoch in zip(times, told, strict=True)]
+
+
+def test_what_checkpoints_cost_is_the_rate_beside_that_of_the_calm_seconds() -> None:
+    calm, busy = [100] * 70, [100] * 20 + [50] * 5 + [100] * 5
+    samples = samples_of((calm + busy) * 3)  # seen 2 s behind the begin of each busy part
+    samples.statuses = seen_at(11.0, 21.0, 31.0)
+    scenario = Scenario("s", "t", rows=1, warmup_s=0.0)
+    assert results.figures(scenario, samples)["checkpoint_cost_share"] == pytest.approx(0.025)
+    paced = Scenario("s", "t", rate=1000, warmup_s=0.0)
+    assert "checkpoint_cost_share" not in results.figures(paced, samples)
+    samples.statuses = seen_at(11.0)
+    assert "checkpoint_cost_share" not in results.figures(scenario, samples)
+
+
 def test_a_stall_tells_whether_rows_came_and_by_how_much_memory_grew() -> None:
     scenario = Scenario("s", "t", rows=1, warmup_s=0.0, stall_after=10.0, stall_for=60.0)
     samples = samples_of([5])

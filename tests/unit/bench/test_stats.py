@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from bench.stats import paired, percentile
+from bench.stats import paired, percentile, tukey
 from bench.variants import compare
 
 
@@ -65,3 +65,13 @@ def test_variants_are_compared_run_by_run_with_the_first() -> None:
     assert (found["base"], found["other"], found["pairs"]) == ("off", "on", 4)
     assert found["ratio"] == pytest.approx(0.9)
     assert found["base_spread"] == (50.0, 75.0, 100.0)
+
+
+def test_tukeys_test_knows_how_many_pairs_are_looked_at() -> None:
+    a, b = [math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (0.22, 0.32, 0.42)]
+    ((_, _, alone),) = tukey({"a": a, "b": b})
+    among = {(x, y): p for x, y, p in tukey({"a": a, "b": b, "c": a, "d": a})}
+    assert alone == pytest.approx(0.0543, abs=0.001)  # of Student's t, too: two groups
+    assert among["a", "b"] > alone
+    assert among["a", "c"] == pytest.approx(1.0)
+    assert tukey({"a": [1.0], "b": [2.0]}) == []

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from bench.variants import compare
+from bench.variants import compare, judge
 
 TWO = [{"name": "none"}, {"name": "lz4"}]
 
@@ -33,3 +33,15 @@ def test_one_cell_is_not_named() -> None:
     (only,) = compare([run("cost/none", 2.0), run("cost/lz4", 1.0)], TWO)
     assert "cell" not in only
     assert only["ratio"] == pytest.approx(0.5)
+
+
+def test_a_variant_is_judged_by_the_better_one_of_the_others() -> None:
+    rates = {"none": [10.0, 10.1, 9.9], "lz4": [5.0, 5.1, 4.9], "auto": [9.8, 9.9, 9.7]}
+    runs = [
+        run(f"c data=x/{name}", r) for n in range(3) for name, of in rates.items() for r in [of[n]]
+    ]
+    (found,) = judge(runs, [{"name": name} for name in rates], "auto")
+    assert (found["base"], found["other"], found["cell"]) == ("none", "auto", "c data=x")
+    assert found["ratio"] == pytest.approx(0.98, abs=0.001)
+    sure = {(a, b): p < 0.05 for a, b, p in found["tukey"]}
+    assert sure == {("none", "lz4"): True, ("none", "auto"): False, ("lz4", "auto"): True}

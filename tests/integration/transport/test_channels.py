@@ -1,6 +1,7 @@
 """Elements between two workers over real sockets: order, credit, buffers, versions, rescale."""
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.base.settings import CompressionMode, CompressionSettings
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
+from penstock.model.compression import Packing
 from penstock.model.elements import (
     Active,
     Barrier,
@@ -154,6 +156,20 @@ def test_rows_are_the_same_whatever_the_compression(
     while len(got) < 2002:
         got += rows_of(b.take()[1])
     assert got == [*values, "", "last"]
+
+
+def test_rows_travel_packed_and_plain_in_one_stream_in_their_order(
+    make_worker: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = cycle([True, True, False])  # the first plain batch begins Flight's own stream late
+    monkeypatch.setattr(Packing, "packs", lambda packing, batch: next(turns))
+    a, b = pair(make_worker, compression=CompressionSettings(CompressionMode.AUTO))
+    values = [f"{i}" * 40 for i in range(30)]
+    got: list[str] = []
+    for value in values:
+        a.send(1, words(value))
+        got += rows_of(b.take()[1])
+    assert got == values
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["local", "remote"])

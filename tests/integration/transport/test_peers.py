@@ -213,7 +213,7 @@ def charged(rows: int, charge: int, *, packed: bool = False) -> bytes:
 
 
 def packed(rows: pa.RecordBatch, charge: int) -> bytes:
-    message: bytes = pack(rows, charged(10, charge, packed=True)).to_pybytes()
+    message: bytes = pack(rows, rows.schema, charged(10, charge, packed=True)).to_pybytes()
     return message
 
 

@@ -59,6 +59,16 @@ def test_rows_take_the_schema_of_their_stream_without_a_copy() -> None:
         batches.conform(rows.select(["word"]), SCHEMA)
 
 
+def test_columns_that_share_their_memory_are_charged_as_they_will_be_decoded() -> None:
+    column = pa.array(["x" * 20] * 100)
+    shared = pa.record_batch([column] * 4, names=list("abcd"))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, shared.schema) as writer:
+        writer.write_batch(shared)
+    decoded = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+    assert decoded.get_total_buffer_size() <= 2 * batches.measure(shared)
+
+
 def test_a_batch_that_fits_is_not_cut() -> None:
     whole = data(100)
     assert list(batches.pieces(whole)) == [whole]

@@ -4,17 +4,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Thread
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Credit, Data, Watermark
+from penstock.model.wire import DataHead
 from penstock.protocol.channel import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
 from penstock.transport.link import LocalTeller
 from penstock.transport.output import LocalOutput, RemoteOutput
+from penstock.transport.stream import OutStream
 from penstock.transport.wakeup import Wakeup
 
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
@@ -143,6 +146,54 @@ def test_no_row_is_left_behind_between_two_threads_that_run_out_of_credit() -> N
         taken += found[1].rows  # type: ignore[union-attr]
     thread.join()
     assert not output.starved
+
+
+@dataclass
+class Written:
+    """Notes what is written, and how long it has waited."""
+
+    waited_s: list[float] = field(default_factory=list)
+
+    def open(self) -> None:
+        pass
+
+    def send_batch(
+        self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float
+    ) -> None:
+        self.waited_s.append(waited_s)
+
+    def send_control(self, metadata: bytes) -> None:
+        pass
+
+
+def test_rows_that_waited_for_credit_say_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("penstock.transport.output.monotonic", lambda: now)
+    output, _ = remote(0.0)
+    stream = Written()
+    output.connect(cast("OutStream", stream))
+    for _ in range(3):
+        assert output.try_send(words("x" * 20_000))
+    output.pump()
+    assert stream.waited_s == [0.0, 0.0, 0.0]
+    output, _ = remote(0.0)
+    stream = Written()
+    output.connect(cast("OutStream", stream))
+    big = words("x" * 9 * MIB)
+    assert output.try_send(big)
+    output.pump()
+    assert output.try_send(big)
+    output.pump()  # no credit
+    now = 101.0
+    output.pump()
+    output.put(Watermark(1))
+    now = 103.5
+    output.on_credit(Credit(CHANNEL, 32 * MIB, 1, Version(1)))
+    output.pump()
+    assert stream.waited_s == [0.0, 3.5]
+    assert output.try_send(words())
+    output.pump()
+    assert stream.waited_s == [0.0, 3.5, 0.0]
 
 
 def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> None:

@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigError
 
 
 class CompressionMode(StrEnum):
-    """When a link compresses: never, always with LZ4, or where it is measured to gain."""
+    """When batches between workers are compressed: never, with LZ4, or where that is faster."""
 
     NONE = "none"
     LZ4 = "lz4"
@@ -21,7 +21,7 @@ class CompressionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompressionSettings:
-    """``entropy_threshold`` is in bits per byte: above it a link is not worth compressing."""
+    """``entropy_threshold`` is in bits per byte: rows above it are not worth compressing."""
 
     mode: CompressionMode = CompressionMode.NONE
     entropy_threshold: float = 6.5

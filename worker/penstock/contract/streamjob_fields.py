@@ -209,10 +209,10 @@ SHUFFLE = group(
         "compression",
         "of links between workers",
         CompressionSettings,
-        choice("mode", "never, always, or where it gains", CompressionMode, default="none"),
+        choice("mode", "never, always, or where that is faster", CompressionMode, default="none"),
         number(
             "entropyThreshold",
-            "bits per byte; above it a link is not compressed",
+            "bits per byte; rows above it are not compressed",
             default=6.5,
             minimum=0,
             maximum=8,

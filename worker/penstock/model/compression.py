@@ -5,9 +5,9 @@
     auto   the way that sends these rows faster: packed, or plain
 
 ``auto`` believes measurements only. It sends one way and tries the other for a while, now and then:
-at once when rows begin to flow, later and later while nothing changes. The rate of a way is that of
-the sender's thread, with the time to pack and with the time for which a slow link holds it up. No
-trial is made where already packing a sample takes longer than sending it.
+soon when rows begin to flow, later and later while nothing changes. The rate of a way counts the
+time to pack, the time to write, and the time for which rows wait for credit. No trial is made where
+packing a sample takes longer than sending as much.
 """
 
 from time import thread_time
@@ -21,14 +21,15 @@ from penstock.base.limits import (
     COMPRESSION_RATE_BYTES,
     COMPRESSION_SAMPLE_BYTES,
     COMPRESSION_SAMPLE_EVERY_BYTES,
+    COMPRESSION_SKIPPED_BYTES,
     COMPRESSION_TRY_AFTER_BYTES,
     COMPRESSION_TRY_AFTER_BYTES_MAX,
+    COMPRESSION_TRY_AFTER_S_MAX,
     COMPRESSION_TRY_BYTES,
-    COMPRESSION_TRY_SKIPS_BYTES,
 )
 from penstock.base.settings import CompressionMode, CompressionSettings
 
-_BETTER = 1.03  # of a rate: less is noise
+_BETTER = 1.05  # of a rate: less is noise, or not worth a processor
 _LATER = 4  # times as many bytes between two trials, after one in vain
 
 
@@ -57,40 +58,47 @@ class Packing:
 
     def __init__(self, settings: CompressionSettings) -> None:
         self._settings = settings
+        self._mode = settings.mode
         self._bytes_min = COMPRESSION_BATCH_BYTES_MIN
-        if settings.mode is CompressionMode.AUTO:
+        if self._mode is CompressionMode.AUTO:
             self._bytes_min = COMPRESSION_AUTO_BATCH_BYTES_MIN
         self._sampled_in = 0  # bytes until the next look at the entropy
         self._compressible = False
-        self._better = False  # the way rows are sent, save in a trial; True: packed
-        self._trying = False
+        self._asked = 0  # bytes of the batch between ``packs`` and ``sent``; 0: it does not count
+        self._prefers_packed = False
+        self._trying = False  # the other way
         self._pause = self._left = COMPRESSION_TRY_AFTER_BYTES
+        self._left_s = COMPRESSION_TRY_AFTER_S_MAX
+        self._skipped = COMPRESSION_SKIPPED_BYTES
         self._rate = Rate()
         self._tried = Rate()
 
     def packs(self, batch: pa.RecordBatch) -> bool:
         """Say whether the next batch travels packed."""
-        if self._settings.mode is CompressionMode.NONE:
+        self._asked = 0
+        if self._mode is CompressionMode.NONE:
             return False
         size: int = batch.nbytes
         if size < self._bytes_min or not self._compresses(batch, size):
             return False
-        if self._settings.mode is CompressionMode.LZ4:
+        if self._mode is CompressionMode.LZ4:
             return True
-        if self._left <= 0:
+        if self._left <= 0 or (self._left_s <= 0 and not self._trying):
             self._turn(batch)
-        return self._better != self._trying
+        self._asked = size
+        return self._prefers_packed != self._trying
 
-    def sent(self, batch: pa.RecordBatch, seconds: float) -> None:
-        """Count the time that sending the batch took, packing it included."""
-        size: int = batch.nbytes
-        if self._settings.mode is not CompressionMode.AUTO or size < self._bytes_min:
+    def sent(self, seconds: float) -> None:
+        """Count the time that the batch took: to pack, to write, and to wait for credit before."""
+        size = self._asked
+        if not size:
             return
         self._left -= size
-        if not self._trying:
-            self._rate.count(size, seconds)
-        elif self._left < COMPRESSION_TRY_BYTES - COMPRESSION_TRY_SKIPS_BYTES:
-            self._tried.count(size, seconds)
+        self._left_s -= seconds
+        if self._skipped > 0:
+            self._skipped -= size
+        else:
+            (self._tried if self._trying else self._rate).count(size, seconds)
 
     def _compresses(self, batch: pa.RecordBatch, size: int) -> bool:
         self._sampled_in -= size
@@ -101,19 +109,21 @@ class Packing:
 
     def _turn(self, batch: pa.RecordBatch) -> None:
         """Begin a trial of the other way, or end one."""
+        self._skipped = COMPRESSION_SKIPPED_BYTES
         if not self._trying and self._may_gain(batch):
             self._trying, self._tried = True, Rate()
             self._left = COMPRESSION_TRY_BYTES
             return
         if self._trying and self._tried.bytes_per_s > _BETTER * self._rate.bytes_per_s:
-            self._better, self._rate = not self._better, self._tried
+            self._prefers_packed, self._rate = not self._prefers_packed, self._tried
             self._pause = COMPRESSION_TRY_AFTER_BYTES
         else:
             self._pause = min(_LATER * self._pause, COMPRESSION_TRY_AFTER_BYTES_MAX)
         self._trying, self._left = False, self._pause
+        self._left_s = COMPRESSION_TRY_AFTER_S_MAX
 
     def _may_gain(self, batch: pa.RecordBatch) -> bool:
-        return self._better or packed_per_s(sample_of(batch)) > self._rate.bytes_per_s
+        return self._prefers_packed or packed_per_s(sample_of(batch)) > self._rate.bytes_per_s
 
 
 def sample_of(batch: pa.RecordBatch) -> bytes:

@@ -18,6 +18,7 @@ Flight stream holds from its first batch to its end.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from struct import Struct
 from zlib import crc32
 
@@ -65,7 +66,6 @@ _END = Struct("<BQ")
 _IDLE = Struct("<BQB")
 _CREDIT = Struct("<IIIIIIIQQQ")
 
-ELEMENT_HEAD_BYTES_MAX = _BARRIER.size + _CRC.size  # what is longer has a packed batch behind it
 DATA_HEAD_BYTES = _DATA.size + _CRC.size
 
 
@@ -194,8 +194,7 @@ def _data(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> Dat
 
 
 def _packed(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> DataHead:
-    head = _data(charge, rows, bounded, min_ts, max_ts)
-    return DataHead(head.rows, head.charge, head.min_ts, head.max_ts, packed=True)
+    return replace(_data(charge, rows, bounded, min_ts, max_ts), packed=True)
 
 
 def _barrier(*fields: int) -> Barrier:
@@ -227,3 +226,5 @@ _DECODERS: dict[int, tuple[Struct, Callable[..., Head]]] = {
     IDLE: (_IDLE, _idle),
     PACKED: (_DATA, _packed),
 }
+# What is longer has a packed batch behind it.
+ELEMENT_HEAD_BYTES_MAX = max(struct.size for struct, _ in _DECODERS.values()) + _CRC.size

@@ -16,7 +16,7 @@ _CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it hol
 def measure(batch: pa.RecordBatch) -> int:
     """Return the charge of a batch in bytes: its body as it will be decoded, and a fixed cost."""
     pinned: int = batch.get_total_buffer_size()
-    if pinned <= _CHEAP_BYTES:
+    if pinned <= _CHEAP_BYTES and batch.num_columns <= _PINNED_TO_COMPACT:  # which may be one twice
         return pinned + ELEMENT_FIXED_CHARGE_BYTES
     size: int = batch.nbytes
     return size + ELEMENT_FIXED_CHARGE_BYTES

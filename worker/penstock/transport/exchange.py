@@ -31,7 +31,6 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
-from penstock.model.compression import Packing
 from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel import ReceiveChannel, SendChannel
@@ -293,7 +292,7 @@ class Exchange:
         def make(client: Any, channel: ChannelId) -> OutStream:
             schema = schemas[channel.edge]
             hello = ChannelHello(me.job_uid, attempt, me.incarnation, channel, fingerprint(schema))
-            return OutStream(client, hello, schema, Packing(compression), trust=trust)
+            return OutStream(client, hello, schema, compression, trust=trust)
 
         return make
 

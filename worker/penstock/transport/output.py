@@ -249,6 +249,7 @@ class RemoteOutput(Output):
         self._scheduled = False
         self._armed = False
         self._starved = False
+        self._starved_since: float | None = None
         self.timer = 0.0  # the deadline that the sender thread has in its book
 
     # --- From other threads -------------------------------------------------------------------
@@ -326,9 +327,16 @@ class RemoteOutput(Output):
     def _rest(self) -> float | None:
         """Note why nothing leaves: no credit, or rows that wait for more rows."""
         self._starved = self._state.closed
+        if self._starved and self._starved_since is None:
+            self._starved_since = monotonic()
         due = self._state.wakes_at()
         self._armed = due is not None
         return due
+
+    def _waited_s(self) -> float:
+        """Return how long what leaves now has waited for credit."""
+        since, self._starved_since = self._starved_since, None
+        return 0.0 if since is None else monotonic() - since
 
     def _write(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
         stream, element = self._stream, outgoing.element
@@ -336,7 +344,7 @@ class RemoteOutput(Output):
         if isinstance(element, Fill):
             batch = join(element.parts)
             head = DataHead(batch.num_rows, element.charge, *bounds(element.parts))
-            stream.send_batch(outgoing.sequence, head, batch)
+            stream.send_batch(outgoing.sequence, head, batch, waited_s=self._waited_s())
             return
         stream.send_control(encode_control(outgoing.sequence, element))
         if isinstance(element, EndOfStream):

@@ -1,6 +1,6 @@
 """Batches whose buffers are compressed, behind their metadata in one message.
 
-    metadata, sealed | Arrow IPC stream: schema, dictionaries, one batch with LZ4 buffers
+    metadata, sealed | Arrow IPC stream: schema, one batch with LZ4 buffers, end
 
 Flight's own codec holds for a whole stream. These travel beside batches that are not packed.
 """
@@ -8,19 +8,36 @@ Flight's own codec holds for a whole stream. These travel beside batches that ar
 import pyarrow as pa
 
 from penstock.base.errors import PeerError
-from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED
+from penstock.base.limits import COMPRESSION_SLACK_BYTES
+from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
 
-_PACKED = bytes((PACKED,))
 CODEC = "lz4"
+_PACKED = bytes((PACKED,))
 _WRITE = pa.ipc.IpcWriteOptions(compression=CODEC, use_threads=False)
+# What is not compressed lies in the message as it came, which is anywhere in memory.
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False)
 
 
-def pack(rows: pa.RecordBatch, metadata: bytes) -> pa.Buffer:
-    """Return a message of a batch and the metadata that announces it."""
+def can_pack(settings: CompressionSettings, schema: pa.Schema) -> bool:
+    """Say whether batches of a schema may travel packed: not with dictionaries.
+
+    Each message would carry them whole; a stream sends them once.
+    """
+    wanted = settings.mode is not CompressionMode.NONE
+    return wanted and not any(_has_dictionary(kind) for kind in schema.types)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, inner))
+
+
+def pack(rows: pa.RecordBatch, schema: pa.Schema, metadata: bytes) -> pa.Buffer:
+    """Return a message of a batch, under the schema of its stream, and the metadata before it."""
     sink = pa.BufferOutputStream()
     sink.write(metadata)
-    with pa.ipc.new_stream(sink, rows.schema, options=_WRITE) as writer:
+    with pa.ipc.new_stream(sink, schema, options=_WRITE) as writer:
         writer.write_batch(rows)
     return sink.getvalue()
 
@@ -38,10 +55,17 @@ def split(message: pa.Buffer) -> tuple[bytes, pa.Buffer | None]:
     return message.slice(0, DATA_HEAD_BYTES).to_pybytes(), message.slice(DATA_HEAD_BYTES)
 
 
-def unpack(packed: pa.Buffer) -> pa.RecordBatch:
-    """Return the rows of a packed batch. Raises PeerError when it is none."""
+def unpack(packed: pa.Buffer, head: DataHead, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of a packed batch, exactly one. Raises PeerError when it is anything else."""
+    if packed.size > head.charge + COMPRESSION_SLACK_BYTES:
+        raise PeerError(f"a packed batch of {packed.size} bytes is charged as {head.charge}")
     try:
         with pa.ipc.open_stream(packed, options=_READ) as reader:
-            return reader.read_next_batch()
+            if not reader.schema.equals(schema):
+                raise PeerError(f"packed are [{reader.schema}], announced was [{schema}]")
+            rows = reader.read_next_batch()
+            if next(reader, None) is not None:
+                raise PeerError("more than one batch is packed")
+            return rows
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise PeerError(f"{packed.size} bytes are no packed batch: {error}") from error

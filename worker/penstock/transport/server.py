@@ -229,9 +229,7 @@ def _unpacked(
 ) -> pa.RecordBatch:
     if not (isinstance(head, DataHead) and head.packed) or batch is not None:
         raise PeerError(f"channel {channel}: {packed.size} bytes behind metadata of another kind")
-    rows = unpack(packed)
-    _check_schema(rows.schema, schema, channel)
-    return rows
+    return unpack(packed, head, schema)
 
 
 def _element(

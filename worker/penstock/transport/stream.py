@@ -1,18 +1,20 @@
 """The writing end of one channel's Flight stream. The reverse way is unused: see ``link``."""
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from penstock.base.settings import CompressionSettings
 from penstock.contract.trust import Trust
 from penstock.model.compression import Packing
 from penstock.model.handshake import Hello, encode_hello
 from penstock.model.wire import DataHead, encode_data
 from penstock.transport.batches import conform
 from penstock.transport.endpoint import call_options
-from penstock.transport.packed import pack
+from penstock.transport.packed import can_pack, pack
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
@@ -34,14 +36,14 @@ class OutStream:
         client: Any,
         hello: Hello,
         schema: pa.Schema,
-        packing: Packing,
+        compression: CompressionSettings,
         *,
         trust: Trust | None = None,
     ) -> None:
         self._client = client
         self._hello = hello
         self._schema = schema
-        self._packing = packing
+        self._packing = Packing(compression) if can_pack(compression, schema) else None
         self._trust = trust
         self._writer: Any = None
         self._reader: Any = None
@@ -57,26 +59,26 @@ class OutStream:
         if self._cancelled:
             self._reader.cancel()
 
-    def send_batch(self, sequence: int, head: DataHead, batch: pa.RecordBatch) -> None:
-        """Write a batch, packed where that gains. May block."""
+    def send_batch(
+        self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float = 0.0
+    ) -> None:
+        """Write a batch, packed where that gains; it has waited so long for credit. May block."""
         rows = conform(batch, self._schema)
-        packs = self._packing.packs(rows)
+        packs = self._packing is not None and self._packing.packs(rows)
         start = perf_counter()
         if packs:
-            self._write_packed(sequence, head, rows)
+            metadata = encode_data(sequence, replace(head, packed=True))
+            self._writer.write_metadata(pack(rows, self._schema, metadata))
         else:
-            self._write_plain(sequence, head, rows)
-        self._packing.sent(rows, perf_counter() - start)
+            self._write_plain(rows, encode_data(sequence, head))
+        if self._packing is not None:
+            self._packing.sent(perf_counter() - start + waited_s)
 
-    def _write_packed(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> None:
-        packed = DataHead(head.rows, head.charge, head.min_ts, head.max_ts, packed=True)
-        self._writer.write_metadata(pack(rows, encode_data(sequence, packed)))
-
-    def _write_plain(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> None:
+    def _write_plain(self, rows: pa.RecordBatch, metadata: bytes) -> None:
         if not self._begun:
             self._begun = True
             self._writer.begin(self._schema)
-        self._writer.write_with_metadata(rows, encode_data(sequence, head))
+        self._writer.write_with_metadata(rows, metadata)
 
     def send_control(self, metadata: bytes) -> None:
         """Write an element without a body. May block."""

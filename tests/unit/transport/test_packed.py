@@ -1,0 +1,102 @@
+"""Batches that travel packed come out as they went in, and nothing else is taken for one."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import PeerError
+from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.model.wire import DATA_HEAD_BYTES, DataHead, encode_data
+from penstock.transport.packed import can_pack, pack, split, unpack
+
+LZ4 = CompressionSettings(CompressionMode.LZ4)
+HEAD = DataHead(3, 10_000, packed=True)
+METADATA = encode_data(7, HEAD)
+ROWS = pa.record_batch(
+    {
+        "word": pa.array(["a" * 99, None, "ccc"]),
+        "list": pa.array([[1, 2], None, []], pa.list_(pa.int64())),
+        "flag": pa.array([True, None, False]),
+        "ts": pa.array([1, 2, None], pa.timestamp("us")),
+        "nothing": pa.nulls(3),
+    }
+)
+
+
+def sent(rows: pa.RecordBatch) -> pa.RecordBatch:
+    metadata, packed = split(pack(rows, rows.schema, METADATA))
+    assert metadata == METADATA
+    assert packed is not None
+    return unpack(packed, HEAD, rows.schema)
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS.slice(1, 1), ROWS.slice(0, 0)], ids=str)
+def test_rows_come_out_as_they_went_in(rows: pa.RecordBatch) -> None:
+    found = sent(rows)
+    found.validate(full=True)
+    assert found.equals(rows)
+
+
+def test_rows_lie_where_their_types_may_wherever_the_message_does() -> None:
+    packed = pack(ROWS, ROWS.schema, METADATA).to_pybytes()
+    for offset in range(8):
+        moved = pa.py_buffer(b"x" * offset + packed).slice(offset + DATA_HEAD_BYTES)
+        found = unpack(moved, HEAD, ROWS.schema)
+        assert found.column("ts").buffers()[1].address % 8 == 0
+        assert found.equals(ROWS)
+
+
+def test_notes_of_a_step_do_not_travel() -> None:
+    noted = ROWS.replace_schema_metadata({"made": "by a step"})
+    _, packed = split(pack(noted, ROWS.schema, METADATA))
+    assert packed is not None
+    assert unpack(packed, HEAD, ROWS.schema).schema.metadata is None
+
+
+def test_an_element_that_is_not_packed_is_its_metadata() -> None:
+    plain = encode_data(1, replace(HEAD, packed=False))
+    assert split(pa.py_buffer(plain)) == (plain, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "packs"),
+    [
+        (pa.string(), True),
+        (pa.list_(pa.struct([("a", pa.int64())])), True),
+        (pa.dictionary(pa.int32(), pa.string()), False),
+        (pa.list_(pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])), False),
+    ],
+)
+def test_dictionaries_are_not_sent_again_and_again(kind: pa.DataType, packs: bool) -> None:
+    schema = pa.schema([("n", pa.int64()), ("x", kind)])
+    assert can_pack(LZ4, schema) is packs
+    assert not can_pack(CompressionSettings(CompressionMode.NONE), schema)
+
+
+def two_batches() -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS.schema) as writer:
+        writer.write_batch(ROWS)
+        writer.write_batch(ROWS)
+    return sink.getvalue()
+
+
+def message(rows: pa.RecordBatch) -> pa.Buffer:
+    return pack(rows, rows.schema, b"")
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        (two_batches(), "more than one batch is packed"),
+        (message(ROWS.rename_columns(list("abcde"))), "announced was"),
+        (message(ROWS).slice(0, 600), "are no packed batch"),
+        (message(ROWS.slice(0, 0)).slice(0, 60), "are no packed batch"),
+        (pa.py_buffer(b"junk" * 100), "are no packed batch"),
+        (pa.py_buffer(bytes(100_000)), "a packed batch of 100000 bytes is charged as 10000"),
+    ],
+)
+def test_anything_else_is_refused(packed: pa.Buffer, reason: str) -> None:
+    with pytest.raises(PeerError, match=reason):
+        unpack(packed, HEAD, ROWS.schema)

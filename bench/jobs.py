@@ -4,11 +4,14 @@ words         sources -> keyed running count -> discard; every word goes to the 
 relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
 changed       words, each once as fast as possible, and beside them few words that go on coming
 backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
+texts         real text -> words -> keyed running count -> discard (``bench.texts``)
 rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bench import texts
 
 if TYPE_CHECKING:
     from bench.scenario import Scenario
@@ -46,12 +49,7 @@ def job_name(scenario: "Scenario") -> str:
 
 
 def _words(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
-    count = {"name": "count", "function": "count"}
-    return [
-        _source(scenario),
-        {"name": "counts", "keyBy": ["word"], "aggregate": {"compute": [count]}},
-        _sink(scenario, report),
-    ]
+    return [_source(scenario), _counts(), _sink(scenario, report)]
 
 
 def _changed(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
@@ -86,6 +84,10 @@ def _backpressure(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
     ]
 
 
+def _texts(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    return [*texts.steps(scenario, report), _counts(), _sink(scenario, report)]
+
+
 def _rows(scenario: "Scenario", report: Path) -> dict[str, Any]:
     parameters = {
         "kind": scenario.data,
@@ -116,6 +118,11 @@ def _source(scenario: "Scenario") -> dict[str, Any]:
     return {"name": "words", "source": source}
 
 
+def _counts() -> dict[str, Any]:
+    count = {"name": "count", "function": "count"}
+    return {"name": "counts", "keyBy": ["word"], "aggregate": {"compute": [count]}}
+
+
 def _sink(scenario: "Scenario", report: Path) -> dict[str, Any]:
     discard: dict[str, Any] = {"report": str(report), "markAfter": scenario.warmup_s}
     if scenario.stall_for:
@@ -123,4 +130,10 @@ def _sink(scenario: "Scenario", report: Path) -> dict[str, Any]:
     return {"name": "end", "sink": {"discard": discard}}
 
 
-STEPS = {"words": _words, "changed": _changed, "relay": _relay, "backpressure": _backpressure}
+STEPS = {
+    "words": _words,
+    "changed": _changed,
+    "relay": _relay,
+    "backpressure": _backpressure,
+    "texts": _texts,
+}

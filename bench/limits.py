@@ -4,6 +4,7 @@ import sys
 import time
 from dataclasses import replace
 
+from bench import texts
 from bench.oracle import words_spec
 from bench.rows import Rows
 from bench.scenario import Scenario
@@ -20,6 +21,8 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     As a source task reads them. The source slices a block that was drawn before, which costs Python
     per batch; batches of few rows are copied one behind the other by a compiled loop.
     """
+    if scenario.text:
+        return texts.read_words_per_s(scenario, MEASURE_S)
     if scenario.kind == "rows":
         rows = Rows(scenario.data, scenario.payload, sys.maxsize)
         return _read_rows_per_s(scenario, rows.open(rows.splits()[0]))

@@ -71,6 +71,8 @@ def targets(scenarios: Mapping[str, Record]) -> str:
     for record in scenarios.values():
         for run in record["runs"]:
             for target in record["targets"]:
+                if target.get("variant") not in {None, run["name"].rpartition("/")[2]}:
+                    continue
                 value = run["results"].get(target["name"])
                 told = "not measured" if value is None else table.number(value)
                 verdict = "met" if _met(target["bound"], value) else "MISSED"

@@ -16,8 +16,8 @@ from bench.timeline import (
 )
 
 MIB = 2**20
-# Of what a checkpoint does to the rate, around when it was seen, which is up to a second late.
-CHECKPOINT_FROM_S, CHECKPOINT_TO_S = -2.0, 1.0
+# A checkpoint is seen up to a second after its end; a second behind that, nothing of it is left.
+SEEN_LATE_S, CHECKPOINT_AFTER_S = 1.5, 1.0
 Figures = dict[str, float]
 
 
@@ -73,18 +73,21 @@ def _checkpoints(samples: Samples) -> Figures:
 def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Figures:
     """Return how much slower a run at full rate is than its own seconds without a checkpoint.
 
-    Two of them at least are needed, as long ones leave no seconds without.
+    Over whole periods: from behind the first checkpoint that was seen to behind the last one. None
+    where they leave no seconds without.
     """
-    seen = [epoch["at"] for epoch in samples.epochs()]
-    inside = [at for at in seen if ticks and ticks[0][0] - CHECKPOINT_FROM_S < at < ticks[-1][0]]
-    calm = [
-        rows
-        for at, rows in ticks
-        if not any(CHECKPOINT_FROM_S <= at - e < CHECKPOINT_TO_S for e in seen)
+    spans = [
+        (e["at"] - e["duration_s"] - SEEN_LATE_S, e["at"] + CHECKPOINT_AFTER_S)
+        for e in samples.epochs()
+        if ticks and ticks[0][0] <= e["at"] <= ticks[-1][0] - CHECKPOINT_AFTER_S
     ]
-    if scenario.rate is not None or scenario.disturb or len(inside) < 2 or not any(calm):
+    if scenario.rate is not None or scenario.disturb or len(spans) < 2:
         return {}
-    rate = sum(rows for _, rows in ticks) / len(ticks)
+    inside = between(ticks, spans[0][1], spans[-1][1])
+    calm = [rows for at, rows in inside if not any(start <= at < end for start, end in spans)]
+    if not any(calm):
+        return {}
+    rate = sum(rows for _, rows in inside) / len(inside)
     return {"checkpoint_cost_share": round(1 - rate / (sum(calm) / len(calm)), 4)}
 
 

@@ -1,10 +1,11 @@
 """Rows of a machine's sensors, of prose and of noise, all of one size: what a link may compress.
 
-sensor   lines of readings as in the DEBS 2012 Grand Challenge: integers that vary slowly
+sensor   lines of readings as in the DEBS 2012 Grand Challenge: integers, a fifth of which vary
 text     Python's own manual, cut in pieces
 random   bytes of a generator, which nothing compresses
 
 A block of rows is made once per process; a row is a place in it, so any offset is reached at once.
+Rows are numbered: the sum of the numbers that come out says that each came once, and as it was.
 The job sends each row from a source on worker 0 to a stage on worker 1.
 """
 
@@ -21,7 +22,7 @@ from bench.stages import same, to_second
 from penstock.contract.graph import Connector
 from penstock.contract.ids import SplitId
 
-SCHEMA = pa.schema([pa.field("row", pa.binary(), nullable=False)])
+SCHEMA = pa.schema([("number", pa.int64()), ("row", pa.binary())])
 BLOCK_ROWS = 16_384
 READINGS = 66  # fields of a line
 READINGS_PER_S = 100
@@ -56,12 +57,11 @@ def noise(size: int) -> bytes:
 MADE_OF: dict[str, Callable[[int], bytes]] = {"sensor": sensor, "text": text, "random": noise}
 
 
-def block(kind: str, size: int) -> pa.RecordBatch:
-    """Make the rows of a kind."""
+def block(kind: str, size: int) -> pa.Array:
+    """Make the bytes of the rows of a kind."""
     offsets = np.arange(BLOCK_ROWS + 1, dtype=np.int32) * size
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(MADE_OF[kind](size))]
-    column = pa.Array.from_buffers(pa.binary(), BLOCK_ROWS, buffers)
-    return pa.RecordBatch.from_arrays([column], schema=SCHEMA)
+    return pa.Array.from_buffers(pa.binary(), BLOCK_ROWS, buffers)
 
 
 class Rows:
@@ -87,7 +87,7 @@ class Rows:
 class RowReader:
     """Reads slices of the block."""
 
-    def __init__(self, rows: pa.RecordBatch, state: ps.SplitState) -> None:
+    def __init__(self, rows: pa.Array, state: ps.SplitState) -> None:
         """Go on at the offset of ``state``."""
         self._block, self._state = rows, state
         self._offset, self._end = state.offset, int(json.loads(state.spec))
@@ -95,9 +95,12 @@ class RowReader:
     def read(self, max_rows: int) -> ps.Read | None:
         """Return the next rows, or None at the end."""
         first = self._offset
-        batch = self._block.slice(first % BLOCK_ROWS, min(max_rows, self._end - first))
-        self._offset += batch.num_rows
-        return ps.Read(batch, first) if batch.num_rows else None
+        rows = self._block.slice(first % BLOCK_ROWS, min(max_rows, self._end - first))
+        if not len(rows):
+            return None
+        self._offset += len(rows)
+        numbers = pa.array(np.arange(first, self._offset))
+        return ps.Read(pa.RecordBatch.from_arrays([numbers, rows], schema=SCHEMA), first)
 
     def state(self) -> ps.SplitState:
         """Return where the next read begins."""

@@ -16,7 +16,18 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bare, limits, machine, oracle, processes, records, results, runner, table
+from bench import (
+    bare,
+    limits,
+    machine,
+    oracle,
+    processes,
+    records,
+    results,
+    runner,
+    table,
+    texts,
+)
 from bench.draw import pictures
 from bench.endings import end_with_children
 from bench.records import Record
@@ -67,7 +78,7 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
         "title": scenario.title,
         "command": f"python -m bench.run {shlex.join(sys.argv[1:])}".strip(),
         "machine": made_on,
-        "targets": [{"name": t.name, "bound": str(t)} for t in scenario.targets],
+        "targets": _targets(scenario),
         "runs": kept,
     }
     if scenario.variants:
@@ -82,10 +93,23 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
     return all(run["exact"] for run in kept)
 
 
+def _targets(scenario: Scenario) -> list[dict[str, str]]:
+    """Return the bounds of all runs, and those of single variants."""
+    of_all = [{"name": t.name, "bound": str(t)} for t in scenario.targets]
+    of_variants = [
+        {"name": t.name, "bound": str(t), "variant": v["name"]}
+        for v in scenario.variants
+        for t in v.get("targets", ())
+    ]
+    return of_all + of_variants
+
+
 def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROOT) -> Record:
     """Run once, check, show; return what is kept of it."""
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
+    if scenario.text:
+        texts.prepare(scenario)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     limit = [bare.measure(scenario)] if bare.applies(scenario) else []
     others = processes.Others()

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from bench import link, processes
+from bench import link, processes, texts
 from bench.disturb import Disturber, Target
 from bench.jobs import job_name
 from bench.samples import Samples
@@ -51,7 +51,8 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
         disturber = Disturber(scenario.disturb, Target(state, job_name(scenario)), samples)
         disturber.start()
         try:
-            _listen(process, samples)
+            with texts.pushed(scenario, report):
+                _listen(process, samples)
         finally:
             process.kill()  # its workers end with it
             disturber.stop()

@@ -79,6 +79,9 @@ class Scenario:
     symbols: int = 26  # different characters of the words
     distribution: str = "uniform"
     data: str = ""  # of kind ``rows``: sensor, text or random
+    text: str = ""  # of kind ``texts``: bytes of it, like 40M, taken ``repeat`` times
+    repeat: int = 1
+    replayed: bool = False  # Spark pushes the text into the job, which else reads it
     link: str = ""  # rate of the loopback interface, which both ways share; empty: what it gives
     rows: int | None = None
     rate: int | None = None
@@ -199,8 +202,14 @@ def read(name: str, plain: dict[str, Any]) -> Scenario:
             if key not in known:
                 raise SystemExit(f"{name}: unknown field {key!r}: known are {', '.join(known)}")
     made = dict(plain)
-    made["targets"] = tuple(Target(**t) for t in plain.get("targets", ()))
+    made["targets"] = _targets(plain)
     made["disturb"] = tuple(Disturbance(**d) for d in plain.get("disturb", ()))
-    for key in ("cells", "variants"):
-        made[key] = tuple(plain.get(key, ()))
+    made["cells"] = tuple(plain.get("cells", ()))
+    made["variants"] = tuple(
+        v | {"targets": _targets(v)} if "targets" in v else v for v in plain.get("variants", ())
+    )
     return Scenario(name=name, **made)
+
+
+def _targets(table: Mapping[str, Any]) -> tuple[Target, ...]:
+    return tuple(Target(**t) for t in table.get("targets", ()))

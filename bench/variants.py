@@ -10,10 +10,27 @@ from bench.stats import paired, spread, tukey
 COMPARED = ("rows_per_s", "cpu_ns_per_row", "p50_ms", "p99_ms", "wire_bytes_per_row")
 
 
-def figures_of(runs: Sequence[dict[str, Any]], variant: str, name: str) -> list[float]:
-    """Return one figure of all runs of a variant, in the order in which they ran."""
+Turns = list[float | None]
+
+
+def figures_of(runs: Sequence[dict[str, Any]], variant: str, name: str) -> Turns:
+    """Return one figure of all runs of a variant, turn by turn; None where there was none."""
     found = [r["results"].get(name) for r in runs if r["name"].rpartition("/")[2] == variant]
-    return [value for value in found if value]
+    return [value or None for value in found]
+
+
+def in_pairs(base: Turns, other: Turns) -> tuple[list[float], list[float]]:
+    """Return the figures of the turns that have both."""
+    both = [(a, b) for a, b in zip(base, other, strict=False) if a and b]
+    return [a for a, _ in both], [b for _, b in both]
+
+
+def cells_of(runs: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of each cell, by its name."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        found.setdefault(run["name"].rpartition("/")[0], []).append(run)
+    return found
 
 
 def compare(
@@ -23,13 +40,11 @@ def compare(
 
     Where a scenario has several cells, each for itself: its verdicts name it.
     """
-    by_cell: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        by_cell.setdefault(run["name"].rpartition("/")[0], []).append(run)
+    cells = cells_of(runs)
     names = [str(v["name"]) for v in variants]
     return [
-        {"cell": cell, **found} if len(by_cell) > 1 else found
-        for cell, some in by_cell.items()
+        {"cell": cell, **found} if len(cells) > 1 else found
+        for cell, some in cells.items()
         for found in _compare_cell(some, names)
     ]
 
@@ -38,10 +53,9 @@ def _compare_cell(runs: Sequence[dict[str, Any]], variants: list[str]) -> list[d
     found = []
     for variant in variants[1:]:
         for name in COMPARED:
-            a, b = figures_of(runs, variants[0], name), figures_of(runs, variant, name)
-            pairs = min(len(a), len(b))
-            if pairs:
-                found.append(verdict((variants[0], variant), name, a[:pairs], b[:pairs]))
+            pairs = in_pairs(figures_of(runs, variants[0], name), figures_of(runs, variant, name))
+            if pairs[0]:
+                found.append(verdict((variants[0], variant), name, *pairs))
     return found
 
 
@@ -50,16 +64,21 @@ def judge(
 ) -> list[dict[str, Any]]:
     """Compare the variant ``judged`` with the better one of the others, cell by cell, by rate.
 
-    Beside each verdict are the p-values of Tukey's test between any two variants.
+    Beside each verdict are the p-values of Tukey's test between any two variants. A cell in which
+    a variant has no rate is left out.
     """
     names = [str(v["name"]) for v in variants]
     found = []
-    for cell in dict.fromkeys(run["name"].rpartition("/")[0] for run in runs):
-        some = [run for run in runs if run["name"].rpartition("/")[0] == cell]
-        rates = {name: figures_of(some, name, "rows_per_s") for name in names}
+    for cell, some in cells_of(runs).items():
+        turns = {name: figures_of(some, name, "rows_per_s") for name in names}
+        rates = {name: [rate for rate in of if rate] for name, of in turns.items()}
+        if not all(rates.values()):
+            continue
         best = max((n for n in names if n != judged), key=lambda n: fmean(map(math.log, rates[n])))
-        told = verdict((best, judged), "rows_per_s", rates[best], rates[judged])
-        found.append({"cell": cell, **told, "tukey": tukey(rates)})
+        pairs = in_pairs(turns[best], turns[judged])
+        if pairs[0]:
+            told = verdict((best, judged), "rows_per_s", *pairs)
+            found.append({"cell": cell, **told, "tukey": tukey(rates)})
     return found
 
 

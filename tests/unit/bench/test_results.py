@@ -51,17 +51,17 @@ def test_a_checkpoint_is_counted_once_with_the_size_that_was_told_last() -> None
     assert samples.epochs()[0]["at"] == 1.0
 
 
-def seen_at(*times: float) -> list[Any]:
-    told = [{"epoch": n, "bytes": 1, "duration_s": 0.1} for n in range(len(times))]
+def seen_at(*times: float, duration_s: float = 0.1) -> list[Any]:
+    told = [{"epoch": n, "bytes": 1, "duration_s": duration_s} for n in range(len(times))]
     return [status(at, 0, 0, epoch) for at, epoch in zip(times, told, strict=True)]
 
 
 def test_what_checkpoints_cost_is_the_rate_beside_that_of_the_calm_seconds() -> None:
-    calm, busy = [100] * 70, [100] * 20 + [50] * 5 + [100] * 5
-    samples = samples_of((calm + busy) * 3)  # seen 2 s behind the begin of each busy part
-    samples.statuses = seen_at(11.0, 21.0, 31.0)
+    calm, busy, tail = [100] * 80, [50] * 20, [100] * 25
+    samples = samples_of((calm + busy) * 3 + tail)  # begins at 2 s; busy from 10 to 12 s, ...
+    samples.statuses = seen_at(12.9, 22.9, 32.9, duration_s=1.5)  # late, as far as may be
     scenario = Scenario("s", "t", rows=1, warmup_s=0.0)
-    assert results.figures(scenario, samples)["checkpoint_cost_share"] == pytest.approx(0.025)
+    assert results.figures(scenario, samples)["checkpoint_cost_share"] == pytest.approx(0.1)
     paced = Scenario("s", "t", rate=1000, warmup_s=0.0)
     assert "checkpoint_cost_share" not in results.figures(paced, samples)
     samples.statuses = seen_at(11.0)

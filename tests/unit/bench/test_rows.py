@@ -19,9 +19,9 @@ def share(kind: str) -> float:
 
 @pytest.mark.parametrize("kind", MADE_OF)
 def test_a_block_has_rows_of_one_size(kind: str) -> None:
-    batch = block(kind, SIZE)
-    assert (batch.num_rows, batch.schema) == (BLOCK_ROWS, SCHEMA)
-    assert {len(row) for row in batch.column(0).to_pylist()} == {SIZE}
+    rows = block(kind, SIZE)
+    assert len(rows) == BLOCK_ROWS
+    assert {len(row) for row in rows.to_pylist()} == {SIZE}
 
 
 def test_readings_compress_best_and_noise_not_at_all() -> None:
@@ -36,11 +36,12 @@ def test_a_split_is_read_from_any_offset_to_its_end() -> None:
     begun = reader.read(10)
     assert begun is not None
     again = source.open(reader.state())
-    rest: list[bytes] = []
+    rest: list[tuple[int, bytes]] = []
     while (read := again.read(BLOCK_ROWS)) is not None:
-        rest += read.batch.column(0).to_pylist()
-    assert len(rest) == BLOCK_ROWS - 5
-    assert rest[-5:] == begun.batch.column(0).to_pylist()[:5]
+        assert read.batch.schema == SCHEMA
+        rest += zip(*(column.to_pylist() for column in read.batch.columns), strict=True)
+    assert [number for number, _ in rest] == list(range(10, BLOCK_ROWS + 5))
+    assert [row for _, row in rest[-5:]] == begun.batch.column(1).to_pylist()[:5]
     assert again.state().finished
 
 

@@ -26,6 +26,12 @@ def test_variants_alternate_in_turned_order_under_the_same_settings() -> None:
     assert {r.rows for r in runs} == {7}
 
 
+def test_a_variant_may_have_targets_of_its_own() -> None:
+    on = {"name": "on", "targets": [{"name": "cost", "at_most": 1.0}]}
+    runs = list(read("s", {"title": "t", "rows": 1, "variants": [{"name": "off"}, on]}).runs())
+    assert [one.targets for one in runs] == [(), (Target("cost", at_most=1.0),)]
+
+
 def test_parts_are_disjoint_and_complete() -> None:
     runs = list(read("s", {"title": "t", "cells": [{"rows": list(range(1, 8))}]}).runs())
     parts = [part(runs, f"{k}/3") for k in (1, 2, 3)]

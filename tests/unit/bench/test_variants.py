@@ -35,6 +35,17 @@ def test_one_cell_is_not_named() -> None:
     assert only["ratio"] == pytest.approx(0.5)
 
 
+def test_runs_are_paired_by_their_turn_and_one_without_a_rate_has_no_pair() -> None:
+    runs = [run("c/none", rate) for rate in (1.0, 0.0, 4.0, 5.0)]
+    runs += [run("c/lz4", rate) for rate in (2.0, 9.0, 8.0)]
+    (found,) = compare(runs, TWO)
+    assert (found["ratio"], found["pairs"]) == (pytest.approx(2.0), 2)
+    (judged,) = judge(runs, TWO, "lz4")
+    assert (judged["ratio"], judged["pairs"]) == (pytest.approx(2.0), 2)
+    assert judge(runs[:4], TWO, "lz4") == []
+    assert judge([run("c/none", 0.0), run("c/lz4", 1.0)], TWO, "lz4") == []
+
+
 def test_a_variant_is_judged_by_the_better_one_of_the_others() -> None:
     rates = {"none": [10.0, 10.1, 9.9], "lz4": [5.0, 5.1, 4.9], "auto": [9.8, 9.9, 9.7]}
     runs = [

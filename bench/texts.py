@@ -1,0 +1,112 @@
+"""Real text as the input of a benchmark: made into Parquet by PySpark, read or pushed by it.
+
+    parquet  the job reads the files itself
+    replay   Spark pushes them into the running job, over Arrow Flight
+
+The text is that of the installation. What must come out is counted here with Arrow, from the files.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.connectors.parquet_source import ParquetSource
+from penstock.contract.columns import Column
+
+if TYPE_CHECKING:
+    from bench.scenario import Scenario
+
+FOLDER = Path(__file__).resolve().parent.parent / ".bench" / "texts"
+FILES = 8  # of one turn over the text
+PARTITIONS = 4  # that Spark pushes
+LINES_PER_READ = 8192
+
+
+def folder_of(scenario: "Scenario") -> Path:
+    """Return where a scenario's text lies, or will."""
+    return FOLDER / f"{scenario.text}-{scenario.repeat}"
+
+
+def prepare(scenario: "Scenario") -> None:
+    """Let PySpark write the text of a scenario, unless it is there."""
+    options = ["--size", scenario.text, "--repeat", str(scenario.repeat), "--files", str(FILES)]
+    command = _spark("dataset", str(folder_of(scenario)), *options)
+    subprocess.run(command, check=True, stdout=sys.stderr)
+
+
+def steps(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    """Return the steps in front of the count, as plain data."""
+    source: dict[str, Any] = {"parquet": {"path": str(folder_of(scenario))}}
+    if scenario.replayed:
+        source = {"ingest": {"partitions": PARTITIONS, "announce": str(announced(report))}}
+    columns = [{"name": "line", "type": "string"}]
+    return [
+        {"name": "words", "source": source | {"columns": columns}},
+        {"name": "split", "split": {"column": "line", "into": "word"}},
+    ]
+
+
+def announced(report: Path) -> Path:
+    """Return the folder in which the workers of a run say where they listen."""
+    return report.with_name("announced")
+
+
+@contextmanager
+def pushed(scenario: "Scenario", report: Path) -> Iterator[None]:
+    """Push the text into a run while it is watched, where a scenario says so."""
+    if not scenario.replayed:
+        yield
+        return
+    command = _spark("replay", str(folder_of(scenario)), "--announce", str(announced(report)))
+    with subprocess.Popen(command, stdout=sys.stderr) as sender:
+        try:
+            yield
+        finally:
+            sender.kill()
+
+
+def read_words_per_s(scenario: "Scenario", seconds: float) -> float:
+    """Return the words/s of the first file, as one thread reads its lines alone."""
+    folder = folder_of(scenario)
+    source = ParquetSource(str(folder), (Column("line", "string"),))
+    first = source.splits()[0]
+    reader, lines, begun = source.open(first), 0, time.perf_counter()
+    while (spent := time.perf_counter() - begun) < seconds:
+        read = reader.read(LINES_PER_READ)
+        if read is None:
+            break
+        lines += read.batch.num_rows
+    reader.close()
+    file = min(folder.glob("*.parquet"))
+    words_per_line: float = len(_words_of(file)) / pq.read_metadata(file).num_rows
+    return lines / spent * words_per_line
+
+
+def expected(scenario: "Scenario") -> dict[str, int]:
+    """Return the words of the text and the sum of their running counts, modulo 2^64."""
+    words = [_words_of(file) for file in sorted(folder_of(scenario).glob("*.parquet"))]
+    found = pc.value_counts(pa.chunked_array(words))
+    counts = found.field("counts").to_numpy().astype(np.uint64)
+    sums = counts * (counts + np.uint64(1)) // np.uint64(2)
+    return {"rows": int(counts.sum()), "count": int(sums.sum(dtype=np.uint64))}
+
+
+def _words_of(file: Path) -> pa.Array:
+    """Return the words of a file as the step ``split`` does: one empty last word is left out."""
+    lines = pq.read_table(file, columns=["line"])["line"].combine_chunks().drop_null()
+    lines = lines.filter(pc.not_equal(lines, ""))
+    lines = pc.replace_substring_regex(lines, " $", "")  # else the last word would be an empty one
+    return pc.split_pattern(lines, " ").flatten()
+
+
+def _spark(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "penstock_spark", *arguments]

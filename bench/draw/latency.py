@@ -6,7 +6,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from bench.draw.style import COLOURS, figure, legend, save, tidy, title
+from bench.draw.style import COLOURS, figure, legend, logarithmic, save, tidy, title
 
 TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
@@ -21,7 +21,7 @@ def draw(runs: Sequence[Mapping[str, Any]], heading: str, target: Path) -> Path:
         label = f"{run['name']}: p50 {found['p50_ms']:.2f}, p99 {found['p99_ms']:.2f} ms"
         axes.plot(x, y, color=colour, lw=1.6, label=label)
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    logarithmic(axes)
     axes.set_xticks([1 / (1 - t) for t in TICKS], [f"{100 * t:g} %" for t in TICKS])
     axes.set_xlabel("share of the markers")
     tidy(axes, "age at most, ms", zero=False)

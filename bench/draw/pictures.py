@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bench.draw import latency, ratios, run, sweep
+from bench.draw import bars, latency, ratios, run, sweep
 
 
 def draw(record: dict[str, Any], stem: Path) -> list[Path]:
@@ -14,6 +14,8 @@ def draw(record: dict[str, Any], stem: Path) -> list[Path]:
     found: list[Path] = []
     if len(runs) == 1:
         found.append(run.draw(runs[0], heading, _named(stem, "")))
+    elif (beside := bars.draw(runs, heading, _named(stem, ""))) is not None:
+        found.append(beside)
     elif (swept := sweep.draw(runs, heading, _named(stem, ""))) is not None:
         found.append(swept)
     if with_latency := [r for r in runs if r["hdr"]]:

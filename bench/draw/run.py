@@ -7,7 +7,19 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from bench import histogram
-from bench.draw.style import BLUE, GREEN, GREY, ORANGE, RED, figure, legend, save, tidy, title
+from bench.draw.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    figure,
+    legend,
+    logarithmic,
+    save,
+    tidy,
+    title,
+)
 from bench.records import series
 from bench.timeline import rates, summed
 
@@ -56,9 +68,9 @@ def _rate(axes: Axes, run: Run) -> None:
     axes.plot(*_columns(source, unit), color=ORANGE, lw=1.1, label=told)
     axes.step(*_columns(sink, unit), where="post", color=BLUE, lw=1.4, label="sink, committed rows")
     if slow:
-        axes.set_yscale("log")
+        logarithmic(axes)
     tidy(axes, "rows/s" if slow else "M rows/s", zero=not slow)
-    legend(axes, loc="upper right" if slow else "lower right")
+    legend(axes, loc="upper center" if slow else "lower right")
 
 
 def _latency(axes: Axes, run: Run) -> None:
@@ -68,7 +80,7 @@ def _latency(axes: Axes, run: Run) -> None:
     for name, (colour, label) in styles.items():
         values = [f[name] for f in found.values()]
         axes.step(list(found), values, where="post", color=colour, lw=1.2, label=label)
-    axes.set_yscale("log")
+    logarithmic(axes)
     tidy(axes, "latency, ms", zero=False)
     legend(axes, loc="upper right", ncols=3)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2f6db3", "#d9822b", "#3b8f5a", "#c23b3b", "#9aa3ad"
 COLOURS = (BLUE, ORANGE, GREEN, "#7a5aa6", RED, "#5d6670", "#b08a2e", "#2b9aa8")
@@ -25,6 +26,18 @@ def tidy(axes: Axes, ylabel: str, *, zero: bool = True) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=GRID, lw=0.6)
     axes.set_axisbelow(True)
+
+
+def logarithmic(axes: Axes) -> None:
+    """Give the y axis powers of ten, with numbers that people read."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(_two_or_five))
+
+
+def _two_or_five(value: float, _: int) -> str:
+    text = f"{value:,g}"
+    return text if text.lstrip("0.")[:1] in {"2", "5"} else ""
 
 
 def title(axes: Axes, text: str, under: str = "") -> None:

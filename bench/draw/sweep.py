@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.draw.style import COLOURS, figure, legend, save, tidy, title
+from bench.draw.style import COLOURS, figure, legend, logarithmic, save, tidy, title
 
 Run = Mapping[str, Any]
+WIDE = 10  # times: figures that are further apart get an axis of powers of ten
 Fields = dict[str, str]
 LABELS = {
     "payload": "bytes of a word",
@@ -60,6 +61,14 @@ def _beside(runs: Sequence[Run], x: str) -> set[str]:
     return {name for (name, _), values in seen.items() if len(values) > 1}
 
 
+def _short(value: float) -> str:
+    return f"{value / 1e6:g} M" if value >= 1e6 else f"{value:,.0f}"
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return WIDE * min(values, default=0.0) < max(values, default=0.0) and min(values) > 0
+
+
 def draw(runs: Sequence[Run], heading: str, target: Path) -> Path | None:
     """Draw rate and CPU per row against the field that was changed most."""
     x = x_axis(runs)
@@ -71,17 +80,19 @@ def draw(runs: Sequence[Run], heading: str, target: Path) -> Path | None:
         (rate, "rows_per_s", 1e6, "M rows/s"),
         (cpu, "cpu_ns_per_row", 1.0, "CPU of the engines, ns a row"),
     ):
-        for (text, points), colour in zip(lines(runs, x, name).items(), COLOURS, strict=False):
+        drawn = lines(runs, x, name)
+        for (text, points), colour in zip(drawn.items(), COLOURS, strict=False):
             values = [value / scale for _, value in points]
             axes.plot([at for at, _ in points], values, "o-", color=colour, lw=1.5, label=text)
         axes.set_xscale("log")
         seen = sorted({float(fields_of(run)[x]) for run in runs if x in fields_of(run)})
-        axes.set_xticks(seen, [f"{value:,.0f}" for value in seen])
+        axes.set_xticks(seen, [_short(value) for value in seen])
         axes.minorticks_off()
         axes.set_xlabel(LABELS.get(x, x))
-        tidy(axes, label, zero=name == "rows_per_s")
-        if name != "rows_per_s":
-            axes.set_yscale("log")
+        wide = _wide([value for points in drawn.values() for _, value in points])
+        tidy(axes, label, zero=not wide)
+        if wide:
+            logarithmic(axes)
     legend(rate)
     title(rate, heading)
     return save(made, target)

@@ -162,7 +162,7 @@ def test_rows_travel_packed_and_plain_in_one_stream_in_their_order(
     make_worker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = cycle([True, True, False])  # the first plain batch begins Flight's own stream late
-    monkeypatch.setattr(Packing, "packs", lambda packing, batch: next(turns))
+    monkeypatch.setattr(Packing, "packs", lambda packing, batch, size: next(turns))
     a, b = pair(make_worker, compression=CompressionSettings(CompressionMode.AUTO))
     values = [f"{i}" * 40 for i in range(30)]
     got: list[str] = []

@@ -36,7 +36,7 @@ class Channel:
 
     def send(self, batch: pa.RecordBatch) -> bool:
         size = batch.nbytes
-        packed = self.packing.packs(batch)
+        packed = self.packing.packs(batch, size)
         seconds = size / self.packs if packed else 0.0
         self.waiting = max(0.0, self.waiting - seconds * self.link)
         self.waiting += size / 2 if packed else size
@@ -107,15 +107,15 @@ def test_a_sample_says_how_fast_it_is_packed() -> None:
 def test_a_mode_packs(mode: CompressionMode, batch: pa.RecordBatch, packs: bool) -> None:
     asked = packing(mode)
     for _ in range(100):
-        assert asked.packs(batch) is packs
+        assert asked.packs(batch, batch.nbytes) is packs
         asked.sent(0.0)
 
 
 def test_rows_that_change_are_looked_at_again() -> None:
     asked = packing(CompressionMode.LZ4)
-    assert not asked.packs(RANDOM)
+    assert not asked.packs(RANDOM, RANDOM.nbytes)
     rounds = limits.COMPRESSION_SAMPLE_EVERY_BYTES // DULL.nbytes + 1
-    asked_for = [asked.packs(DULL) for _ in range(rounds)]
+    asked_for = [asked.packs(DULL, DULL.nbytes) for _ in range(rounds)]
     assert not asked_for[0]
     assert asked_for[-1]
 

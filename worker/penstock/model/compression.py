@@ -73,12 +73,11 @@ class Packing:
         self._rate = Rate()
         self._tried = Rate()
 
-    def packs(self, batch: pa.RecordBatch) -> bool:
-        """Say whether the next batch travels packed."""
+    def packs(self, batch: pa.RecordBatch, size: int) -> bool:
+        """Say whether the next batch travels packed; ``size`` in bytes is that of its rows."""
         self._asked = 0
         if self._mode is CompressionMode.NONE:
             return False
-        size: int = batch.nbytes
         if size < self._bytes_min or not self._compresses(batch, size):
             return False
         if self._mode is CompressionMode.LZ4:

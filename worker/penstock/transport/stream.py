@@ -64,7 +64,7 @@ class OutStream:
     ) -> None:
         """Write a batch, packed where that gains; it has waited so long for credit. May block."""
         rows = conform(batch, self._schema)
-        packs = self._packing is not None and self._packing.packs(rows)
+        packs = self._packing is not None and self._packing.packs(rows, head.charge)
         start = perf_counter()
         if packs:
             metadata = encode_data(sequence, replace(head, packed=True))

@@ -111,6 +111,7 @@ def _source(scenario: "Scenario") -> dict[str, Any]:
         "keys": scenario.keys,
         "symbols": scenario.symbols,
         "distribution": scenario.distribution,
+        "exponent": scenario.exponent,
     }
     if scenario.rate is not None:
         generator["rate"] = scenario.rate // scenario.splits

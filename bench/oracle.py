@@ -20,6 +20,7 @@ def words_spec(scenario: Scenario) -> WordsSpec:
         keys=scenario.keys,
         symbols=scenario.symbols,
         distribution=scenario.distribution,
+        exponent=scenario.exponent,
     )
 
 

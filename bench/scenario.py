@@ -78,6 +78,7 @@ class Scenario:
     keys: int = 10_000
     symbols: int = 26  # different characters of the words
     distribution: str = "uniform"
+    exponent: float = 1.05  # of zipf: with 3.8 one word of 10,000 is nine rows in ten
     data: str = ""  # of kind ``rows``: sensor, text or random
     text: str = ""  # of kind ``texts``: bytes of it, like 40M, taken ``repeat`` times
     repeat: int = 1

@@ -21,8 +21,9 @@ LIMITS = (
     "and the harness itself; no network card was involved. Absolute figures say little "
     "elsewhere: ratios of runs that alternated say more. Where others_share is above "
     "0.1, something else was running. The words are made by a generator that slices a block in "
-    "memory; its own limit is in each file (generator_rows_per_s). Engines that are compared do "
-    "not give out the same: the table says what."
+    "memory, or read from Parquet where they are real text; what a source gives alone is in each "
+    "file (generator_rows_per_s). A link of 1gbit is the loopback interface behind a token bucket. "
+    "Engines that are compared do not give out the same: the table says what."
 )
 Record = Mapping[str, Any]
 

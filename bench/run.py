@@ -19,6 +19,7 @@ from pathlib import Path
 from bench import (
     bare,
     limits,
+    link,
     machine,
     oracle,
     processes,
@@ -71,6 +72,8 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
     """Make all runs of a scenario; keep and show them. True when all were exact."""
     print(f"\n== {scenario.name}: {scenario.title}", flush=True)
     runs = part(list(scenario.runs()), options.part)
+    for one in runs:
+        _prepare(one)
     kept = [one_run(one, first=i == 0) for i, one in enumerate(runs)]
     record: Record = {
         "kind": "scenario",
@@ -104,12 +107,17 @@ def _targets(scenario: Scenario) -> list[dict[str, str]]:
     return of_all + of_variants
 
 
+def _prepare(scenario: Scenario) -> None:
+    """See that a run has what it needs, before another one has taken its time."""
+    link.command(scenario.link, [])
+    if scenario.text:
+        texts.prepare(scenario)
+
+
 def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROOT) -> Record:
     """Run once, check, show; return what is kept of it."""
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
-    if scenario.text:
-        texts.prepare(scenario)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     limit = [bare.measure(scenario)] if bare.applies(scenario) else []
     others = processes.Others()

@@ -51,7 +51,7 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
         disturber = Disturber(scenario.disturb, Target(state, job_name(scenario)), samples)
         disturber.start()
         try:
-            with texts.pushed(scenario, report):
+            with texts.pushed(scenario, report, process):
                 _listen(process, samples)
         finally:
             process.kill()  # its workers end with it

@@ -140,6 +140,7 @@ class Scenario:
             stall_after=self.stall_after / QUICK_SHARE,
             stall_for=self.stall_for / QUICK_SHARE,
             alternations=min(self.alternations, 2),
+            repeat=max(self.repeat // QUICK_SHARE, 1),
             disturb=tuple(replace(d, at_s=d.at_s / QUICK_SHARE, times=1) for d in self.disturb),
         )
 

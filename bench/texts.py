@@ -9,9 +9,11 @@ The text is that of the installation. What must come out is counted here with Ar
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,7 @@ FOLDER = Path(__file__).resolve().parent.parent / ".bench" / "texts"
 FILES = 8  # of one turn over the text
 PARTITIONS = 4  # that Spark pushes
 LINES_PER_READ = 8192
+SENDER_ENDS_S = 60.0
 
 
 def folder_of(scenario: "Scenario") -> Path:
@@ -61,17 +64,27 @@ def announced(report: Path) -> Path:
 
 
 @contextmanager
-def pushed(scenario: "Scenario", report: Path) -> Iterator[None]:
-    """Push the text into a run while it is watched, where a scenario says so."""
+def pushed(scenario: "Scenario", report: Path, job: "subprocess.Popen[str]") -> Iterator[None]:
+    """Push the text into a run while it is watched, where a scenario says so.
+
+    A sender that fails ends the job, which else would wait for it.
+    """
     if not scenario.replayed:
         yield
         return
     command = _spark("replay", str(folder_of(scenario)), "--announce", str(announced(report)))
     with subprocess.Popen(command, stdout=sys.stderr) as sender:
+        Thread(target=_end_with, args=(sender, job), daemon=True).start()
         try:
             yield
+            sender.wait(SENDER_ENDS_S)  # it has still to end its Java
         finally:
             sender.kill()
+
+
+def _end_with(sender: "subprocess.Popen[bytes]", job: "subprocess.Popen[str]") -> None:
+    if sender.wait():
+        job.terminate()
 
 
 def read_words_per_s(scenario: "Scenario", seconds: float) -> float:
@@ -93,9 +106,11 @@ def read_words_per_s(scenario: "Scenario", seconds: float) -> float:
 
 def expected(scenario: "Scenario") -> dict[str, int]:
     """Return the words of the text and the sum of their running counts, modulo 2^64."""
-    words = [_words_of(file) for file in sorted(folder_of(scenario).glob("*.parquet"))]
-    found = pc.value_counts(pa.chunked_array(words))
-    counts = found.field("counts").to_numpy().astype(np.uint64)
+    found: Counter[str] = Counter()
+    for file in folder_of(scenario).glob("*.parquet"):
+        values, times = pc.value_counts(_words_of(file)).flatten()
+        found.update(dict(zip(values.to_pylist(), times.to_pylist(), strict=True)))
+    counts = np.array(list(found.values()), np.uint64)
     sums = counts * (counts + np.uint64(1)) // np.uint64(2)
     return {"rows": int(counts.sum()), "count": int(sums.sum(dtype=np.uint64))}
 

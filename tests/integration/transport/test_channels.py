@@ -1,7 +1,6 @@
 """Elements between two workers over real sockets: order, credit, buffers, versions, rescale."""
 
 from collections.abc import Callable
-from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -161,15 +160,32 @@ def test_rows_are_the_same_whatever_the_compression(
 def test_rows_travel_packed_and_plain_in_one_stream_in_their_order(
     make_worker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = cycle([True, True, False])  # the first plain batch begins Flight's own stream late
-    monkeypatch.setattr(Packing, "packs", lambda packing, batch, size: next(turns))
+    asked: list[bool] = []
+
+    def packs(packing: Packing, batch: pa.RecordBatch, size: int) -> bool:
+        asked.append(len(asked) % 3 < 2)  # the first plain one begins Flight's own stream late
+        return asked[-1]
+
+    monkeypatch.setattr(Packing, "packs", packs)
     a, b = pair(make_worker, compression=CompressionSettings(CompressionMode.AUTO))
-    values = [f"{i}" * 40 for i in range(30)]
-    got: list[str] = []
+    values = [f"{i}" * 4000 for i in range(30)]
     for value in values:
         a.send(1, words(value))
+        a.exchange.output(channel(0, 1)).flush()
+    got: list[str] = []
+    while len(got) < len(values):
         got += rows_of(b.take()[1])
     assert got == values
+    assert len(asked) == len(values)
+
+
+def test_rows_that_packing_makes_larger_travel_plain(make_worker: Make) -> None:
+    wide = pa.record_batch({f"column_{n}": ["ab", "cd"] * 5 for n in range(400)})
+    lz4 = CompressionSettings(CompressionMode.LZ4)
+    a, b = pair(make_worker, compression=lz4, schema=wide.schema)
+    a.send(1, Data(wide, wide.num_rows, measure(wide)))
+    got = b.take()[1]
+    assert got.payload.equals(wide)
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["local", "remote"])

@@ -10,6 +10,7 @@ import pytest
 
 from bench import texts
 from bench.scenario import Scenario
+from penstock.model.text import split_words
 
 LINES = ["a b", "", " ", "a  b ", "b\tc", None, "é a", "  ", "last "]
 
@@ -26,15 +27,10 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
 
 
 def test_what_must_come_out_is_what_the_step_makes_of_the_lines(scenario: Scenario) -> None:
-    words = [w for line in LINES if line is not None for w in _words(line)]
-    counts = Counter(words)
-    sums = sum(n * (n + 1) // 2 for n in counts.values())
+    words = split_words(pa.array(LINES, pa.string())).words.to_pylist()
+    assert "" in words
+    sums = sum(n * (n + 1) // 2 for n in Counter(words).values())
     assert texts.expected(scenario) == {"rows": len(words), "count": sums}
-
-
-def _words(line: str) -> list[str]:
-    found = line.split(" ")
-    return found[:-1] if found[-1] == "" else found
 
 
 def test_a_text_is_read_or_pushed(scenario: Scenario, tmp_path: Path) -> None:

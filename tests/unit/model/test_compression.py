@@ -166,6 +166,34 @@ def test_on_a_very_slow_link_a_pause_ends_by_time() -> None:
     assert channel.share(200) > 0  # the next is due after 256 MiB, or a minute: 120 MiB
 
 
+@pytest.mark.usefixtures("promising")
+def test_a_receiver_that_rests_for_a_minute_changes_nothing() -> None:
+    channel = Channel(2000.0 * MIB)
+    channel.share(400)  # packing takes longer
+    channel.packing.packs(DULL, DULL.nbytes)
+    channel.packing.sent(90.0)
+    assert channel.share(64) < 0.5
+    assert channel.share(3000) < 0.03
+
+
+@pytest.mark.usefixtures("promising")
+def test_trials_on_a_very_slow_link_take_a_twentieth_of_the_time_at_most() -> None:
+    channel = Channel(1.2 * MIB)
+    channel.share(400)
+    begun = channel.seconds
+    channel.share(1000)
+    packed_s = 1000 / 500.0 + 500 / 1.2
+    assert channel.seconds - begun < 1.06 * packed_s
+
+
+@pytest.mark.usefixtures("promising")
+def test_batches_as_large_as_a_trial_are_tried_too() -> None:
+    large = pa.record_batch([["the same words " * 4] * 500_000], names=["w"])
+    channel = Channel(100.0 * MIB)
+    sent = [channel.send(large) for _ in range(20)]
+    assert all(sent[-5:])
+
+
 def test_auto_does_not_even_try_where_packing_a_sample_takes_longer_than_sending() -> None:
     channel = Channel(1e15)
     assert channel.share(256) == 0.0

@@ -59,9 +59,19 @@ def test_rows_take_the_schema_of_their_stream_without_a_copy() -> None:
         batches.conform(rows.select(["word"]), SCHEMA)
 
 
-def test_columns_that_share_their_memory_are_charged_as_they_will_be_decoded() -> None:
+def shared_columns() -> dict[str, pa.RecordBatch]:
     column = pa.array(["x" * 20] * 100)
-    shared = pa.record_batch([column] * 4, names=list("abcd"))
+    nested = pa.StructArray.from_arrays([column] * 4, names=list("abcd"))
+    return {
+        "two": pa.record_batch([column] * 2, names=list("ab")),
+        "four": pa.record_batch([column] * 4, names=list("abcd")),
+        "nested": pa.record_batch([nested], names=["a"]),
+    }
+
+
+@pytest.mark.parametrize("kind", shared_columns())
+def test_columns_that_share_their_memory_are_charged_as_they_will_be_decoded(kind: str) -> None:
+    shared = shared_columns()[kind]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, shared.schema) as writer:
         writer.write_batch(shared)

@@ -196,6 +196,22 @@ def test_rows_that_waited_for_credit_say_how_long(monkeypatch: pytest.MonkeyPatc
     assert stream.waited_s == [0.0, 3.5, 0.0]
 
 
+def test_waiting_for_the_peer_to_accept_is_not_waiting_for_credit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("penstock.transport.output.monotonic", lambda: now)
+    output = RemoteOutput(CHANNEL, SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), lambda o: None)
+    stream = Written()
+    output.connect(cast("OutStream", stream))
+    assert output.try_send(words())
+    output.pump()
+    now = 400.0
+    output.accept()
+    output.pump()
+    assert stream.waited_s == [0.0]
+
+
 def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> None:
     output, sender = remote(60.0)
     assert output.try_send(words(), more=True)

@@ -94,7 +94,7 @@ def message(rows: pa.RecordBatch) -> pa.Buffer:
         (message(ROWS).slice(0, 600), "are no packed batch"),
         (message(ROWS.slice(0, 0)).slice(0, 60), "are no packed batch"),
         (pa.py_buffer(b"junk" * 100), "are no packed batch"),
-        (pa.py_buffer(bytes(100_000)), "a packed batch of 100000 bytes is charged as 10000"),
+        (pa.py_buffer(bytes(10_001)), "a packed batch of 10001 bytes is charged as 10000"),
     ],
 )
 def test_anything_else_is_refused(packed: pa.Buffer, reason: str) -> None:

@@ -209,7 +209,12 @@ SHUFFLE = group(
         "compression",
         "of links between workers",
         CompressionSettings,
-        choice("mode", "never, always, or where that is faster", CompressionMode, default="none"),
+        choice(
+            "mode",
+            "never, where rows look compressible, or where that is faster, too",
+            CompressionMode,
+            default="none",
+        ),
         number(
             "entropyThreshold",
             "bits per byte; rows above it are not compressed",

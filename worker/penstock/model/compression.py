@@ -1,8 +1,8 @@
 """Whether a batch is worth packing: entropy of a sample, then how fast rows are sent either way.
 
     none   never
-    lz4    every batch, while the entropy of the rows is below the threshold
-    auto   the way that sends these rows faster: packed, or plain
+    lz4    where rows look compressible: the entropy of a sample is below the threshold
+    auto   there, too, the way that sends them faster: packed, or plain
 
 ``auto`` believes measurements only. It sends one way and tries the other for a while, now and then:
 soon when rows begin to flow, later and later while nothing changes. The rate of a way counts the
@@ -22,10 +22,12 @@ from penstock.base.limits import (
     COMPRESSION_SAMPLE_BYTES,
     COMPRESSION_SAMPLE_EVERY_BYTES,
     COMPRESSION_SKIPPED_BYTES,
+    COMPRESSION_STALLED_BYTES_PER_S,
     COMPRESSION_TRY_AFTER_BYTES,
     COMPRESSION_TRY_AFTER_BYTES_MAX,
     COMPRESSION_TRY_AFTER_S_MAX,
     COMPRESSION_TRY_BYTES,
+    COMPRESSION_TRY_SHARE,
 )
 from penstock.base.settings import CompressionMode, CompressionSettings
 
@@ -74,7 +76,7 @@ class Packing:
         self._tried = Rate()
 
     def packs(self, batch: pa.RecordBatch, size: int) -> bool:
-        """Say whether the next batch travels packed; ``size`` in bytes is that of its rows."""
+        """Say whether the next batch travels packed; ``size`` is its charge, in bytes."""
         self._asked = 0
         if self._mode is CompressionMode.NONE:
             return False
@@ -82,7 +84,7 @@ class Packing:
             return False
         if self._mode is CompressionMode.LZ4:
             return True
-        if self._left <= 0 or (self._left_s <= 0 and not self._trying):
+        if self._left <= 0 or (self._left_s <= 0 and not self._trying and self._rate.bytes_per_s):
             self._turn(batch)
         self._asked = size
         return self._prefers_packed != self._trying
@@ -92,11 +94,12 @@ class Packing:
         size = self._asked
         if not size:
             return
-        self._left -= size
+        seconds = min(seconds, size / COMPRESSION_STALLED_BYTES_PER_S)
         self._left_s -= seconds
         if self._skipped > 0:
             self._skipped -= size
         else:
+            self._left -= size
             (self._tried if self._trying else self._rate).count(size, seconds)
 
     def _compresses(self, batch: pa.RecordBatch, size: int) -> bool:
@@ -111,22 +114,26 @@ class Packing:
         self._skipped = COMPRESSION_SKIPPED_BYTES
         if not self._trying and self._may_gain(batch):
             self._trying, self._tried = True, Rate()
-            self._left = COMPRESSION_TRY_BYTES
+            self._left, self._left_s = COMPRESSION_TRY_BYTES, 0.0
             return
         if self._trying and self._tried.bytes_per_s > _BETTER * self._rate.bytes_per_s:
             self._prefers_packed, self._rate = not self._prefers_packed, self._tried
             self._pause = COMPRESSION_TRY_AFTER_BYTES
         else:
             self._pause = min(_LATER * self._pause, COMPRESSION_TRY_AFTER_BYTES_MAX)
+        tried_s = -self._left_s if self._trying else 0.0
+        self._left_s = max(COMPRESSION_TRY_AFTER_S_MAX, COMPRESSION_TRY_SHARE * tried_s)
         self._trying, self._left = False, self._pause
-        self._left_s = COMPRESSION_TRY_AFTER_S_MAX
 
     def _may_gain(self, batch: pa.RecordBatch) -> bool:
         return self._prefers_packed or packed_per_s(sample_of(batch)) > self._rate.bytes_per_s
 
 
 def sample_of(batch: pa.RecordBatch) -> bytes:
-    """Return up to COMPRESSION_SAMPLE_BYTES of the batch's buffers, the same share of each."""
+    """Return up to COMPRESSION_SAMPLE_BYTES of the batch's buffers, the same share of each.
+
+    Of a slice they are its parent's, which is at most twice as large (``transport.batches``).
+    """
     buffers = [b for c in batch.columns for b in c.buffers() if b is not None and b.size]
     share = min(COMPRESSION_SAMPLE_BYTES / max(sum(b.size for b in buffers), 1), 1.0)
     return b"".join(b.slice(0, int(share * b.size)).to_pybytes() for b in buffers)

@@ -16,10 +16,17 @@ _CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it hol
 def measure(batch: pa.RecordBatch) -> int:
     """Return the charge of a batch in bytes: its body as it will be decoded, and a fixed cost."""
     pinned: int = batch.get_total_buffer_size()
-    if pinned <= _CHEAP_BYTES and batch.num_columns <= _PINNED_TO_COMPACT:  # which may be one twice
+    if pinned <= _CHEAP_BYTES and _is_plain(batch):
         return pinned + ELEMENT_FIXED_CHARGE_BYTES
     size: int = batch.nbytes
     return size + ELEMENT_FIXED_CHARGE_BYTES
+
+
+def _is_plain(batch: pa.RecordBatch) -> bool:
+    """Say whether decoding doubles memory at most: two columns may share it, not more."""
+    return batch.num_columns <= _PINNED_TO_COMPACT and not any(
+        column.type.num_fields for column in batch.columns
+    )
 
 
 def measure_fresh(batch: pa.RecordBatch) -> int:

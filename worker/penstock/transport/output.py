@@ -250,6 +250,7 @@ class RemoteOutput(Output):
         self._armed = False
         self._starved = False
         self._starved_since: float | None = None
+        self._waited_s = 0.0  # for credit, by what leaves next
         self.timer = 0.0  # the deadline that the sender thread has in its book
 
     # --- From other threads -------------------------------------------------------------------
@@ -266,6 +267,7 @@ class RemoteOutput(Output):
         with self._lock:
             self._state.accept()
             self._on_room()
+            self._waited_s = 0.0  # that was for the peer, not for credit
 
     def close(self) -> None:
         """Drop everything and cancel a write that blocks; the sender thread closes the stream."""
@@ -286,6 +288,9 @@ class RemoteOutput(Output):
 
     def _on_room(self) -> None:
         self._starved = False
+        if self._starved_since is not None:
+            self._waited_s += monotonic() - self._starved_since
+            self._starved_since = None
         if self._state.closed and not self._scheduled:
             self._call_sender()
 
@@ -333,18 +338,14 @@ class RemoteOutput(Output):
         self._armed = due is not None
         return due
 
-    def _waited_s(self) -> float:
-        """Return how long what leaves now has waited for credit."""
-        since, self._starved_since = self._starved_since, None
-        return 0.0 if since is None else monotonic() - since
-
     def _write(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
         stream, element = self._stream, outgoing.element
         assert stream is not None, "accepted without a stream"
         if isinstance(element, Fill):
             batch = join(element.parts)
             head = DataHead(batch.num_rows, element.charge, *bounds(element.parts))
-            stream.send_batch(outgoing.sequence, head, batch, waited_s=self._waited_s())
+            waited_s, self._waited_s = self._waited_s, 0.0
+            stream.send_batch(outgoing.sequence, head, batch, waited_s=waited_s)
             return
         stream.send_control(encode_control(outgoing.sequence, element))
         if isinstance(element, EndOfStream):

@@ -8,7 +8,6 @@ Flight's own codec holds for a whole stream. These travel beside batches that ar
 import pyarrow as pa
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import COMPRESSION_SLACK_BYTES
 from penstock.base.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
 
@@ -57,7 +56,7 @@ def split(message: pa.Buffer) -> tuple[bytes, pa.Buffer | None]:
 
 def unpack(packed: pa.Buffer, head: DataHead, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of a packed batch, exactly one. Raises PeerError when it is anything else."""
-    if packed.size > head.charge + COMPRESSION_SLACK_BYTES:
+    if packed.size > head.charge:
         raise PeerError(f"a packed batch of {packed.size} bytes is charged as {head.charge}")
     try:
         with pa.ipc.open_stream(packed, options=_READ) as reader:

@@ -66,13 +66,19 @@ class OutStream:
         rows = conform(batch, self._schema)
         packs = self._packing is not None and self._packing.packs(rows, head.charge)
         start = perf_counter()
-        if packs:
-            metadata = encode_data(sequence, replace(head, packed=True))
-            self._writer.write_metadata(pack(rows, self._schema, metadata))
-        else:
+        if not (packs and self._write_packed(sequence, head, rows)):
             self._write_plain(rows, encode_data(sequence, head))
         if self._packing is not None:
             self._packing.sent(perf_counter() - start + waited_s)
+
+    def _write_packed(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> bool:
+        """Write a batch packed; False, and nothing written, when that makes it larger."""
+        metadata = encode_data(sequence, replace(head, packed=True))
+        message = pack(rows, self._schema, metadata)
+        if message.size > head.charge:
+            return False
+        self._writer.write_metadata(message)
+        return True
 
     def _write_plain(self, rows: pa.RecordBatch, metadata: bytes) -> None:
         if not self._begun:

@@ -83,9 +83,9 @@ def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubec
 
 @pytest.fixture
 def wordcount(operator: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> WordCount:
-    """Give the word count, not yet applied, over 40,000 lines; another number by indirection."""
+    """Give the word count, not yet applied, over 40,000 lines; other input by indirection."""
     folder = operator.shared_here / kubectl.namespace
-    lines = getattr(request, "param", LINES)
-    job = WordCount(kubectl, "wordcount", operator, folder, lines)
+    made = {"lines": LINES, **getattr(request, "param", {})}
+    job = WordCount(kubectl, "wordcount", operator, folder, **made)
     job.prepare()
     return job

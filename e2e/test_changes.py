@@ -51,7 +51,7 @@ def uids(job: WordCount) -> set[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wordcount", [80_000], indirect=True)
+@pytest.mark.parametrize("wordcount", [{"lines": 80_000}], indirect=True)
 def test_a_change_does_what_its_class_says(wordcount: WordCount) -> None:
     wordcount.start(rate=40)
     wordcount.commits(1, STEP_TIMEOUT_S)

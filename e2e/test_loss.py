@@ -53,7 +53,7 @@ def replacements(job: WordCount) -> set[tuple[str, int]]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("wordcount", [80_000], indirect=True)
+@pytest.mark.parametrize("wordcount", [{"lines": 80_000}], indirect=True)
 def test_a_worker_the_leader_and_a_node_are_lost(wordcount: WordCount, operator: Cluster) -> None:
     nodes = [n["metadata"]["name"] for n in operator.kubectl.items("nodes", "!" + CONTROL_PLANE)]
     wordcount.start(rate=40, placement={"nodes": nodes})

@@ -45,7 +45,7 @@ def kill_operator(job: WordCount) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("wordcount", [LINES], indirect=True)
+@pytest.mark.parametrize("wordcount", [{"lines": LINES}], indirect=True)
 def test_a_job_goes_on_without_its_operator(wordcount: WordCount) -> None:
     wordcount.start(rate=60)
     wordcount.commits(1, STEP_TIMEOUT_S)

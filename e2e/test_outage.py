@@ -29,7 +29,7 @@ def rows_seen(operator: Cluster, workers: list[tuple[str, str]]) -> float:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wordcount", [120_000], indirect=True)
+@pytest.mark.parametrize("wordcount", [{"lines": 120_000}], indirect=True)
 def test_a_minute_without_the_api_server(wordcount: WordCount, operator: Cluster) -> None:
     wordcount.start(rate=100)
     wordcount.commits(1, RECOVERY_TIMEOUT_S)

@@ -12,7 +12,7 @@ LINES_PER_S = 250  # of each of eight files, four words a line: more than three 
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wordcount", [400_000], indirect=True)
+@pytest.mark.parametrize("wordcount", [{"lines": 400_000}], indirect=True)
 def test_scaling_touches_no_pod_that_stays(wordcount: WordCount) -> None:
     wordcount.start(rate=LINES_PER_S)
     told: dict[int, float] = {}

@@ -21,7 +21,6 @@ from tests.integration.kubernetes.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "/data"
-FILES = 8
 WORDS = 3_000
 CLAIM = "shared"
 BIND_TIMEOUT_S = 60.0
@@ -41,6 +40,7 @@ class WordCount(StreamJob):
     cluster: Cluster
     folder: Path
     lines: int
+    files: int = 8
 
     @property
     def input(self) -> Path:
@@ -56,8 +56,8 @@ class WordCount(StreamJob):
         """Make the input, and the claim that checkpoints and files live on."""
         for each in (self.folder, self.input, self.output):
             make_shared(each)
-        each_file = self.lines // FILES
-        for file in range(FILES):
+        each_file = self.lines // self.files
+        for file in range(self.files):
             numbers = range(file * each_file, (file + 1) * each_file)
             table = pa.table({"line": [line(n) for n in numbers]})
             pq.write_table(table, self.input / f"part-{file}.parquet", row_group_size=1000)

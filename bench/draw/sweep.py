@@ -25,11 +25,11 @@ def fields_of(run: Run) -> Fields:
 
 
 def x_axis(runs: Sequence[Run]) -> str | None:
-    """Return the changed field with the most different numbers; None when nothing was changed."""
+    """Return the field of LABELS with the most different numbers; None when none was changed."""
     values: dict[str, set[str]] = {}
     for run in runs:
         for name, text in fields_of(run).items():
-            if text.replace(".", "", 1).isdigit():
+            if name in LABELS and text.replace(".", "", 1).isdigit():
                 values.setdefault(name, set()).add(text)
     found = max(values, key=lambda name: len(values[name]), default=None)
     return found if found is not None and len(values[found]) > 1 else None

@@ -22,6 +22,7 @@ def test_a_field_that_goes_along_with_the_axis_makes_no_lines_of_its_own() -> No
         run("sweep payload=1024,workers=2,batch_rows=1024", 2.0),
     ]
     assert x_axis(runs) == "payload"
+    assert x_axis([run("texts repeat=40", 1.0), run("texts repeat=20,replayed=True", 2.0)]) is None
     assert lines(runs, "payload", "rows_per_s") == {
         "workers 1": [(32.0, 9.0), (256.0, 5.0), (1024.0, 3.0)],
         "workers 2": [(32.0, 8.0), (256.0, 4.0), (1024.0, 2.0)],

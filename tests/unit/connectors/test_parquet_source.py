@@ -1,4 +1,6 @@
+import os
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -6,7 +8,13 @@ import pytest
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.event_time import NO_STAMP, STAMP
-from penstock.connectors.parquet_source import ParquetReader, ParquetSource, piece_rows
+from penstock.connectors.parquet_source import (
+    PIECE_BYTES,
+    ParquetReader,
+    ParquetSource,
+    piece_bytes,
+    piece_rows,
+)
 from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.manifest import SplitState
@@ -177,6 +185,24 @@ def test_event_time_needs_a_timestamp(tmp_path: Path) -> None:
 
 
 def test_pieces_are_bounded_in_bytes() -> None:
-    assert piece_rows(100, 100) == 131_072
-    assert piece_rows(1_000_000_000, 100) == 64
-    assert 1000 < piece_rows(100_000_000, 100_000) < 4194
+    assert piece_rows(100, 100, PIECE_BYTES) == 131_072
+    assert piece_rows(1_000_000_000, 100, PIECE_BYTES) == 64
+    assert 1000 < piece_rows(100_000_000, 100_000, PIECE_BYTES) < 4194
+
+
+def test_pieces_of_many_files_are_smaller_because_all_files_are_open() -> None:
+    assert piece_bytes(1) == piece_bytes(64) == PIECE_BYTES
+    assert piece_bytes(512) == PIECE_BYTES // 8
+    assert piece_bytes(100_000) == PIECE_BYTES // 16
+
+
+def test_many_files_are_read_by_smaller_pieces(tmp_path: Path) -> None:
+    draw = Random(3)
+    lines: list[str | None] = [draw.randbytes(500).hex() for _ in range(3000)]
+    first = write(tmp_path, "0.parquet", lines, 3000)
+    for number in range(1, 300):
+        os.link(first, tmp_path / f"{number}.parquet")
+    source = ParquetSource(str(tmp_path), LINE)
+    read = source.open(source.splits()[0]).read(3000)
+    assert read is not None
+    assert 0 < read.batch.nbytes < 1024 * 1024 < 3000 * 1000

@@ -28,6 +28,8 @@ from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 
 PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the wait in read()
+PIECES_BYTES = 256 * 1024 * 1024  # of all files together, which are read in turns
+PIECE_BYTES_MIN = 256 * 1024
 PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
 READ_BUFFER_BYTES = 1024 * 1024
@@ -53,6 +55,7 @@ class ParquetSource:
         self._rate = rate
         self._event_time = event_time
         self._plain = plain_schema(self._path, columns)
+        self._piece_bytes = piece_bytes(len(find_files(self._path)))
         self.schema = with_stamp(self._plain, event_time)
 
     def splits(self) -> list[SplitState]:
@@ -76,12 +79,12 @@ class ParquetSource:
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
-        pieces = Pieces(file, self._plain)
+        pieces = Pieces(file, self._plain, self._piece_bytes)
         return ParquetReader(pieces, (state, identity.rows), stamper, Pace(self._rate))
 
 
 class ParquetReader:
-    """Reads one file in order. One thread; a read decodes at most ``PIECE_BYTES``."""
+    """Reads one file in order. One thread; a read decodes a piece at most."""
 
     def __init__(
         self, pieces: "Pieces", place: tuple[SplitState, int], stamper: Stamper | None, pace: Pace
@@ -150,11 +153,12 @@ class ParquetReader:
 class Pieces:
     """Decodes one file piece by piece, from any row."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        """Open the file; nothing but the footer is read yet."""
+    def __init__(self, path: Path, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
+        """Open the file, to decode ``size`` bytes at once; only the footer is read yet."""
         self.path = path
         self._schema = schema
-        self._file = pq.ParquetFile(path, buffer_size=READ_BUFFER_BYTES)
+        self._size = size
+        self._file = pq.ParquetFile(path, buffer_size=min(READ_BUFFER_BYTES, size))
 
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
         """Yield pieces from row ``offset`` on, row group by row group."""
@@ -171,7 +175,7 @@ class Pieces:
 
     def _decode_group(self, group: int, skip: int) -> Iterator[pa.RecordBatch]:
         meta = self._file.metadata.row_group(group)
-        rows = piece_rows(meta.total_byte_size, meta.num_rows)
+        rows = piece_rows(meta.total_byte_size, meta.num_rows, self._size)
         batches = self._file.iter_batches(
             rows, row_groups=[group], columns=self._schema.names, use_threads=False
         )
@@ -182,10 +186,18 @@ class Pieces:
                 yield to_schema(rest, self._schema)
 
 
-def piece_rows(group_bytes: int, group_rows: int) -> int:
-    """Return how many rows to decode at once. Encoded sizes understate repeated values: halved."""
+def piece_bytes(files: int) -> int:
+    """Return how much of each of so many files to decode at once: all of them are open."""
+    return max(PIECE_BYTES_MIN, min(PIECE_BYTES, PIECES_BYTES // files))
+
+
+def piece_rows(group_bytes: int, group_rows: int, size: int) -> int:
+    """Return how many rows are ``size`` bytes at most when decoded.
+
+    Encoded sizes understate repeated values: halved.
+    """
     row_bytes = max(1, 2 * group_bytes // max(1, group_rows))
-    return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, PIECE_BYTES // row_bytes))
+    return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, size // row_bytes))
 
 
 def plain_schema(path: Path, columns: Columns) -> pa.Schema:

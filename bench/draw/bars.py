@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from bench.draw.style import COLOURS, figure, legend, save, tidy, title
+from bench.draw.sweep import fields_of
 
 Run = Mapping[str, Any]
 Cells = dict[str, dict[str, list[float]]]
@@ -20,8 +21,7 @@ def values_of(runs: Sequence[Run], figure_name: str) -> Cells:
         cell, stroke, variant = run["name"].rpartition("/")
         value = run["results"].get(figure_name)
         if stroke and value:
-            fields = cell.partition(" ")[2].split(",")
-            label = "\n".join(field.partition("=")[2] for field in fields) or cell
+            label = "\n".join(fields_of(run).values()) or cell
             found.setdefault(label, {}).setdefault(variant, []).append(value)
     return found
 

@@ -181,6 +181,18 @@ class GatheringReader(Protocol):
 
 
 @runtime_checkable
+class ReleasingReader(Protocol):
+    """A split reader that holds files and memory while it is read: few of a task are, at a time."""
+
+    def release(self) -> bool:
+        """Hold nothing until the next read, unless that would do work twice; say whether it does.
+
+        Cheap where it holds nothing. It does at the end of the split.
+        """
+        ...
+
+
+@runtime_checkable
 class RestingReader(Protocol):
     """A split reader that knows how long it will have nothing to give."""
 
@@ -342,6 +354,7 @@ __all__ = [
     "Pending",
     "PushedSource",
     "Read",
+    "ReleasingReader",
     "RestingReader",
     "Sink",
     "SinkPublisher",

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.base.limits import SOURCE_SPLITS_READ_MAX
 from penstock.connectors.event_time import NO_STAMP, STAMP
 from penstock.connectors.parquet_source import (
     PIECE_BYTES,
@@ -17,7 +18,12 @@ from penstock.connectors.parquet_source import (
 )
 from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
+from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
+from penstock.engine.coalesce import Coalescer
+from penstock.engine.source_task import SourceTask
+from penstock.ports import ReleasingReader
+from penstock.protocol.task_events import RowsRead, SplitEnded
 
 LINE = (Column("line", "string"),)
 
@@ -190,19 +196,87 @@ def test_pieces_are_bounded_in_bytes() -> None:
     assert 1000 < piece_rows(100_000_000, 100_000, PIECE_BYTES) < 4194
 
 
-def test_pieces_of_many_files_are_smaller_because_all_files_are_open() -> None:
+def test_pieces_of_many_files_with_a_rate_are_smaller_because_all_files_are_open() -> None:
     assert piece_bytes(1) == piece_bytes(64) == PIECE_BYTES
     assert piece_bytes(512) == PIECE_BYTES // 8
     assert piece_bytes(100_000) == PIECE_BYTES // 16
 
 
-def test_many_files_are_read_by_smaller_pieces(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rate", "bytes_max"), [(10_000_000, 1024 * 1024), (None, PIECE_BYTES)])
+def test_many_files_with_a_rate_are_read_by_smaller_pieces(
+    tmp_path: Path, rate: int | None, bytes_max: int
+) -> None:
     draw = Random(3)
     lines: list[str | None] = [draw.randbytes(500).hex() for _ in range(3000)]
     first = write(tmp_path, "0.parquet", lines, 3000)
     for number in range(1, 300):
         os.link(first, tmp_path / f"{number}.parquet")
+    source = ParquetSource(str(tmp_path), LINE, rate=rate)
+    reader = source.open(source.splits()[0])
+    while (read := reader.read(3000)) is None:
+        assert not reader.state().finished
+    assert bytes_max // 4 < read.batch.nbytes < bytes_max or read.batch.num_rows < 500
+
+
+def held_files(folder: Path) -> int:
+    """Return how many files of a folder this process holds open."""
+    links = (os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return sum(link.startswith(f"{folder}/") for link in links)
+
+
+def test_a_file_is_closed_between_its_row_groups_when_that_is_asked(tmp_path: Path) -> None:
+    lines: list[str | None] = list("abcdefgh")
+    write(tmp_path, "a.parquet", lines, rows_of_group=3)
     source = ParquetSource(str(tmp_path), LINE)
-    read = source.open(source.splits()[0]).read(3000)
-    assert read is not None
-    assert 0 < read.batch.nbytes < 1024 * 1024 < 3000 * 1000
+    reader = source.open(source.splits()[0])
+    assert isinstance(reader, ReleasingReader)
+    seen, released = [], []
+    while (read := reader.read(2)) is not None:
+        seen += read.batch.column("line").to_pylist()
+        assert held_files(tmp_path) == 1
+        released.append(reader.release())
+        assert held_files(tmp_path) == (0 if released[-1] else 1)
+    assert seen == lines
+    assert released == [False, True, False, True, True]
+
+
+def test_a_file_that_changed_while_it_was_closed_is_not_read_on(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.parquet", list("abcdef"), rows_of_group=3)
+    source = ParquetSource(str(tmp_path), LINE)
+    reader = source.open(source.splits()[0])
+    assert isinstance(reader, ReleasingReader)
+    reader.read(3)
+    assert reader.release()
+    write(tmp_path, "a.parquet", list("abcxyz"), rows_of_group=3)
+    with pytest.raises(StateError, match=r"a\.parquet was rewritten since the job began"):
+        reader.read(3)
+    file.unlink()
+    with pytest.raises(StateError, match=r"a\.parquet is gone: put it back"):
+        reader.read(3)
+
+
+def test_a_file_with_a_rate_stays_open(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", list("abc"))
+    source = ParquetSource(str(tmp_path), LINE, rate=5)
+    assert not isinstance(source.open(source.splits()[0]), ReleasingReader)
+
+
+def test_of_many_files_few_are_open_and_all_are_read(tmp_path: Path) -> None:
+    names = [f"{number:03}" for number in range(5 * SOURCE_SPLITS_READ_MAX // 2)]
+    for name in names:
+        write(tmp_path, f"{name}.parquet", [f"{name}-{row}" for row in range(7)], rows_of_group=3)
+    source = ParquetSource(str(tmp_path), LINE)
+    task = SourceTask("in", source, Coalescer(2))
+    splits = source.splits()
+    task.open(splits)
+    assert held_files(tmp_path) == 0
+    seen: dict[str, list[str]] = {name: [] for name in names}
+    ended: set[SplitId] = set()
+    while (event := task.next(lambda split: split not in ended)) is not None:
+        assert held_files(tmp_path) <= SOURCE_SPLITS_READ_MAX
+        if isinstance(event, SplitEnded):
+            ended.add(event.split)
+        elif isinstance(event, RowsRead):
+            seen[event.split[:3]] += event.data.payload.column("line").to_pylist()
+    assert seen == {name: [f"{name}-{row}" for row in range(7)] for name in names}
+    assert held_files(tmp_path) == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S
+from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.coalesce import Coalescer
@@ -117,3 +117,81 @@ def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_
 
 def test_a_split_that_cannot_say_how_long_is_asked_again_soon() -> None:
     assert opened(a=Paced("a", [0], 0.0)).rest_s() == SOURCE_POLL_S
+
+
+class Releasing(Reader):
+    """Holds memory from a read on, which it may give back where its script says ``True``."""
+
+    def __init__(self, split: str, script: list[int], lets_go: list[bool]) -> None:
+        super().__init__(split, script)
+        self._lets_go = lets_go
+        self.holds = False
+
+    def read(self, max_rows: int) -> Read | None:
+        self.holds = True
+        return super().read(max_rows)
+
+    def release(self) -> bool:
+        if not self._lets_go or self._lets_go.pop(0):
+            self.holds = False
+        return not self.holds
+
+
+def many(lets_go: list[bool]) -> dict[str, Releasing]:
+    names = (f"s{number:02}" for number in range(SOURCE_SPLITS_READ_MAX + 2))
+    return {name: Releasing(name, [1, 1, 1], list(lets_go)) for name in names}
+
+
+def read_on(task: SourceTask, count: int, stopped: str = "") -> list[str]:
+    """Return of which splits the next rows are; those that end, or whose name begins so, stop."""
+    found: list[str] = []
+    while len(found) < count:
+        event = task.next(lambda split: not (stopped and split.startswith(stopped)))
+        assert event is not None
+        if isinstance(event, RowsRead):
+            found.append(event.split)
+    return found
+
+
+def test_splits_that_hold_memory_wait_for_each_other() -> None:
+    readers = many([False, True])
+    task = opened(**readers)
+    first = list(readers)[:SOURCE_SPLITS_READ_MAX]
+    assert read_on(task, len(first)) == first
+    assert sum(reader.holds for reader in readers.values()) == SOURCE_SPLITS_READ_MAX
+    assert read_on(task, 1) == ["s00"]  # it lets go
+    assert read_on(task, len(first)) == [*first[1:], "s16"]
+    assert sum(reader.holds for reader in readers.values()) <= SOURCE_SPLITS_READ_MAX
+
+
+def test_all_rows_are_read_though_few_splits_are_at_a_time() -> None:
+    readers = many([True])
+    task = opened(**readers)
+    assert sorted(read_on(task, 3 * len(readers))) == sorted(3 * list(readers))
+    assert task.next(lambda _: True) is not None
+    while not task.dry:
+        task.next(lambda _: True)
+    assert not any(reader.holds for reader in readers.values())
+
+
+def test_splits_that_move_leave_their_places_to_others_and_come_back() -> None:
+    readers = many([False] * 9)
+    task = opened(**readers)
+    read_on(task, SOURCE_SPLITS_READ_MAX)
+    assert set(read_on(task, 8, stopped="s0")) == {f"s1{number}" for number in range(8)}
+    assert len(set(read_on(task, len(readers)))) == len(readers)
+
+
+def test_closed_splits_are_asked_no_more() -> None:
+    readers = many([True])
+    task = opened(**readers)
+    read_on(task, 2)
+    task.close([SplitId("s00"), SplitId("s17")])
+    assert not {"s00", "s17"} & set(read_on(task, SOURCE_SPLITS_READ_MAX))
+
+
+def test_a_split_that_had_ended_is_not_asked_and_not_waited_for() -> None:
+    task = SourceTask("in", Readers({"a": Reader("a", [])}), Coalescer(10))
+    task.open([SplitState(SplitId("a"), "", 0, finished=True)])
+    assert task.dry
+    assert task.next(lambda _: True) is None

@@ -129,6 +129,7 @@ SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # of one read, unless a single row is l
 INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender waits
 INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 512 * 1024 * 1024
+SOURCE_SPLITS_READ_MAX = 16  # of a source task, that hold memory: the others wait for their turn
 SOURCE_POLL_S = 0.002  # a split that had nothing and cannot say until when
 SOURCE_REST_MAX_S = 0.05  # a silent split is noticed that much later
 PACE_WAIT_MAX_S = 0.01  # where the work on the last rows took longer

@@ -3,6 +3,8 @@
     file ──row groups──> decoded pieces of bounded bytes ──slices──> Read(batch, offset)
 
 A seek skips whole row groups by the footer and cuts the first piece; nothing else is decoded twice.
+A file is open while its rows are read, and between two row groups it may be closed: so many files
+take no more memory than the few that are read. Files with a rate are all read at once.
 """
 
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_files import (
+    FileIdentity,
     check_unchanged,
     find_files,
     parse_identity,
@@ -28,7 +31,7 @@ from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 
 PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the wait in read()
-PIECES_BYTES = 256 * 1024 * 1024  # of all files together, which are read in turns
+PIECES_BYTES = 256 * 1024 * 1024  # of all files together, where all are open
 PIECE_BYTES_MIN = 256 * 1024
 PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
@@ -55,7 +58,7 @@ class ParquetSource:
         self._rate = rate
         self._event_time = event_time
         self._plain = plain_schema(self._path, columns)
-        self._piece_bytes = piece_bytes(len(find_files(self._path)))
+        self._piece_bytes = piece_bytes(len(find_files(self._path))) if rate else PIECE_BYTES
         self.schema = with_stamp(self._plain, event_time)
 
     def splits(self) -> list[SplitState]:
@@ -74,26 +77,32 @@ class ParquetSource:
         )
 
     def open(self, state: SplitState) -> "ParquetReader":
-        """Open a file at a row. Raises StateError when it is not the file that was listed."""
+        """Read a file from a row on. Raises StateError when it is not the file that was listed."""
         identity = parse_identity(state.spec)
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         pieces = Pieces(file, self._plain, self._piece_bytes)
-        return ParquetReader(pieces, (state, identity.rows), stamper, Pace(self._rate))
+        kind = ParquetReader if self._rate else UnpacedReader
+        return kind(pieces, (state, identity), stamper, Pace(self._rate))
 
 
 class ParquetReader:
     """Reads one file in order. One thread; a read decodes a piece at most."""
 
     def __init__(
-        self, pieces: "Pieces", place: tuple[SplitState, int], stamper: Stamper | None, pace: Pace
+        self,
+        pieces: "Pieces",
+        place: tuple[SplitState, FileIdentity],
+        stamper: Stamper | None,
+        pace: Pace,
     ) -> None:
-        """Seek to the state of ``place`` (state, rows of the file)."""
-        self._state, self._rows = place
+        """Begin at the state of ``place`` (state, file); the first read opens it."""
+        self._state, self._identity = place
+        self._rows = self._identity.rows
         self._offset = self._state.offset
         self._pieces = pieces
-        self._rest: Iterator[pa.RecordBatch] = pieces.decode(self._offset)
+        self._rest: Iterator[pa.RecordBatch] | None = None
         self._piece: pa.RecordBatch | None = None
         self._stamper = stamper
         self._pace = pace
@@ -101,7 +110,7 @@ class ParquetReader:
     def read(self, max_rows: int) -> Read | None:
         """Return the next 1..max_rows rows, or None at the end of the file and when none is due.
 
-        Raises StateError naming file and row when the data cannot be decoded.
+        Raises StateError naming file and row when the data cannot be decoded, or has changed.
         """
         if self._offset >= self._rows:
             return None
@@ -135,13 +144,15 @@ class ParquetReader:
         """Nothing to acknowledge: a file stays."""
 
     def close(self) -> None:
-        """Close the file."""
-        self._rest = iter(())
-        self._piece = None
+        """Close the file; a read opens it again."""
+        self._rest = self._piece = None
         self._pieces.close()
 
     def _next_piece(self) -> pa.RecordBatch | None:
         try:
+            if self._rest is None:
+                check_unchanged(self._pieces.path, self._identity)
+                self._rest = self._pieces.decode(self._offset)
             return next(self._rest, None)
         except (pa.ArrowInvalid, OSError) as error:
             raise StateError(
@@ -150,44 +161,65 @@ class ParquetReader:
             ) from error
 
 
+class UnpacedReader(ParquetReader):
+    """Reads one file as fast as its rows are taken; between two row groups it may be closed."""
+
+    def release(self) -> bool:
+        """Close the file unless rows of a row group would be decoded twice; say whether it was."""
+        if self._piece is not None or self._pieces.within_group:
+            return False
+        self.close()
+        return True
+
+
 class Pieces:
     """Decodes one file piece by piece, from any row."""
 
     def __init__(self, path: Path, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
-        """Open the file, to decode ``size`` bytes at once; only the footer is read yet."""
+        """Decode ``size`` bytes at once, when asked: the file is not opened yet."""
         self.path = path
+        self.within_group = False  # rows of the row group that was begun are left
         self._schema = schema
         self._size = size
-        self._file = pq.ParquetFile(path, buffer_size=min(READ_BUFFER_BYTES, size))
+        self._file: pq.ParquetFile | None = None
 
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """Yield pieces from row ``offset`` on, row group by row group."""
+        """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
+        self._file = pq.ParquetFile(self.path, buffer_size=min(READ_BUFFER_BYTES, self._size))
         start = 0
         for group in range(self._file.num_row_groups):
             meta = self._file.metadata.row_group(group)
             if start + meta.num_rows > offset:
-                yield from self._decode_group(group, max(0, offset - start))
+                yield from self._decode_group(self._file, group, max(0, offset - start))
             start += meta.num_rows
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self.within_group = False
 
-    def _decode_group(self, group: int, skip: int) -> Iterator[pa.RecordBatch]:
-        meta = self._file.metadata.row_group(group)
+    def _decode_group(
+        self, file: pq.ParquetFile, group: int, skip: int
+    ) -> Iterator[pa.RecordBatch]:
+        meta = file.metadata.row_group(group)
         rows = piece_rows(meta.total_byte_size, meta.num_rows, self._size)
-        batches = self._file.iter_batches(
+        left = meta.num_rows
+        batches = file.iter_batches(
             rows, row_groups=[group], columns=self._schema.names, use_threads=False
         )
         for batch in batches:
             rest = batch.slice(skip)
             skip = max(0, skip - batch.num_rows)
+            left -= batch.num_rows
+            self.within_group = left > 0
             if rest.num_rows:
                 yield to_schema(rest, self._schema)
 
 
 def piece_bytes(files: int) -> int:
-    """Return how much of each of so many files to decode at once: all of them are open."""
+    """Return how much of each of so many files to decode at once when all of them are open."""
     return max(PIECE_BYTES_MIN, min(PIECE_BYTES, PIECES_BYTES // files))
 
 

@@ -8,12 +8,14 @@ from penstock.base.limits import (
     LATENCY_MARKS_PER_READ_MAX,
     SOURCE_POLL_S,
     SOURCE_REST_MAX_S,
+    SOURCE_SPLITS_READ_MAX,
 )
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.coalesce import Coalescer
+from penstock.engine.turns import Turns
 from penstock.model.elements import Data
-from penstock.ports import GatheringReader, PacedReader, Read, RestingReader
+from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RestingReader
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
 
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ class SourceTask:
         self._paced: dict[SplitId, PacedReader] = {}
         self._resting: dict[SplitId, RestingReader] = {}
         self._gathering: dict[SplitId, GatheringReader] = {}
+        self._releasing: dict[SplitId, ReleasingReader] = {}
         self._ended: set[SplitId] = set()
-        self._turn: list[SplitId] = []
+        self._turns = Turns(SOURCE_SPLITS_READ_MAX)
         self._empty = 0  # reads since the last rows
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
@@ -59,19 +62,26 @@ class SourceTask:
                 self._resting[state.split] = reader
             if isinstance(reader, GatheringReader):
                 self._gathering[state.split] = reader
-        self._turn = list(self._readers)
+            if isinstance(reader, ReleasingReader):
+                self._releasing[state.split] = reader
+            if state.finished:
+                self._ended.add(state.split)
+            else:
+                self._turns.join(state.split, takes_place=state.split in self._releasing)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
         """Close some splits, or all."""
-        for split in list(self._readers if splits is None else splits):
+        leaving = list(self._readers if splits is None else splits)
+        self._turns.leave(leaving)
+        for split in leaving:
             reader = self._readers.pop(split, None)
             self._paced.pop(split, None)
             self._resting.pop(split, None)
             self._gathering.pop(split, None)
+            self._releasing.pop(split, None)
             self._ended.discard(split)
             if reader is not None:
                 reader.close()
-        self._turn = list(self._readers)
 
     def states(self, epoch: Epoch) -> tuple[SplitState, ...]:
         """Return where every split stands, for the manifest of ``epoch``."""
@@ -95,12 +105,18 @@ class SourceTask:
 
     def next(self, reads: Callable[[SplitId], bool]) -> SourceEvent | None:
         """Ask the next split whose turn it is; None when no split may be read."""
-        for _ in range(len(self._turn)):
-            split = self._turn.pop(0)
-            self._turn.append(split)
-            if reads(split):
-                return self._ask(split, self._readers[split])
-        return None
+        split = self._turns.next(reads)
+        if split is None:
+            return None
+        event = self._ask(split, self._readers[split])
+        releasing = self._releasing.get(split)
+        if split in self._ended:
+            self._turns.end(split)
+            if releasing is not None:
+                releasing.release()
+        elif releasing is not None and self._turns.wanted and releasing.release():
+            self._turns.give_place(split)
+        return event
 
     @property
     def dry(self) -> bool:

@@ -1,11 +1,11 @@
 """PyFlink DataStream: lines of a file, ``key_by`` and a process function with ``ValueState``."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyflink.common import Configuration, Types, WatermarkStrategy  # type: ignore[import-not-found]
 from pyflink.datastream import (  # type: ignore[import-not-found]
@@ -21,6 +21,9 @@ from pyflink.datastream.state import ValueStateDescriptor  # type: ignore[import
 from bench.peers.programs.task import Progress, Task, merged, read_task
 
 STATE_CACHE = "20000"  # states kept in Python: with its 1,000 nearly every word asks the JVM
+# The end of a bundle writes each changed state back, a request each: only checkpoints end one here.
+BUNDLE_ROWS = "1000000"
+BUNDLE_MS = "10000"
 
 
 class Count(KeyedProcessFunction):  # type: ignore[misc]
@@ -34,7 +37,7 @@ class Count(KeyedProcessFunction):  # type: ignore[misc]
         """Get the state."""
         self._state = context.get_state(ValueStateDescriptor("count", Types.LONG()))
         self._progress, self._counts = Progress(), dict[str, int]()
-        self._name = f"{os.getpid()}-{id(self)}"
+        self._name = uuid4().hex
 
     def process_element(self, word: str, context: Any) -> Iterator[tuple[str, int]]:
         """Count one word."""
@@ -76,6 +79,8 @@ def settings(task: Task) -> Any:
     made.set_string("python.executable", sys.executable)
     made.set_string("python.client.executable", sys.executable)
     made.set_string("python.state.cache-size", STATE_CACHE)
+    made.set_string("python.fn-execution.bundle.size", BUNDLE_ROWS)
+    made.set_string("python.fn-execution.bundle.time", BUNDLE_MS)
     made.set_string("rest.bind-address", "127.0.0.1")
     made.set_string("rest.bind-port", "0")
     return made

@@ -185,10 +185,7 @@ class ReleasingReader(Protocol):
     """A split reader that holds files and memory while it is read: few of a task are, at a time."""
 
     def release(self) -> bool:
-        """Hold nothing until the next read, unless that would do work twice; say whether it does.
-
-        Cheap where it holds nothing. It does at the end of the split.
-        """
+        """Hold nothing until the next read, unless that repeats too much; say whether it does."""
         ...
 
 

@@ -182,6 +182,13 @@ def test_splits_that_move_leave_their_places_to_others_and_come_back() -> None:
     assert len(set(read_on(task, len(readers)))) == len(readers)
 
 
+def test_a_split_says_its_end_before_it_waits_for_others() -> None:
+    names = [f"s{number:02}" for number in range(SOURCE_SPLITS_READ_MAX + 2)]
+    task = opened(**{name: Releasing(name, [1], [True] * 9) for name in names})
+    full = SOURCE_SPLITS_READ_MAX
+    assert events(task, full + 1) == [*[RowsRead] * full, SplitEnded]
+
+
 def test_closed_splits_are_asked_no_more() -> None:
     readers = many([True])
     task = opened(**readers)

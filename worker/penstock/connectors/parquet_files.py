@@ -61,13 +61,18 @@ def find_files(path: Path) -> list[Path]:
 def read_identity(path: Path) -> FileIdentity:
     """Look at the end of a file. Raises ConfigError naming it when it is no whole Parquet file."""
     size = path.stat().st_size
-    with path.open("rb") as file:
-        footer = _footer(file.read(4) == MAGIC, size, file, path)
+    footer = _footer_hash(path, size)
     try:
         rows = pq.ParquetFile(path).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
-    return FileIdentity(path.name, size, rows, hashlib.sha256(footer).hexdigest()[:32])
+    return FileIdentity(path.name, size, rows, footer)
+
+
+def _footer_hash(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        footer = _footer(file.read(4) == MAGIC, size, file, path)
+    return hashlib.sha256(footer).hexdigest()[:32]
 
 
 def _footer(begins_well: bool, size: int, file: BinaryIO, path: Path) -> bytes:
@@ -102,8 +107,8 @@ def check_unchanged(path: Path, wanted: FileIdentity) -> None:
             " began: files of a running job must not change; put new rows into new files"
         )
     try:
-        found = read_identity(path)
+        footer = _footer_hash(path, size)
     except ConfigError as error:
         raise StateError(str(error)) from error
-    if found != wanted:
+    if footer != wanted.footer:
         raise StateError(f"parquet source: file {path} was rewritten since the job began")

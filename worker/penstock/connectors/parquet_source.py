@@ -4,7 +4,7 @@
 
 A seek skips whole row groups by the footer and cuts the first piece; nothing else is decoded twice.
 A file is open while its rows are read, and between two row groups it may be closed: so many files
-take no more memory than the few that are read. Files with a rate are all read at once.
+take no more memory than the few that are read. Files with a rate are all read in turns.
 """
 
 from collections.abc import Iterator
@@ -36,6 +36,7 @@ PIECE_BYTES_MIN = 256 * 1024
 PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
 READ_BUFFER_BYTES = 1024 * 1024
+RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decoded: what opening a file again costs is little then
 
 
 class ParquetSource:
@@ -165,9 +166,14 @@ class UnpacedReader(ParquetReader):
     """Reads one file as fast as its rows are taken; between two row groups it may be closed."""
 
     def release(self) -> bool:
-        """Close the file unless rows of a row group would be decoded twice; say whether it was."""
-        if self._piece is not None or self._pieces.within_group:
-            return False
+        """Close the file unless that would cost as much as reading did; say whether it was.
+
+        It would within a row group, of which rows are decoded twice, and soon after it was opened.
+        """
+        if self._rest is not None and self._offset < self._rows:
+            dear = self._pieces.within_group or self._pieces.decoded_bytes < RELEASE_AFTER_BYTES
+            if dear or self._piece is not None:
+                return False
         self.close()
         return True
 
@@ -179,13 +185,18 @@ class Pieces:
         """Decode ``size`` bytes at once, when asked: the file is not opened yet."""
         self.path = path
         self.within_group = False  # rows of the row group that was begun are left
+        self.decoded_bytes = 0  # since the file was opened
         self._schema = schema
         self._size = size
         self._file: pq.ParquetFile | None = None
 
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
         """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
-        self._file = pq.ParquetFile(self.path, buffer_size=min(READ_BUFFER_BYTES, self._size))
+        # A buffer for each column; pre_buffer would hold the whole row group, compressed.
+        self._file = pq.ParquetFile(
+            self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False
+        )
+        self.decoded_bytes = 0
         start = 0
         for group in range(self._file.num_row_groups):
             meta = self._file.metadata.row_group(group)
@@ -214,6 +225,7 @@ class Pieces:
             skip = max(0, skip - batch.num_rows)
             left -= batch.num_rows
             self.within_group = left > 0
+            self.decoded_bytes += batch.nbytes
             if rest.num_rows:
                 yield to_schema(rest, self._schema)
 

@@ -114,9 +114,14 @@ class SourceTask:
             self._turns.end(split)
             if releasing is not None:
                 releasing.release()
-        elif releasing is not None and self._turns.wanted and releasing.release():
-            self._turns.give_place(split)
+        elif releasing is not None and self._turns.wanted:
+            self._let_others_read(split, releasing)
         return event
+
+    def _let_others_read(self, split: SplitId, reader: "ReleasingReader") -> None:
+        """Give the place of a split away; not when all that is left of it is to say its end."""
+        if not self._readers[split].state().finished and reader.release():
+            self._turns.give_place(split)
 
     @property
     def dry(self) -> bool:

@@ -23,7 +23,7 @@ from bench.peers.programs.task import Progress, Task, merged, read_task
 STATE_CACHE = "20000"  # states kept in Python: with its 1,000 nearly every word asks the JVM
 # The end of a bundle writes each changed state back, a request each: only checkpoints end one here.
 BUNDLE_ROWS = "1000000"
-BUNDLE_MS = "10000"
+BUNDLE_MS = "3600000"
 
 
 class Count(KeyedProcessFunction):  # type: ignore[misc]

@@ -34,6 +34,7 @@ from penstock.state.task import TaskState
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns
+from penstock.transport.polling import poll_where_waited
 
 PROCESSES = 2
 GROUPS = 256
@@ -195,6 +196,7 @@ def work(part: Part) -> dict[str, Any]:
     """Be one of the processes; return what was counted."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
+    poll_where_waited()
     warm(part)
     counter = Counter(part)
     door = Door(counter, bounded=part.rate is None)

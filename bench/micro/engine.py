@@ -33,6 +33,7 @@ from penstock.engine.worker import Worker
 from penstock.graph import load_job
 from penstock.storage.blobs import DirectoryBlobStore
 from penstock.transport.exchange import Identity
+from penstock.transport.polling import poll_where_waited
 
 ROWS = 1 << 40  # more than are ever read
 KINDS = {"task-0": "source", "task-1": "count", "sender": "send", "link": "credit"}
@@ -116,6 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory()
+    poll_where_waited()
     scenario = Scenario("micro", "", options.workers, options.payload, options.keys, rows=ROWS)
     scenario = replace(scenario, batch_rows=options.rows)
     with tempfile.TemporaryDirectory() as name:

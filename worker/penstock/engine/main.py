@@ -24,6 +24,7 @@ from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.contract.trust import IngestPlace
 from penstock.engine.memory import keep_freed_memory
+from penstock.transport.polling import poll_where_waited
 
 if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
@@ -75,6 +76,7 @@ def _set_up(launch: EngineLaunch) -> None:
         format=f"%(asctime)s worker={launch.ordinal} part=engine level=%(levelname)s %(message)s",
     )
     keep_freed_memory()
+    poll_where_waited()
     shutil.rmtree(launch.scratch, ignore_errors=True)
     Path(launch.scratch).mkdir(parents=True, exist_ok=True)
 

@@ -1,0 +1,71 @@
+"""Messages wake the thread that waits for them, and no thread of gRPC's own in between."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from penstock.transport.polling import poll_where_waited
+
+TIMES = 500
+BATCH = pa.record_batch({"x": [1]})
+
+
+class Echo(fl.FlightServerBase):
+    def do_exchange(self, context, descriptor, reader, writer):
+        writer.begin(BATCH.schema)
+        for chunk in reader:
+            writer.write_batch(chunk.data)
+
+
+def switches():
+    tasks = [task for task in Path("/proc/self/task").iterdir()
+             if (task / "comm").read_text().strip() == "event_engine"]
+    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
+
+
+if sys.argv[1] == "set":
+    poll_where_waited()
+server = Echo("grpc://127.0.0.1:0")
+client = fl.connect(f"grpc://127.0.0.1:{server.port}")
+writer, reader = client.do_exchange(fl.FlightDescriptor.for_path("x"))
+writer.begin(BATCH.schema)
+before = switches()
+for _ in range(TIMES):
+    writer.write_batch(BATCH)
+    reader.read_chunk()
+print((switches() - before) / TIMES, flush=True)
+os._exit(0)
+"""
+
+
+def switches_per_message(setting: str, **environment: str) -> float:
+    """Return how often threads of gRPC's own slept and woke for one message there and back."""
+    plain = {k: v for k, v in os.environ.items() if k != "GRPC_EXPERIMENTS"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, setting],
+        capture_output=True, text=True, check=True, env={**plain, **environment},
+    )  # fmt: skip
+    return float(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_no_thread_of_grpc_stands_between_a_message_and_who_waits_for_it() -> None:
+    # In a process of its own: gRPC reads the setting once.
+    assert switches_per_message("set") < 0.5 * switches_per_message("unset")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_a_setting_from_outside_stays() -> None:
+    outside = switches_per_message("set", GRPC_EXPERIMENTS="event_engine_client")
+    assert outside > 0.5 * switches_per_message("unset")

@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.limits import SOURCE_SPLITS_READ_MAX
 from penstock.connectors.event_time import NO_STAMP, STAMP
+from penstock.connectors.parquet_files import read_identity
 from penstock.connectors.parquet_source import (
     PIECE_BYTES,
     RELEASE_AFTER_BYTES,
@@ -280,6 +282,16 @@ def test_a_file_that_changed_while_it_was_closed_is_not_read_on(tmp_path: Path) 
     file.unlink()
     with pytest.raises(StateError, match=r"a\.parquet is gone: put it back"):
         reader.read(1)
+
+
+def test_a_file_that_ends_early_is_not_waited_for(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.parquet", list("abc"))
+    reader = ParquetSource(str(tmp_path), LINE).open(
+        SplitState(SplitId("a.parquet"), replace(read_identity(file), rows=5).as_json(), 0)
+    )
+    assert reader.read(9) is not None
+    with pytest.raises(StateError, match=r"a\.parquet ends at row 3 of 5: it was rewritten"):
+        reader.read(9)
 
 
 def test_a_file_with_a_rate_stays_open(tmp_path: Path) -> None:

@@ -149,17 +149,27 @@ class ParquetReader:
         self._rest = self._piece = None
         self._pieces.close()
 
-    def _next_piece(self) -> pa.RecordBatch | None:
+    def _next_piece(self) -> pa.RecordBatch:
         try:
             if self._rest is None:
-                check_unchanged(self._pieces.path, self._identity)
-                self._rest = self._pieces.decode(self._offset)
-            return next(self._rest, None)
+                self._rest = self._open()
+            return next(self._rest)
+        except StopIteration:
+            raise StateError(
+                f"parquet source: file {self._pieces.path} ends at row {self._offset} of"
+                f" {self._rows}: it was rewritten since the job began"
+            ) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise StateError(
                 f"parquet source: file {self._pieces.path} cannot be read"
                 f" at row {self._offset}: {error}"
             ) from error
+
+    def _open(self) -> Iterator[pa.RecordBatch]:
+        check_unchanged(self._pieces.path, self._identity)  # it tells more than Arrow would
+        rest = self._pieces.decode(self._offset)
+        check_unchanged(self._pieces.path, self._identity)  # that is what was opened
+        return rest
 
 
 class UnpacedReader(ParquetReader):
@@ -191,18 +201,13 @@ class Pieces:
         self._file: pq.ParquetFile | None = None
 
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
+        """Open the file, and give pieces from row ``offset`` on, row group by row group."""
         # A buffer for each column; pre_buffer would hold the whole row group, compressed.
         self._file = pq.ParquetFile(
             self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False
         )
         self.decoded_bytes = 0
-        start = 0
-        for group in range(self._file.num_row_groups):
-            meta = self._file.metadata.row_group(group)
-            if start + meta.num_rows > offset:
-                yield from self._decode_group(self._file, group, max(0, offset - start))
-            start += meta.num_rows
+        return self._decode(self._file, offset)
 
     def close(self) -> None:
         """Close the file."""
@@ -210,6 +215,14 @@ class Pieces:
             self._file.close()
         self._file = None
         self.within_group = False
+
+    def _decode(self, file: pq.ParquetFile, offset: int) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for group in range(file.num_row_groups):
+            meta = file.metadata.row_group(group)
+            if start + meta.num_rows > offset:
+                yield from self._decode_group(file, group, max(0, offset - start))
+            start += meta.num_rows
 
     def _decode_group(
         self, file: pq.ParquetFile, group: int, skip: int

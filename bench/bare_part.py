@@ -25,8 +25,7 @@ from penstock.connectors.discard_sink import bucket
 from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Range
-from penstock.engine.main import SWITCH_INTERVAL_S
-from penstock.engine.memory import keep_freed_memory
+from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.source_task import marks_between
 from penstock.model.keyhash import destinations
 from penstock.model.split import split_by
@@ -34,7 +33,6 @@ from penstock.state.task import TaskState
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns
-from penstock.transport.polling import poll_where_waited
 
 PROCESSES = 2
 GROUPS = 256
@@ -195,8 +193,7 @@ def warm(part: Part) -> None:
 def work(part: Part) -> dict[str, Any]:
     """Be one of the processes; return what was counted."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    keep_freed_memory()
-    poll_where_waited()
+    set_up_process()
     warm(part)
     counter = Counter(part)
     door = Door(counter, bounded=part.rate is None)

@@ -1,6 +1,6 @@
 """CPU of the whole hot path by thread: two engines in one process, no keeper, no checkpoints.
 
-    python bench/micro/engine.py [--rows 8192] [--payload 32] [--workers 2] [--seconds 3]
+    python -m bench.micro.engine [--rows 8192] [--payload 32] [--workers 2] [--seconds 3]
 
 The network word count between the tasks of the workers: sources, key hash, split, channels (in
 memory and over Flight), running count, discard sink. For each kind of thread: nanoseconds of CPU
@@ -27,13 +27,11 @@ from penstock.contract.assignment import first_assignment
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
 from penstock.engine.build import JobParts
-from penstock.engine.main import SWITCH_INTERVAL_S, SystemClock
-from penstock.engine.memory import keep_freed_memory
+from penstock.engine.main import SWITCH_INTERVAL_S, SystemClock, set_up_process
 from penstock.engine.worker import Worker
 from penstock.graph import load_job
 from penstock.storage.blobs import DirectoryBlobStore
 from penstock.transport.exchange import Identity
-from penstock.transport.polling import poll_where_waited
 
 ROWS = 1 << 40  # more than are ever read
 KINDS = {"task-0": "source", "task-1": "count", "sender": "send", "link": "credit"}
@@ -116,8 +114,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    keep_freed_memory()
-    poll_where_waited()
+    set_up_process()
     scenario = Scenario("micro", "", options.workers, options.payload, options.keys, rows=ROWS)
     scenario = replace(scenario, batch_rows=options.rows)
     with tempfile.TemporaryDirectory() as name:

@@ -116,9 +116,9 @@ class ParquetReader:
         if self._offset >= self._rows:
             return None
         rows = self._pace.allow(max_rows)
-        piece = (self._piece or self._next_piece()) if rows else None
-        if piece is None:
+        if not rows:
             return None
+        piece = self._piece or self._next_piece()
         batch = head(piece, rows)
         left = piece.num_rows > batch.num_rows
         self._piece = piece.slice(batch.num_rows) if left else None

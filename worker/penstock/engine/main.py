@@ -75,10 +75,15 @@ def _set_up(launch: EngineLaunch) -> None:
         level=logging.INFO,
         format=f"%(asctime)s worker={launch.ordinal} part=engine level=%(levelname)s %(message)s",
     )
-    keep_freed_memory()
-    poll_where_waited()
+    set_up_process()
     shutil.rmtree(launch.scratch, ignore_errors=True)
     Path(launch.scratch).mkdir(parents=True, exist_ok=True)
+
+
+def set_up_process() -> None:
+    """Set what holds for the whole process of an engine, before it uses Flight."""
+    keep_freed_memory()
+    poll_where_waited()
 
 
 def switch_interval_s(job: "CompiledJob") -> float:

@@ -1,7 +1,11 @@
 """What a task takes: one element at a time, in turn, small batches joined."""
 
-import pyarrow as pa
+from collections.abc import Callable
 
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError
 from penstock.base.limits import JOINED_BYTES_MAX
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Data, Watermark
@@ -21,12 +25,16 @@ class Told:
         channel.credit()
 
 
-def two_channels() -> tuple[TaskInput, Wakeup, list[InputChannel]]:
+def channel_from(worker: int, edge: int = 0) -> ChannelId:
+    return ChannelId(edge, TaskId(StageIndex(0), Ordinal(worker), 0), RECEIVER)
+
+
+def two_channels(edges: tuple[int, int] = (0, 0)) -> tuple[TaskInput, Wakeup, list[InputChannel]]:
     wakeup = Wakeup()
     task = TaskInput(RECEIVER, wakeup)
     channels = []
-    for worker in (0, 1):
-        name = ChannelId(0, TaskId(StageIndex(0), Ordinal(worker), 0), RECEIVER)
+    for worker, edge in enumerate(edges):
+        name = channel_from(worker, edge)
         channel = task.add(ReceiveChannel(name, 8 * MIB, 4 * MIB, Version(1)), None)
         channel.tell(Told())
         channels.append(channel)
@@ -41,6 +49,22 @@ def words(text: str, ts: int | None = None) -> Data[pa.RecordBatch]:
 def poll(task: TaskInput) -> object:
     got = task.poll(lambda _: True)
     return None if got is None else got[1]
+
+
+def polled_across(task: TaskInput, reads: Callable[[ChannelId], bool]) -> tuple[ChannelId, object]:
+    """Take across channels; rows as the texts of their words."""
+    got = task.poll(reads, across=True)
+    assert got is not None
+    channel, element = got
+    return channel, text_of(element) if isinstance(element, Data) else element
+
+
+def text_of(data: Data[pa.RecordBatch]) -> str:
+    return "".join(data.payload.column(0).to_pylist())
+
+
+def always(_: ChannelId) -> bool:
+    return True
 
 
 def test_channels_take_turns_and_an_arrival_wakes_the_task() -> None:
@@ -78,6 +102,75 @@ def test_large_batches_are_not_joined() -> None:
     first.push(2, large)
     assert poll(task) is large
     assert poll(task) is large
+
+
+def test_batches_at_the_heads_of_several_channels_are_taken_as_one_each_in_its_order() -> None:
+    task, _, (first, second) = two_channels()
+    given: list[tuple[InputChannel, Data[pa.RecordBatch] | Watermark]] = [
+        (first, words("a", 5)),
+        (second, words("x", 2)),
+        (first, words("b", 3)),
+        (second, words("y", 9)),
+        (second, Watermark(7)),
+        (second, words("z")),
+    ]
+    taken = {first: 0, second: 0}
+    for channel, element in given:
+        taken[channel] += 1
+        channel.push(taken[channel], element)
+    got = task.poll(always, across=True)
+    assert got is not None
+    assert isinstance(got[1], Data)
+    assert (got[0], text_of(got[1])) == (first.channel, "abxy")
+    assert (got[1].rows, got[1].min_ts, got[1].max_ts) == (4, 2, 9)
+    assert polled_across(task, always) == (second.channel, Watermark(7))
+    assert polled_across(task, always) == (second.channel, "z")
+    assert first.state.queued_bytes == second.state.queued_bytes == 0
+    assert task.empty
+
+
+def test_a_channel_that_is_held_stays_where_it_is() -> None:
+    task, _, (first, second) = two_channels()
+    first.push(1, words("a"))
+    second.push(1, words("x"))
+    assert polled_across(task, first.channel.__eq__) == (first.channel, "a")
+    assert polled_across(task, second.channel.__eq__) == (second.channel, "x")
+
+
+def test_edges_are_not_joined_nor_more_than_may_be() -> None:
+    task, _, (first, second) = two_channels(edges=(0, 1))
+    first.push(1, words("a"))
+    second.push(1, words("x"))
+    assert [polled_across(task, always)[1] for _ in range(2)] == ["a", "x"]
+    half = "h" * (JOINED_BYTES_MAX // 2)
+    task, _, (first, second) = two_channels()
+    for channel in (first, second):
+        channel.push(1, words(half))
+        channel.push(2, words("s"))
+    assert [polled_across(task, always)[1] for _ in range(2)] == [half + "s", half + "s"]
+
+
+def test_a_channel_that_is_gone_gives_nothing_to_others() -> None:
+    task, _, (first, second) = two_channels()
+    first.push(1, words("a"))
+    second.push(1, words("x"))
+    task.detach(second.channel)
+    assert polled_across(task, always) == (first.channel, "a")
+    assert task.empty
+
+
+def test_rows_of_here_and_of_elsewhere_are_joined_though_their_notes_differ() -> None:
+    task, _, (first, second) = two_channels()
+    field = pa.field("w", pa.string(), nullable=False)
+    strict = pa.record_batch([pa.array(["x"])], schema=pa.schema([field]))
+    first.push(1, words("a"))
+    second.push(1, Data(strict, 1, measure(strict), None, None))
+    assert polled_across(task, always) == (first.channel, "ax")
+    number = pa.record_batch([[1]], names=["w"])
+    first.push(2, words("b"))
+    second.push(2, Data(number, 1, measure(number), None, None))
+    with pytest.raises(ConfigError, match=r"rows of \[w: int64\] on an edge of \[w: string\]"):
+        task.poll(always, across=True)
 
 
 def test_a_detached_channel_takes_nothing_more_and_gives_nothing() -> None:

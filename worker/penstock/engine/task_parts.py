@@ -84,8 +84,11 @@ class State(Protocol):
 class Input(Protocol):
     """All input channels of a task."""
 
-    def poll(self, reads: Callable[[ChannelId], bool]) -> Any:
-        """Return (channel, element) of a channel that may be read, or None."""
+    def poll(self, reads: Callable[[ChannelId], bool], *, across: bool = False) -> Any:
+        """Return (channel, element) of a channel that may be read, or None.
+
+        With ``across`` small batches of several channels may come as one.
+        """
         ...
 
     def announce(self, version: Version) -> None:

@@ -69,6 +69,14 @@ class TaskCore(Switch):
         return alive and self.waiting is None and not self.holding.full
 
     @property
+    def takes_across(self) -> bool:
+        """Say whether rows of several channels may be taken as if of one of them.
+
+        Not while one is idle: rows of its own end that.
+        """
+        return not self.time.any_idle
+
+    @property
     def exhausted(self) -> bool:
         """Say whether a source task has read all its splits; true for every other task."""
         return self.splits is None or self.splits.exhausted

@@ -44,10 +44,14 @@ def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
 
 
 def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
-    """Return the rows of all parts, in order, as one batch; a single part is not copied."""
+    """Return the rows of all parts, in order, as one batch; a single part is not copied.
+
+    The schema is that of the first part. Raises ConfigError as :func:`conform` does.
+    """
     if len(parts) == 1:
         return parts[0].payload
-    return pa.concat_batches([part.payload for part in parts])
+    schema = parts[0].payload.schema
+    return pa.concat_batches([conform(part.payload, schema) for part in parts])
 
 
 def whole(slices: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:

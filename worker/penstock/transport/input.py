@@ -112,13 +112,14 @@ class TaskInput:
         return not self._ready
 
     def poll(
-        self, reads: Callable[[ChannelId], bool]
+        self, reads: Callable[[ChannelId], bool], *, across: bool = False
     ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
         Channels take turns. What is not read stays queued and its credit stays spent: a channel
         behind its barrier is held by not reading it. Small batches that wait one behind another
-        are taken as one, so that the work of a task that is behind gets cheaper.
+        are taken as one, so that the work of a task that is behind gets cheaper; with ``across``
+        also those at the heads of other channels of the same edge, as if of the channel returned.
         """
         with self.lock:
             for _ in range(len(self._ready)):
@@ -131,7 +132,11 @@ class TaskInput:
                 self._ready.append(channel)
             else:
                 return None
+            joins = across and self._ready and isinstance(taken[0], Data)
+            others = self._take_across(channel, taken, reads) if joins else ()
         channel.settle()
+        for other in others:
+            other.settle()
         return channel.state.channel, taken[0] if len(taken) == 1 else _joined(taken)
 
     def announce(self, version: Version) -> None:
@@ -181,14 +186,35 @@ class TaskInput:
                 channel.stats.queued_bytes = channel.state.queued_bytes
             return [channel.stats.copy() for channel in self._channels.values()]
 
-    def _take(self, channel: InputChannel) -> list[Any]:
-        """Take one element, or as many batches as may be joined."""
+    def _take_across(
+        self, first: InputChannel, taken: list[Any], reads: Callable[[ChannelId], bool]
+    ) -> list[InputChannel]:
+        """Add batches at the heads of other channels to those taken; return these channels."""
+        size = sum(data.charge for data in taken)
+        edge, others = first.channel.edge, []
+        for _ in range(len(self._ready)):
+            channel = self._ready.popleft()
+            if not channel.live:
+                continue
+            head, name = channel.queue[0], channel.channel
+            fits = isinstance(head, Data) and size + head.charge <= JOINED_BYTES_MAX
+            if fits and name.edge == edge and reads(name):
+                more = self._take(channel, size)
+                size += sum(data.charge for data in more)
+                taken += more
+                others.append(channel)
+            else:
+                self._ready.append(channel)
+        return others
+
+    def _take(self, channel: InputChannel, size: int = 0) -> list[Any]:
+        """Take one element, or as many batches as may be joined with others of ``size`` bytes."""
         queue, state = channel.queue, channel.state
         first = queue.popleft()
         taken = [first]
         if isinstance(first, Data):
             state.on_take(first.charge)
-            size = first.charge
+            size += first.charge
             while queue and isinstance(after := queue[0], Data):
                 size += after.charge
                 if size > JOINED_BYTES_MAX:

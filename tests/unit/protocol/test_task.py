@@ -246,13 +246,13 @@ def test_a_task_is_idle_when_all_its_inputs_are_and_active_before_its_next_rows(
     assert actions[-1] == ev.Process(to_count(1, 0), rows("x"))
 
 
-def test_rows_of_several_channels_are_one_batch_only_while_none_of_them_is_idle() -> None:
+def test_rows_of_an_idle_channel_are_not_taken_as_those_of_another() -> None:
     counter = rig(COUNT)
-    taken = [counter.core.takes_across]
-    for element in (Idle(), rows("x")):
+    joined = []
+    for element in (Watermark(1), Idle(), rows("x")):
         counter.arrive(to_count(1, 0), element)
-        taken.append(counter.core.takes_across)
-    assert taken == [True, False, True]
+        joined.append([counter.core.joins(to_count(sender, 0)) for sender in (0, 1)])
+    assert joined == [[True, True], [True, False], [True, True]]
 
 
 def test_a_source_stamps_its_watermark_and_ends_at_the_end_of_time() -> None:

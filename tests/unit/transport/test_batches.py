@@ -55,7 +55,8 @@ def test_rows_take_the_schema_of_their_stream_without_a_copy() -> None:
     assert same.schema.equals(SCHEMA)
     assert same.column(0).buffers()[2].address == rows.column(0).buffers()[2].address
     assert batches.conform(same, SCHEMA) is same
-    with pytest.raises(ConfigError, match=r"rows of \[word: string\] on an edge of \[word: string"):
+    message = r"rows of \[word: string\] on an edge with rows of \[word: string"
+    with pytest.raises(ConfigError, match=message):
         batches.conform(rows.select(["word"]), SCHEMA)
 
 

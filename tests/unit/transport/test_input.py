@@ -1,5 +1,6 @@
 """What a task takes: one element at a time, in turn, small batches joined."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -21,7 +22,11 @@ MIB = 1 << 20
 class Told:
     """Hears what is owed, and brings it at once."""
 
+    def __init__(self) -> None:
+        self.channels: list[ChannelId] = []
+
     def owe(self, channel: InputChannel, urgent: bool) -> None:
+        self.channels.append(channel.channel)
         channel.credit()
 
 
@@ -29,16 +34,16 @@ def channel_from(worker: int, edge: int = 0) -> ChannelId:
     return ChannelId(edge, TaskId(StageIndex(0), Ordinal(worker), 0), RECEIVER)
 
 
-def two_channels(edges: tuple[int, int] = (0, 0)) -> tuple[TaskInput, Wakeup, list[InputChannel]]:
+def channels(*edges: int) -> tuple[TaskInput, Wakeup, list[InputChannel]]:
     wakeup = Wakeup()
     task = TaskInput(RECEIVER, wakeup)
-    channels = []
+    made = []
     for worker, edge in enumerate(edges):
         name = channel_from(worker, edge)
         channel = task.add(ReceiveChannel(name, 8 * MIB, 4 * MIB, Version(1)), None)
         channel.tell(Told())
-        channels.append(channel)
-    return task, wakeup, channels
+        made.append(channel)
+    return task, wakeup, made
 
 
 def words(text: str, ts: int | None = None) -> Data[pa.RecordBatch]:
@@ -51,9 +56,13 @@ def poll(task: TaskInput) -> object:
     return None if got is None else got[1]
 
 
-def polled_across(task: TaskInput, reads: Callable[[ChannelId], bool]) -> tuple[ChannelId, object]:
+def polled_across(
+    task: TaskInput,
+    reads: Callable[[ChannelId], bool] = lambda _: True,
+    joins: Callable[[ChannelId], bool] = lambda _: True,
+) -> tuple[ChannelId, object]:
     """Take across channels; rows as the texts of their words."""
-    got = task.poll(reads, across=True)
+    got = task.poll(reads, joins)
     assert got is not None
     channel, element = got
     return channel, text_of(element) if isinstance(element, Data) else element
@@ -63,12 +72,8 @@ def text_of(data: Data[pa.RecordBatch]) -> str:
     return "".join(data.payload.column(0).to_pylist())
 
 
-def always(_: ChannelId) -> bool:
-    return True
-
-
 def test_channels_take_turns_and_an_arrival_wakes_the_task() -> None:
-    task, wakeup, (first, second) = two_channels()
+    task, wakeup, (first, second) = channels(0, 0)
     assert poll(task) is None
     assert not wakeup.wait(0)
     marks = [Watermark(n) for n in range(4)]
@@ -81,7 +86,7 @@ def test_channels_take_turns_and_an_arrival_wakes_the_task() -> None:
 
 
 def test_small_batches_that_wait_are_taken_as_one_but_never_past_another_element() -> None:
-    task, _, (first, _) = two_channels()
+    task, _, (first, _) = channels(0, 0)
     parts = [words("a", 5), words("b", 3), words("c", 9)]
     elements: list[Data[pa.RecordBatch] | Watermark] = [*parts[:2], Watermark(1), parts[2]]
     for sequence, element in enumerate(elements, 1):
@@ -96,7 +101,7 @@ def test_small_batches_that_wait_are_taken_as_one_but_never_past_another_element
 
 
 def test_large_batches_are_not_joined() -> None:
-    task, _, (first, _) = two_channels()
+    task, _, (first, _) = channels(0, 0)
     large = words("x" * (JOINED_BYTES_MAX // 2))
     first.push(1, large)
     first.push(2, large)
@@ -104,77 +109,109 @@ def test_large_batches_are_not_joined() -> None:
     assert poll(task) is large
 
 
+def fill(*given: tuple[InputChannel, Data[pa.RecordBatch] | Watermark]) -> None:
+    """Push elements, of each channel from its first."""
+    counts: Counter[InputChannel] = Counter()
+    for channel, element in given:
+        counts[channel] += 1
+        channel.push(counts[channel], element)
+
+
 def test_batches_at_the_heads_of_several_channels_are_taken_as_one_each_in_its_order() -> None:
-    task, _, (first, second) = two_channels()
-    given: list[tuple[InputChannel, Data[pa.RecordBatch] | Watermark]] = [
+    task, _, (first, second) = channels(0, 0)
+    fill(
         (first, words("a", 5)),
         (second, words("x", 2)),
         (first, words("b", 3)),
         (second, words("y", 9)),
         (second, Watermark(7)),
         (second, words("z")),
-    ]
-    taken = {first: 0, second: 0}
-    for channel, element in given:
-        taken[channel] += 1
-        channel.push(taken[channel], element)
-    got = task.poll(always, across=True)
+    )
+    got = task.poll(lambda _: True, lambda _: True)
     assert got is not None
     assert isinstance(got[1], Data)
     assert (got[0], text_of(got[1])) == (first.channel, "abxy")
     assert (got[1].rows, got[1].min_ts, got[1].max_ts) == (4, 2, 9)
-    assert polled_across(task, always) == (second.channel, Watermark(7))
-    assert polled_across(task, always) == (second.channel, "z")
+    assert polled_across(task) == (second.channel, Watermark(7))
+    assert polled_across(task) == (second.channel, "z")
     assert first.state.queued_bytes == second.state.queued_bytes == 0
     assert task.empty
 
 
-def test_a_channel_that_is_held_stays_where_it_is() -> None:
-    task, _, (first, second) = two_channels()
-    first.push(1, words("a"))
-    second.push(1, words("x"))
-    assert polled_across(task, first.channel.__eq__) == (first.channel, "a")
-    assert polled_across(task, second.channel.__eq__) == (second.channel, "x")
-
-
-def test_edges_are_not_joined_nor_more_than_may_be() -> None:
-    task, _, (first, second) = two_channels(edges=(0, 1))
-    first.push(1, words("a"))
-    second.push(1, words("x"))
-    assert [polled_across(task, always)[1] for _ in range(2)] == ["a", "x"]
-    half = "h" * (JOINED_BYTES_MAX // 2)
-    task, _, (first, second) = two_channels()
+def test_every_channel_whose_rows_were_taken_owes_its_sender_credit() -> None:
+    task, _, (first, second) = channels(0, 0)
+    line = Told()
     for channel in (first, second):
-        channel.push(1, words(half))
-        channel.push(2, words("s"))
-    assert [polled_across(task, always)[1] for _ in range(2)] == [half + "s", half + "s"]
+        channel.tell(line)
+    line.channels.clear()
+    fill((first, words("a")), (second, words("x")))
+    assert polled_across(task) == (first.channel, "ax")
+    assert line.channels == [first.channel, second.channel]
 
 
-def test_a_channel_that_is_gone_gives_nothing_to_others() -> None:
-    task, _, (first, second) = two_channels()
-    first.push(1, words("a"))
-    second.push(1, words("x"))
-    task.detach(second.channel)
-    assert polled_across(task, always) == (first.channel, "a")
+def test_a_channel_that_may_not_be_read_or_joined_keeps_its_turn() -> None:
+    task, _, (first, second, third) = channels(0, 0, 0)
+    fill((first, words("a")), (second, words("x")), (third, words("p")))
+    not_second = second.channel.__ne__
+    assert polled_across(task, reads=not_second) == (first.channel, "ap")
+    assert polled_across(task) == (second.channel, "x")
+    task, _, (first, second, third) = channels(0, 0, 0)
+    fill((first, words("a")), (second, words("x")), (third, words("p")), (first, Watermark(1)))
+    assert polled_across(task, joins=not_second) == (first.channel, "ap")
+    assert polled_across(task) == (second.channel, "x")
+    assert polled_across(task) == (first.channel, Watermark(1))
+
+
+def test_edges_are_not_joined() -> None:
+    task, _, (first, second) = channels(0, 1)
+    fill((first, words("a")), (second, words("x")))
+    assert [polled_across(task)[1] for _ in range(2)] == ["a", "x"]
+
+
+def test_no_more_is_joined_than_may_be_together() -> None:
+    third_of = "h" * (JOINED_BYTES_MAX // 3)
+    task, _, (first, second, third) = channels(0, 0, 0)
+    fill(*((channel, words(third_of)) for channel in (first, second, third)))
+    second.push(2, words(third_of))
+    taken = [str(polled_across(task)[1]) for _ in range(2)]
+    assert [len(text) // len(third_of) for text in taken] == [2, 2]
     assert task.empty
 
 
-def test_rows_of_here_and_of_elsewhere_are_joined_though_their_notes_differ() -> None:
-    task, _, (first, second) = two_channels()
+def test_dictionaries_of_several_senders_stay_apart() -> None:
+    task, _, (first, second) = channels(0, 0)
+    for channel, name in ((first, "a"), (second, "x")):
+        values = pa.DictionaryArray.from_arrays(
+            pa.array([0], pa.int8()), [f"{name}{number}" for number in range(100)]
+        )
+        batch = pa.record_batch([values], names=["w"])
+        fill((channel, Data(batch, 1, measure(batch), None, None)))
+    assert [polled_across(task)[1] for _ in range(2)] == ["a0", "x0"]
+
+
+def test_a_channel_that_is_gone_gives_nothing_to_others() -> None:
+    task, _, (first, second) = channels(0, 0)
+    fill((first, words("a")), (second, words("x")))
+    task.detach(second.channel)
+    assert polled_across(task) == (first.channel, "a")
+    assert task.empty
+
+
+def test_rows_of_here_and_of_elsewhere_are_joined_though_one_says_that_none_is_null() -> None:
+    task, _, (first, second) = channels(0, 0)
     field = pa.field("w", pa.string(), nullable=False)
     strict = pa.record_batch([pa.array(["x"])], schema=pa.schema([field]))
-    first.push(1, words("a"))
-    second.push(1, Data(strict, 1, measure(strict), None, None))
-    assert polled_across(task, always) == (first.channel, "ax")
+    fill((first, words("a")), (second, Data(strict, 1, measure(strict), None, None)))
+    assert polled_across(task) == (first.channel, "ax")
     number = pa.record_batch([[1]], names=["w"])
     first.push(2, words("b"))
     second.push(2, Data(number, 1, measure(number), None, None))
-    with pytest.raises(ConfigError, match=r"rows of \[w: int64\] on an edge of \[w: string\]"):
-        task.poll(always, across=True)
+    with pytest.raises(ConfigError, match=r"\[w: int64\] on an edge with rows of \[w: string\]"):
+        polled_across(task)
 
 
 def test_a_detached_channel_takes_nothing_more_and_gives_nothing() -> None:
-    task, _, (first, second) = two_channels()
+    task, _, (first, second) = channels(0, 0)
     first.push(1, Watermark(1))
     task.detach(first.channel)
     assert not first.push(2, Watermark(2))

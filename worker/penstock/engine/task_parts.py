@@ -84,10 +84,12 @@ class State(Protocol):
 class Input(Protocol):
     """All input channels of a task."""
 
-    def poll(self, reads: Callable[[ChannelId], bool], *, across: bool = False) -> Any:
+    def poll(
+        self, reads: Callable[[ChannelId], bool], joins: Callable[[ChannelId], bool] | None = None
+    ) -> Any:
         """Return (channel, element) of a channel that may be read, or None.
 
-        With ``across`` small batches of several channels may come as one.
+        Small batches of channels for which ``joins`` is true may come with those of another.
         """
         ...
 

@@ -145,7 +145,7 @@ class TaskThread(threading.Thread):
     def _read_channel(self, reads: Callable[[ChannelId], bool]) -> bool:
         if self._hands.input is None:
             return False
-        received = self._hands.input.poll(reads, across=self.core.takes_across)
+        received = self._hands.input.poll(reads, self.core.joins)
         if received is None:
             return False
         channel, element = received

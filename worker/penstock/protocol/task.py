@@ -58,6 +58,10 @@ class TaskCore(Switch):
             return True
         return self.takes_input and self.aligner.reads(channel)
 
+    def joins(self, channel: ChannelId) -> bool:
+        """Say whether rows of a channel may be taken as another's: not if they end its idleness."""
+        return not self.time.is_idle(channel)
+
     def reads_split(self, split: SplitId) -> bool:
         """Say whether rows of a split may be read."""
         return self.takes_input and self.splits is not None and self.splits.reads(split)
@@ -67,14 +71,6 @@ class TaskCore(Switch):
         """Say whether any input may be taken: not while a cut waits or held rows are full."""
         alive = self.life is Life.RUNNING or self.life is Life.FROZEN
         return alive and self.waiting is None and not self.holding.full
-
-    @property
-    def takes_across(self) -> bool:
-        """Say whether rows of several channels may be taken as if of one of them.
-
-        Not while one is idle: rows of its own end that.
-        """
-        return not self.time.any_idle
 
     @property
     def exhausted(self) -> bool:

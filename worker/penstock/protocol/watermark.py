@@ -69,6 +69,10 @@ class WatermarkMerge(Generic[K]):
         self._said = {key: self._said.get(key) for key in inputs}
         self._idle = {key: None for key in self._idle if key in self._said}
 
+    def is_idle(self, key: K) -> bool:
+        """Say whether an input is idle."""
+        return key in self._idle
+
     @property
     def any_idle(self) -> bool:
         """Say whether some input is idle."""

@@ -87,8 +87,15 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     if batch.schema.names != schema.names or batch.schema.types != schema.types:
-        raise ConfigError(f"rows of [{_spell(batch.schema)}] on an edge of [{_spell(schema)}]")
+        got, known = _spell(batch.schema), _spell(schema)
+        raise ConfigError(f"rows of [{got}] on an edge with rows of [{known}]")
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Say whether values of a type refer to a dictionary, at any depth."""
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return pa.types.is_dictionary(kind) or any(map(has_dictionary, inner))
 
 
 def _spell(schema: pa.Schema) -> str:

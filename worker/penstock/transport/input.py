@@ -16,7 +16,7 @@ from penstock.base.limits import JOINED_BYTES_MAX
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
 from penstock.protocol.channel import Owed, ReceiveChannel
-from penstock.transport.batches import bounds, join
+from penstock.transport.batches import bounds, has_dictionary, join
 from penstock.transport.stats import InputStats
 from penstock.transport.wakeup import Wakeup
 
@@ -97,6 +97,7 @@ class TaskInput:
         self.wakeup = wakeup
         self._channels: dict[ChannelId, InputChannel] = {}
         self._ready: deque[InputChannel] = deque()
+        self._plain: dict[int, bool] = {}  # by edge
 
     def add(self, state: ReceiveChannel, teller: Teller | None) -> InputChannel:
         """Add a channel; without a teller it gives no credit until :meth:`InputChannel.tell`."""
@@ -112,14 +113,16 @@ class TaskInput:
         return not self._ready
 
     def poll(
-        self, reads: Callable[[ChannelId], bool], *, across: bool = False
+        self,
+        reads: Callable[[ChannelId], bool],
+        joins: Callable[[ChannelId], bool] | None = None,
     ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
         Channels take turns. What is not read stays queued and its credit stays spent: a channel
         behind its barrier is held by not reading it. Small batches that wait one behind another
-        are taken as one, so that the work of a task that is behind gets cheaper; with ``across``
-        also those at the heads of other channels of the same edge, as if of the channel returned.
+        are taken as one, so that the work of a task that is behind gets cheaper; with them those
+        of other channels of the same edge for which ``joins`` is true, as if of the one returned.
         """
         with self.lock:
             for _ in range(len(self._ready)):
@@ -132,8 +135,9 @@ class TaskInput:
                 self._ready.append(channel)
             else:
                 return None
-            joins = across and self._ready and isinstance(taken[0], Data)
-            others = self._take_across(channel, taken, reads) if joins else ()
+            others: list[InputChannel] = []
+            if joins is not None and self._ready and isinstance(taken[0], Data):
+                others = self._take_across(channel, taken, lambda c: reads(c) and joins(c))
         channel.settle()
         for other in others:
             other.settle()
@@ -187,18 +191,20 @@ class TaskInput:
             return [channel.stats.copy() for channel in self._channels.values()]
 
     def _take_across(
-        self, first: InputChannel, taken: list[Any], reads: Callable[[ChannelId], bool]
+        self, first: InputChannel, taken: list[Any], joins: Callable[[ChannelId], bool]
     ) -> list[InputChannel]:
-        """Add batches at the heads of other channels to those taken; return these channels."""
-        size = sum(data.charge for data in taken)
-        edge, others = first.channel.edge, []
-        for _ in range(len(self._ready)):
+        """Add batches of other channels to those taken; return these channels."""
+        others: list[InputChannel] = []
+        size, edge = sum(data.charge for data in taken), first.channel.edge
+        if size >= JOINED_BYTES_MAX or not self._is_plain(edge, taken[0]):
+            return others
+        for _ in range(len(self._ready)):  # a whole turn: what is not taken keeps its place
             channel = self._ready.popleft()
             if not channel.live:
                 continue
             head, name = channel.queue[0], channel.channel
             fits = isinstance(head, Data) and size + head.charge <= JOINED_BYTES_MAX
-            if fits and name.edge == edge and reads(name):
+            if fits and name.edge == edge and joins(name):
                 more = self._take(channel, size)
                 size += sum(data.charge for data in more)
                 taken += more
@@ -206,6 +212,16 @@ class TaskInput:
             else:
                 self._ready.append(channel)
         return others
+
+    def _is_plain(self, edge: int, data: Batch) -> bool:
+        """Say whether rows of several senders can be put together whatever their values are.
+
+        Their dictionaries may not: together they can be too large for the type of their indices.
+        """
+        plain = self._plain.get(edge)
+        if plain is None:
+            plain = self._plain[edge] = not any(map(has_dictionary, data.payload.schema.types))
+        return plain
 
     def _take(self, channel: InputChannel, size: int = 0) -> list[Any]:
         """Take one element, or as many batches as may be joined with others of ``size`` bytes."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.base.errors import PeerError
 from penstock.base.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
+from penstock.transport.batches import has_dictionary
 
 CODEC = "lz4"
 _PACKED = bytes((PACKED,))
@@ -24,12 +25,7 @@ def can_pack(settings: CompressionSettings, schema: pa.Schema) -> bool:
     Each message would carry them whole; a stream sends them once.
     """
     wanted = settings.mode is not CompressionMode.NONE
-    return wanted and not any(_has_dictionary(kind) for kind in schema.types)
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    inner = (kind.field(place).type for place in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, inner))
+    return wanted and not any(map(has_dictionary, schema.types))
 
 
 def pack(rows: pa.RecordBatch, schema: pa.Schema, metadata: bytes) -> pa.Buffer:

@@ -92,10 +92,14 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def has_dictionary(kind: pa.DataType) -> bool:
-    """Say whether values of a type refer to a dictionary, at any depth."""
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Say whether values of any column refer to a dictionary, at any depth."""
+    return any(map(_has_dictionary, schema.types))
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
     inner = (kind.field(place).type for place in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(has_dictionary, inner))
+    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, inner))
 
 
 def _spell(schema: pa.Schema) -> str:

@@ -16,7 +16,7 @@ from penstock.base.limits import JOINED_BYTES_MAX
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
 from penstock.protocol.channel import Owed, ReceiveChannel
-from penstock.transport.batches import bounds, has_dictionary, join
+from penstock.transport.batches import bounds, has_dictionaries, join
 from penstock.transport.stats import InputStats
 from penstock.transport.wakeup import Wakeup
 
@@ -220,7 +220,7 @@ class TaskInput:
         """
         plain = self._plain.get(edge)
         if plain is None:
-            plain = self._plain[edge] = not any(map(has_dictionary, data.payload.schema.types))
+            plain = self._plain[edge] = not has_dictionaries(data.payload.schema)
         return plain
 
     def _take(self, channel: InputChannel, size: int = 0) -> list[Any]:

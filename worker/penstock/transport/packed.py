@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.base.errors import PeerError
 from penstock.base.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
-from penstock.transport.batches import has_dictionary
+from penstock.transport.batches import has_dictionaries
 
 CODEC = "lz4"
 _PACKED = bytes((PACKED,))
@@ -24,8 +24,7 @@ def can_pack(settings: CompressionSettings, schema: pa.Schema) -> bool:
 
     Each message would carry them whole; a stream sends them once.
     """
-    wanted = settings.mode is not CompressionMode.NONE
-    return wanted and not any(map(has_dictionary, schema.types))
+    return settings.mode is not CompressionMode.NONE and not has_dictionaries(schema)
 
 
 def pack(rows: pa.RecordBatch, schema: pa.Schema, metadata: bytes) -> pa.Buffer:

@@ -71,3 +71,4 @@ def test_pages_are_served() -> None:
     with pytest.raises(ConfigError, match="cannot listen on"):
         Pages((host, int(port)), CollectorRegistry(), "/metrics", {})
     pages.close()
+    Pages((host, int(port)), CollectorRegistry(), "/metrics", {}).close()

@@ -324,7 +324,7 @@ def test_a_dead_engine_is_reported_until_the_next_one_speaks() -> None:
     lost = control.EngineLost(Ordinal(1), Incarnation("e1"), "killed")
     bench.take(EngineGone(HELLO.incarnation, "killed"))
     assert lost in bench.reports()
-    bench.take(Tick(), dt=0.3)
+    bench.take(Tick(), dt=0.6)
     assert lost in bench.reports()
     assert StartEngine() in bench.actions
     again = replace(HELLO, incarnation=Incarnation("e2"))

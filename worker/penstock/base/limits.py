@@ -19,7 +19,7 @@ SPLITS_MAX = 100_000
 LATEST_BYTES_MAX = 64 * 1024  # of the 1 MiB a ConfigMap may hold; the rest is on the volume
 CONTROL_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 CONTROL_CALL_TIMEOUT_S = 5.0
-HEARTBEAT_INTERVAL_S = 0.25
+HEARTBEAT_INTERVAL_S = 0.5
 HEARTBEAT_TIMEOUT_S = 5.0  # a member unheard of for so long is lost
 ENGINE_SILENCE_TIMEOUT_S = 60.0  # user code may hold the GIL; much longer than a lease
 LEASE_DURATION_S = 15.0
@@ -27,10 +27,11 @@ LEASE_RENEW_DEADLINE_S = 10.0
 LEASE_RETRY_S = 2.0
 LOCAL_LEASE_DURATION_S = 5.0  # on one machine no API server is slow or away
 LOCAL_LEASE_RENEW_DEADLINE_S = 3.5
-LOCAL_LEASE_RETRY_S = 0.5
-META_POLL_INTERVAL_S = 0.25  # locally; a watch in a cluster
+LOCAL_LEASE_RETRY_S = 1.0
+META_POLL_INTERVAL_S = 2.0  # a watch says most of it sooner, in a pod only what is wanted
 SWAP_TRIES_MAX = 64  # of one intent, all of unknown outcome, before a leader gives up
 META_RETRY_INTERVAL_S = 0.5  # after the store did not answer
+WATCH_WAIT_S = 4.0  # of a call that is answered when something was written
 RESEND_INTERVAL_S = 0.5  # a command or acknowledgement without visible effect is repeated
 READY_TIMEOUT_S = 60.0
 PREPARE_TIMEOUT_S = 60.0
@@ -59,16 +60,15 @@ FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
 ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died
 RETIRE_TIMEOUT_S = 5.0  # from the wish to end to the end, whatever still waits
-ANNOUNCE_INTERVAL_S = 0.5
+ANNOUNCE_INTERVAL_S = 1.2  # of a keeper whose engine says nothing: counters are passed on at once
 ANSWERS_KEPT_MAX = 1_000  # of requests, for whoever asks later
 SOUND_LIFE_S = 10.0  # a keeper that lived so long is started again at once
-SILENT_KEEPER_S = 2.0  # of one whose engine the leader has given up: it is ended by force
+SUPERVISOR_LOOK_INTERVAL_S = 1.0  # what happens wakes it
+SILENT_KEEPER_S = 4.0  # of one whose engine the leader has given up: it is ended by force
 SUPERVISOR_LINGER_S = 1.0  # after the end, for answers that somebody waits for
 SUPERVISOR_TIMEOUT_S = 10.0  # a keeper without a supervisor ends: it could commit nothing
 
 # --- Pods ---------------------------------------------------------------------------------------
-POD_META_POLL_INTERVAL_S = 2.0  # a watch says most of it sooner; one request each, per worker
-POD_ANNOUNCE_INTERVAL_S = 1.0  # of a keeper to its leader
 POD_STATUS_INTERVAL_S = 5.0  # counters in the status ConfigMap; what happens is written at once
 LOAD_WINDOW_S = 15.0  # over which a leader averages how busy the job's tasks are
 LOAD_HEARD_S = 5.0  # a worker that said nothing for so long: no window ends without it
@@ -150,7 +150,9 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"
 assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before the wait is over"
-assert POD_META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
+assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost is no silence"
+assert WATCH_WAIT_S < CONTROL_CALL_TIMEOUT_S, "a watch is answered in time"
+assert META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"

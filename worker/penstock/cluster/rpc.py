@@ -90,12 +90,20 @@ class Server:
     """Serves methods at a door; ``address`` is what others dial."""
 
     def __init__(
-        self, handlers: Mapping[Method[Any, Any], Handler], token: str, door: Door = LOOPBACK
+        self,
+        handlers: Mapping[Method[Any, Any], Handler],
+        token: str,
+        door: Door = LOOPBACK,
+        *,
+        waiting: int = 0,
     ) -> None:
-        """Start to listen. Handlers run on a few threads and must not block for long."""
-        self._server = grpc.server(
-            ThreadPoolExecutor(HANDLER_THREADS, thread_name_prefix="rpc"), options=OPTIONS
-        )
+        """Start to listen. Handlers run on a few threads and must not block for long.
+
+        ``waiting``: threads on top, for calls that wait in their handlers: those of callers that
+        have died wait, too.
+        """
+        threads = ThreadPoolExecutor(HANDLER_THREADS + waiting, thread_name_prefix="rpc")
+        self._server = grpc.server(threads, options=OPTIONS)
         table: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.name: grpc.unary_unary_rpc_method_handler(_behaviour(method, handler, token))
             for method, handler in handlers.items()

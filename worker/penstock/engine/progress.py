@@ -123,13 +123,23 @@ class ProgressTeller(threading.Thread):
         """Call ``say`` until stopped."""
         super().__init__(name="progress", daemon=True)
         self._say = say
-        self._over = threading.Event()
+        self._wanted = threading.Event()
+        self._over = False
+
+    def hurry(self) -> None:
+        """Say them now. From any thread; never blocks."""
+        self._wanted.set()
 
     def stop(self) -> None:
         """End the thread."""
-        self._over.set()
+        self._over = True
+        self._wanted.set()
 
     def run(self) -> None:
         """Tell until stopped."""
-        while not self._over.wait(INTERVAL_S):
+        while True:
+            self._wanted.wait(INTERVAL_S)
+            self._wanted.clear()
+            if self._over:
+                return
             self._say()

@@ -85,10 +85,11 @@ class Worker:
         self._attempt = Attempt(self._place, AttemptMarks())
         self._broken: AttemptId | None = None
         self._progress = Progress(job.plan, job.guarantees)
-        self._teller = StatusTeller(self._status, self._say_status, heartbeat_interval_s)
-        self._teller.start()
+        self._told = AttemptId(0)
         self._counting = ProgressTeller(self._say_progress)
         self._counting.start()
+        self._teller = StatusTeller(self._status, self._say_status, heartbeat_interval_s)
+        self._teller.start()
         job.listen(self._want_checkpoint, ingest)
 
     @property
@@ -213,6 +214,9 @@ class Worker:
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
             self._say_progress()  # the last counters go before the word that ends the engine
+        elif status.running not in (0, self._told):
+            self._told = status.running
+            self._counting.hurry()  # who shows the job need not wait to say that it runs
         self._say(status)
 
     def _say_progress(self) -> None:

@@ -135,6 +135,7 @@ class Engines:
 
     def _progressed(self, progress: EngineProgress) -> None:
         self.view.progress = progress
+        self._changed()
 
     def _gone(self, incarnation: Incarnation, reason: str, fatal: bool) -> None:
         self._inbox.put(ForMember(EngineGone(incarnation, reason, fatal)))

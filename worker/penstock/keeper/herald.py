@@ -18,8 +18,8 @@ from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import (
+    ANNOUNCE_INTERVAL_S,
     LOAD_HEARD_S,
-    POD_ANNOUNCE_INTERVAL_S,
     POD_STATUS_INTERVAL_S,
     SILENT_WORKERS_KEPT_S,
 )
@@ -164,7 +164,7 @@ class Herald:
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait(POD_ANNOUNCE_INTERVAL_S)
+            self._wanted.wait(ANNOUNCE_INTERVAL_S)
             self._wanted.clear()
             self._turn()
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -65,12 +66,13 @@ class Keeper:
         self._drain_by: float | None = None
         self._retire_by: float | None = None
         self._lease_actions = 0
+        self._changed = threading.Event()
         self._pages = around.pages(voice)
         self._announcer.start()
         interval_s = launch.control.meta_poll_interval_s
         name = desired_name(launch.job)
-        changed = around.desired_changed()
-        watch_desired(around.metadata, name, interval_s, self.inbox, changed)
+        watch_desired(around.metadata, name, interval_s, self.inbox, self._changed)
+        around.watch(self._stored_changed)
 
     def run(self) -> None:
         """Serve until asked to leave and ready to. Raises what a thread of ours died of."""
@@ -186,6 +188,11 @@ class Keeper:
         else:
             self.inbox.offer(ForCoordinator(events.ReportArrived(envelope)))
         return Nothing()
+
+    def _stored_changed(self) -> None:
+        """Have what is stored read again; called by the thread that watches."""
+        self._changed.set()
+        self.inbox.put(ForMember(events.StoreChanged()))
 
     def _report(self) -> WorkerReport:
         view = self._engines.view

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -220,12 +220,10 @@ class PodSurroundings:
         probes = Probes(voice.facts, self._hosts.absent_s).by_path()
         return Pages((self._mounted.pod_ip, pod.HTTP_PORT), registry, pod.METRICS_PATH, probes)
 
-    def desired_changed(self) -> threading.Event:
+    def watch(self, changed: Callable[[], None]) -> None:
         """Watch what is wanted."""
-        changed = threading.Event()
-        watch = ObjectWatch(self._beside, "configmaps", desired_name(self._mounted.job.name))
-        watch.start(changed.set)
-        return changed
+        wanted = desired_name(self._mounted.job.name)
+        ObjectWatch(self._beside, "configmaps", wanted).start(changed)
 
     def _below(self, path: str) -> str:
         return pod.below(self._mounted.root, path)
@@ -242,7 +240,6 @@ def control_settings(job: StreamJob) -> ControlSettings:
     checkpoint = job.spec.checkpoint.settings
     return replace(
         ControlSettings(),
-        meta_poll_interval_s=limits.POD_META_POLL_INTERVAL_S,
         checkpoint_interval_s=checkpoint.interval_s,
         checkpoint_timeout_s=checkpoint.timeout_s,
         checkpoint_min_pause_s=checkpoint.min_pause_s,

@@ -42,7 +42,7 @@ class Probes:
         return None
 
     def live(self) -> str | None:
-        """The loop turns: it has something due several times a second."""
+        """The loop turns: it has something due about twice a second."""
         still_s = self._clock() - self._facts().turned_at
         return f"the loop stands still for {still_s:.0f} s" if still_s > LOOP_STUCK_S else None
 

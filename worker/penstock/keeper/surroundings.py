@@ -4,7 +4,6 @@ A keeper is the same in both; whoever starts it brings these. The local ones are
 pod in :mod:`penstock.keeper.pod`.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore
 from penstock.cluster.rpc import Client, Door, Handler, Method
+from penstock.cluster.watch import watch_changes
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
 from penstock.contract.progress import WorkerReport
@@ -105,8 +105,11 @@ class Surroundings(Protocol):
         """Serve metrics, and probes where somebody probes."""
         ...
 
-    def desired_changed(self) -> threading.Event:
-        """Return what is set when what is wanted may have changed; nobody need ever set it."""
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called, from any thread, when a stored object may be another one.
+
+        It may come late, twice or never.
+        """
         ...
 
 
@@ -117,7 +120,8 @@ class OneMachine:
         """Connect to the supervisor that ``launch`` names."""
         self._launch = launch
         # Calls to the supervisor that must not wait for each other have clients of their own.
-        metadata, lease, self._supervisor = (self.dial(launch.supervisor) for _ in range(3))
+        clients = (self.dial(launch.supervisor) for _ in range(4))
+        metadata, lease, self._watched, self._supervisor = clients
         self.metadata: MetaStore = RemoteMetaStore(metadata)
         self.lease: LeaseStore = RemoteLeaseStore(lease)
         self.door = Door()
@@ -138,6 +142,6 @@ class OneMachine:
         """Serve metrics on the loopback address."""
         return Exporter(registry_of(self._launch.job, voice.report))
 
-    def desired_changed(self) -> threading.Event:
-        """Return an event that nobody sets: the supervisor is asked often."""
-        return threading.Event()
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Let the supervisor say it: it has the objects."""
+        watch_changes(self._watched, changed)

@@ -3,8 +3,10 @@
 Read-only, without arguments, and of bounded cost: nothing here asks another process.
 """
 
+import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,7 +14,6 @@ from prometheus_client.registry import CollectorRegistry
 
 from penstock.base.errors import ConfigError
 
-CLOSE_LOOK_INTERVAL_S = 0.05  # the worker's end waits for it
 REQUEST_TIMEOUT_S = 5.0  # a caller that says nothing gives its thread back
 Probe = Callable[[], str | None]  # None: well; else what is wrong, for people
 
@@ -42,16 +43,23 @@ class Pages:
             raise ConfigError(
                 f"cannot listen on {place[0]}:{place[1]}: {error.strerror}"
             ) from error
-        self.address = f"{place[0]}:{self._server.server_address[1]}"
-        serve = self._server.serve_forever
-        self._thread = threading.Thread(target=serve, args=(CLOSE_LOOK_INTERVAL_S,), daemon=True)
+        self._place = (place[0], self._server.server_address[1])
+        self.address = f"{self._place[0]}:{self._place[1]}"
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="pages", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closed:  # serve_forever would look many times a second
+            self._server.handle_request()
 
     def close(self) -> None:
         """Stop serving and free the port."""
-        self._server.shutdown()
+        self._closed = True
+        with suppress(OSError):  # a last caller, whom nobody answers: the thread sleeps until then
+            socket.create_connection(self._place, REQUEST_TIMEOUT_S).close()
+        self._thread.join(REQUEST_TIMEOUT_S)
         self._server.server_close()
-        self._thread.join()
 
 
 Answer = Callable[[str], tuple[int, str, bytes]]

@@ -22,6 +22,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreChanged:
+    """What is stored may be another than it was; a hint, that may come late, twice or never."""
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """The keeper will be asked to end: its member takes part in one more checkpoint before."""
 
@@ -303,7 +308,15 @@ CoordinatorEvent = (
     | PlanKnown
 )
 MemberEvent = (
-    Tick | Drain | Retire | LatestRead | LatestUnreadable | CommandArrived | EngineSaid | EngineGone
+    Tick
+    | StoreChanged
+    | Drain
+    | Retire
+    | LatestRead
+    | LatestUnreadable
+    | CommandArrived
+    | EngineSaid
+    | EngineGone
 )
 
 __all__ = [
@@ -337,6 +350,7 @@ __all__ = [
     "SavepointCopied",
     "SavepointNotCopied",
     "SnapshotRead",
+    "StoreChanged",
     "SwapConflicted",
     "SwapDone",
     "SwapUnknown",

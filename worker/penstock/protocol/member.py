@@ -66,7 +66,7 @@ from penstock.protocol.events import (
     LatestUnreadable,
     MemberEvent,
     Retire,
-    Tick,
+    StoreChanged,
 )
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.taken import OF_A_TERM, Open, Taken
@@ -127,8 +127,8 @@ class Member:
         """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
         self.desk.begin(now)
         match event:
-            case Tick():
-                pass
+            case StoreChanged():
+                self.read_at = now
             case Drain():
                 began = (self.taken.number(Inject), self.status.published, self.committed)
                 self.draining = Draining(Epoch(max(began)))

@@ -9,12 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import PenstockError
-from penstock.base.limits import META_POLL_INTERVAL_S, SILENT_KEEPER_S, SUPERVISOR_LINGER_S
+from penstock.base.limits import (
+    SILENT_KEEPER_S,
+    SUPERVISOR_LINGER_S,
+    SUPERVISOR_LOOK_INTERVAL_S,
+)
 from penstock.cluster import control
 from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.metadata import metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
+from penstock.cluster.watch import Changes, NotedMetaStore
 from penstock.contract.ids import Ordinal
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
@@ -42,6 +47,7 @@ class LocalCluster:
         self._settings = settings
         self._forks = forks
         self._wake = threading.Event()
+        self._changes = Changes()
         self._ended = threading.Event()
         self._kill = False
         self._final: JobStatus | None = None
@@ -76,15 +82,21 @@ class LocalCluster:
         self._log = Log("supervisor", {"job": settings.job}, self._log_file)
         self._uid = self._folder.uid()
         self._database = Database(self._folder.database)
-        metadata = SqliteMetaStore(self._database)
+        store = SqliteMetaStore(self._database)
+        metadata = NotedMetaStore(store, self._noted)
         lease = SqliteLeaseStore(self._database, settings.control.lease_duration_s)
         _release(lease)
-        self._wanted = Wanted(metadata, settings.job, self._uid)
+        # What the loop writes does not wake it: a store that fails would never let it rest.
+        self._wanted = Wanted(NotedMetaStore(store, self._changes.note), settings.job, self._uid)
         self._wanted.begin(settings.workers, settings.restore)
         self._token = secrets.token_hex(16)
         self._workers = Workers(self._folder, self._launch, self._wake.set)
-        handlers = {**metadata_handlers(metadata, lease), **self._handlers()}
-        self._server = Server(handlers, self._token)
+        handlers = {
+            **metadata_handlers(metadata, lease),
+            **self._changes.handlers(),
+            **self._handlers(),
+        }
+        self._server = Server(handlers, self._token, waiting=2 * settings.max_key_groups)
         self._folder.announce(Endpoint(os.getpid(), self._server.address, self._token))
 
     def wait(self, timeout_s: float) -> JobStatus | None:
@@ -189,6 +201,11 @@ class LocalCluster:
             forks=self._forks.address if self._forks is not None else "",
         )
 
+    def _noted(self) -> None:
+        """Have keepers and the loop look at what a keeper has written."""
+        self._changes.note()
+        self._wake.set()
+
     def _run(self) -> None:
         failure: str | None = None
         try:
@@ -204,8 +221,8 @@ class LocalCluster:
     def _pause_s(self) -> float:
         due = self._workers.next_due()
         if due is None:
-            return META_POLL_INTERVAL_S
-        return min(META_POLL_INTERVAL_S, max(0.0, due - time.monotonic()))
+            return SUPERVISOR_LOOK_INTERVAL_S
+        return min(SUPERVISOR_LOOK_INTERVAL_S, max(0.0, due - time.monotonic()))
 
     def _turn(self) -> bool:
         """Do what is due. False when the run is over and every process has ended."""
@@ -240,6 +257,7 @@ class LocalCluster:
         self._wanted.close()
         self._log.say("supervisor ended", state=status.state, failure=status.failure)
         self._folder.retract()
+        self._changes.close()
         self._server.close()
         self._database.close()
         self._log_file.close()

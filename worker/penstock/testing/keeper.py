@@ -58,6 +58,11 @@ class PollDesired:
 
 
 @dataclass(frozen=True, slots=True)
+class Hint:
+    """What is stored may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class GraceOver:
     """The keeper has waited for its last checkpoint as long as it may."""
 
@@ -134,6 +139,9 @@ class KeeperNode:
             case PollDesired():
                 self._ask("shell", MetaGet(DESIRED), None)
                 self.kernel.at(self.host.poll_us, self.name, PollDesired())
+            case Hint():
+                self._ask("shell", MetaGet(DESIRED), None)
+                self._tell("member", ev.StoreChanged())
             case Reply():
                 self._replied(event)
             case Packet(_, body):

@@ -73,6 +73,7 @@ class Streams:
         self.workload = Random(f"{seed}/workload")
         self.schedule = Random(f"{seed}/schedule")
         self.faults = Random(f"{seed}/faults")
+        self.hints = Random(f"{seed}/hints")
 
 
 class Kernel:

@@ -163,8 +163,8 @@ MUTANTS = (
             "return self._prepared",
         ),
         "checkpoint",
-        1,
-        "77:before",
+        5,
+        "90:before",
     ),
     Mutant(
         "abort-while-undecided",

@@ -6,6 +6,7 @@ will happen late, or never happens, as the fault stream says; the caller is told
 after its time limit. The rules of each store are those of the ports that it stands for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
@@ -100,6 +101,7 @@ class Service:
         self.kernel = kernel
         self.chances = chances
         self.watcher: Watcher | None = None
+        self.noted: Callable[[], None] | None = None  # an object was written
         self.codec = codec
         self.objects: dict[str, Stored] = {}
         self.lease_version = "lease-0"
@@ -113,7 +115,12 @@ class Service:
         """Write an object whatever is there: for whoever owns it alone."""
         now = self.objects.get(name)
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
-        self.objects[name] = Stored(data, self._fresh_version(), uid)
+        self._keep(name, Stored(data, self._fresh_version(), uid))
+
+    def _keep(self, name: str, stored: Stored) -> None:
+        self.objects[name] = stored
+        if self.noted is not None:
+            self.noted()
 
     def handle(self, event: object, now: float) -> None:
         """Act on a call, or finish one that was begun."""
@@ -242,7 +249,7 @@ class Service:
             return Reply(call.token, op, error="conflict")
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
         stored = Stored(self._kept(op.data), self._fresh_version(), uid)
-        self.objects[op.name] = stored
+        self._keep(op.name, stored)
         if self.watcher is not None:
             self.watcher.swapped(op.name, now.data if now is not None else None, stored.data)
         return Reply(call.token, op, stored)

@@ -39,6 +39,7 @@ SETTINGS = ControlSettings(
     lease_duration_s=3.0,
     lease_renew_deadline_s=2.0,
     lease_retry_s=0.5,
+    meta_poll_interval_s=0.25,
     checkpoint_interval_s=1.0,
     checkpoint_first_delay_s=0.5,
     checkpoint_timeout_s=5.0,

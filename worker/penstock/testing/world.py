@@ -26,7 +26,15 @@ from penstock.testing.engine import EngineNode
 from penstock.testing.fate import Fate
 from penstock.testing.faults import Faults, Verdict
 from penstock.testing.judge import Judge
-from penstock.testing.keeper import DESIRED, LATEST, Booted, EngineEnded, KeeperNode, Said
+from penstock.testing.keeper import (
+    DESIRED,
+    LATEST,
+    Booted,
+    EngineEnded,
+    Hint,
+    KeeperNode,
+    Said,
+)
 from penstock.testing.kernel import SECOND, Crash, Kernel, Violation
 from penstock.testing.messages import Compiled, Order, SocketClosed
 from penstock.testing.nemesis import Moment, Timed, draw_faults, draw_moments
@@ -40,6 +48,8 @@ EVENTS_MAX = 400_000
 GRACE_US = 8 * SECOND
 SOCKET_US = (20, 400)
 COMPILE_US = (20_000, 150_000)
+HINTED = 0.5  # of the writes are told to a keeper
+HINT_US = (100, 60_000)
 KIND: dict[type, str] = {
     MetaSwap: "swap",
     LeaseWrite: "lease",
@@ -79,6 +89,7 @@ class World:
         self.service.applied_when_unknown = self.faults.single is not None
         self.judge = Judge(self.kernel, self.job, self.service.disk)
         self.service.watcher = self.judge
+        self.service.noted = self._hint
         self.witness = self.judge.witness
         self.workers: dict[Ordinal, Worker] = {}
         self.keeper_of: dict[str, str] = {}
@@ -111,6 +122,13 @@ class World:
         for timed in self.plan:
             self.kernel.at(timed.at_us, "fate", timed.what)
         self.kernel.listener = self._happened
+
+    def _hint(self) -> None:
+        """Tell some keepers that something was written: a watch may be late, or say nothing."""
+        hints = self.kernel.streams.hints
+        for worker in self.workers.values():
+            if hints.random() < HINTED:
+                self.kernel.at(hints.randint(*HINT_US), worker.keeper, Hint())
 
     def _happened(self, what: str, count: int) -> None:
         """Let the faults come that are aimed at this moment."""

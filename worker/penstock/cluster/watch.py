@@ -1,0 +1,123 @@
+"""News of stored objects: a keeper asks once and is answered when something was written.
+
+What changes seldom is then read when it changes, not by the clock: each read is a call between two
+processes, which disturbs the engines beside them.
+
+    writer --> NotedMetaStore --note--> Changes --wait--> handler of WATCH --> watch_changes
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base.errors import PenstockError
+from penstock.base.limits import META_RETRY_INTERVAL_S, WATCH_WAIT_S
+from penstock.cluster.rpc import Client, Handler, Method, Unreachable
+from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitWrite:
+    """Wait until another number of writes was counted than ``seen``."""
+
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many writes were counted; the same as was seen when there were none in time."""
+
+    count: int
+
+
+WATCH = Method("watch", AwaitWrite, Written)
+
+
+class Changes:
+    """Counts what was written, and lets any number of threads wait for the next."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._count = 0
+        self._counted = threading.Condition()
+        self._over = False
+
+    def note(self) -> None:
+        """Count a write."""
+        with self._counted:
+            self._count += 1
+            self._counted.notify_all()
+
+    def close(self) -> None:
+        """Let nobody wait any more: later calls return at once."""
+        with self._counted:
+            self._over = True
+            self._counted.notify_all()
+
+    def wait(self, seen: int, timeout_s: float) -> int:
+        """Return the count once it is not ``seen``, or when the time is over."""
+        with self._counted:
+            self._counted.wait_for(lambda: self._over or self._count != seen, timeout_s)
+            return self._count
+
+    def handlers(self) -> Mapping[Method[Any, Any], Handler]:
+        """Serve :data:`WATCH`; each call holds a thread of the server for WATCH_WAIT_S at most."""
+        return {WATCH: lambda request: Written(self.wait(request.seen, WATCH_WAIT_S))}
+
+
+class NotedMetaStore:
+    """A :class:`penstock.ports.MetaStore` that says when something may have been written."""
+
+    def __init__(self, store: MetaStore, note: Callable[[], None]) -> None:
+        """Pass everything on to ``store``."""
+        self._store = store
+        self._note = note
+
+    def get(self, name: str) -> Versioned | None:
+        """Return the newest object, or None. Raises StorageError."""
+        return self._store.get(name)
+
+    def create(self, name: str, data: bytes) -> Versioned:
+        """Create atomically. Raises SwapConflict, SwapUnknown."""
+        try:
+            return self._store.create(name, data)
+        finally:
+            self._note()
+
+    def swap(self, name: str, data: bytes, version: str) -> Versioned:
+        """Replace exactly ``version``. Raises SwapConflict, SwapUnknown."""
+        try:
+            return self._store.swap(name, data, version)
+        finally:
+            self._note()
+
+
+def watch_changes(client: Client, changed: Callable[[], None]) -> None:
+    """Start a thread that calls ``changed`` at once, and whenever something may have changed.
+
+    Nothing is said while there is no answer: whoever has to know reads now and then all the same.
+    It ends with the process, or when the client is closed.
+    """
+
+    def watch() -> None:
+        seen = -1
+        while True:
+            try:
+                count = client.call(WATCH, AwaitWrite(seen)).count
+            except ValueError:  # the client was closed: gRPC's own word for it
+                return
+            except (
+                Unreachable,
+                PenstockError,
+                SwapConflict,
+                SwapUnknown,
+            ):  # or a server in trouble
+                time.sleep(META_RETRY_INTERVAL_S)
+                continue
+            if count != seen:
+                seen = count
+                changed()
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()

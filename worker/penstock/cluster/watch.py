@@ -34,6 +34,9 @@ class Written:
 
 WATCH = Method("watch", AwaitWrite, Written)
 
+# The last two are what a call raises when the server fails in a way that nobody expected.
+_NO_ANSWER = (Unreachable, PenstockError, SwapConflict, SwapUnknown)
+
 
 class Changes:
     """Counts what was written, and lets any number of threads wait for the next."""
@@ -108,12 +111,7 @@ def watch_changes(client: Client, changed: Callable[[], None]) -> None:
                 count = client.call(WATCH, AwaitWrite(seen)).count
             except ValueError:  # the client was closed: gRPC's own word for it
                 return
-            except (
-                Unreachable,
-                PenstockError,
-                SwapConflict,
-                SwapUnknown,
-            ):  # or a server in trouble
+            except _NO_ANSWER:
                 time.sleep(META_RETRY_INTERVAL_S)
                 continue
             if count != seen:

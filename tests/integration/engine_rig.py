@@ -250,11 +250,15 @@ class Rig:
         return root
 
     def inject(self, kind: BarrierKind, version: int | None = None) -> Epoch:
+        inject = self.barrier(kind, version)
+        self.tell(inject)
+        return inject.epoch
+
+    def barrier(self, kind: BarrierKind, version: int | None = None) -> c.Inject:
         assert self.assignment is not None
         self.newest = epoch = Epoch(self.newest + 1)
         holds = self.assignment.version if version is None else version
-        self.tell(c.Inject(self.attempt, epoch, holds, int(kind), self.epoch))  # type: ignore[arg-type]
-        return epoch
+        return c.Inject(self.attempt, epoch, holds, int(kind), self.epoch)  # type: ignore[arg-type]
 
     def acked(self, epoch: Epoch) -> tuple[TaskManifest, ...]:
         assert self.assignment is not None

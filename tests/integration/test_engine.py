@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.engine_rig import Rig
+from penstock.model.elements import BarrierKind
+from tests.integration.engine_rig import TERM, Rig
 
 WORDS = 300
 LINES = 4000
@@ -81,6 +82,23 @@ def test_word_count_is_exact_with_checkpoints_under_way(rig: Rig) -> None:
     rig.begin()
     for _ in range(3):
         rig.checkpoint()
+    rig.finish()
+    check(rig.folder / "out")
+
+
+def test_a_barrier_in_band_begins_the_sources_that_the_leader_has_not_told(rig: Rig) -> None:
+    rig.spawn(0, 1)
+    rig.begin()
+    inject = rig.barrier(BarrierKind.CHECKPOINT)
+    rig.engines[0].link.send(TERM, inject)
+    manifests = rig.acked(inject.epoch)
+    rig.engines[1].link.send(TERM, inject)  # late, and nothing to it
+    assert rig.assignment is not None
+    rig.commit(
+        inject.epoch,
+        rig.write_root(inject.epoch, BarrierKind.CHECKPOINT, manifests, rig.assignment),
+    )
+    rig.lose(1)
     rig.finish()
     check(rig.folder / "out")
 

@@ -143,13 +143,31 @@ def handle(epoch: int, name: str = "h") -> SinkHandle:
 
 def test_a_cut_comes_after_all_barriers_and_goes_out_on_every_channel() -> None:
     counter = rig(COUNT)
-    assert counter.arrive(to_count(0, 0), barrier(1)) == []
+    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.Spread(barrier(1))]
     assert not counter.core.reads(to_count(0, 0))
     assert counter.arrive(to_count(1, 0), rows("x")) == [ev.Process(to_count(1, 0), rows("x"))]
     actions = counter.arrive(to_count(1, 0), barrier(1))
     assert actions[0] == ev.Snapshot(barrier(1), Epoch(0), None)
     assert sends(actions) == [(to_out(0, 0), barrier(1)), (to_out(0, 1), barrier(1))]
     assert counter.core.reads(to_count(0, 0))
+
+
+def test_the_first_barrier_of_an_epoch_begins_the_sources_beside() -> None:
+    counter = rig(COUNT)
+    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.Spread(barrier(1))]
+    assert ev.Spread(barrier(1)) not in counter.arrive(to_count(1, 0), barrier(1))
+    counter(ev.Aborted(Term(1), Epoch(2)))
+    assert counter.arrive(to_count(0, 0), barrier(2)) == [], "given up: nobody else begins it"
+
+
+def test_a_source_cuts_once_at_a_barrier_whoever_brings_it() -> None:
+    source = rig(SOURCE)
+    assert sends(source(ev.Injected(barrier(1))))
+    source(ev.Stored(Term(1), Epoch(1), ev.Parts((), (), ())))
+    assert source(ev.Injected(barrier(1))) == []
+    source(ev.Aborted(Term(1), Epoch(2)))
+    assert source(ev.Injected(barrier(2))) == []
+    assert source.core.aligner.late == 0, "it was told, no channel was late"
 
 
 def test_a_late_barrier_is_dropped_and_counted() -> None:

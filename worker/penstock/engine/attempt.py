@@ -42,7 +42,7 @@ class Place:
 
 
 class Attempt:
-    """One attempt. All methods are for the worker's main thread."""
+    """One attempt. Its methods are for the worker's main thread, but for :meth:`tell`."""
 
     def __init__(self, place: Place, marks: AttemptMarks) -> None:
         """Begin without tasks."""
@@ -79,8 +79,8 @@ class Attempt:
         self.tell(ev.Started())
 
     def tell(self, event: ev.Event | Stop) -> None:
-        """Put an event into the inbox of every task."""
-        for thread in self.tasks.values():
+        """Put an event into the inbox of every task. From any thread."""
+        for thread in tuple(self.tasks.values()):
             thread.inbox.put(event)
 
     def end(self, order: ev.ResetTo | Stop) -> None:

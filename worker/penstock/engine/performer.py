@@ -208,6 +208,9 @@ class Performer:
         self._host.storer.store(captured, self._stored)
         return True
 
+    def _spread(self, action: ev.Spread) -> None:
+        self._host.spread(action.barrier)
+
     def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
         """Hear from a storer's thread. After the end nobody can commit what was prepared."""
         if self.over:
@@ -328,6 +331,7 @@ class Performer:
             ev.Advance: self._advance,
             ev.Mark: self._mark,
             ev.Fire: self._fire,
+            ev.Spread: self._spread,
             ev.Snapshot: self._snapshot,
             ev.Ack: self._ack,
             ev.Failed: self._failed,

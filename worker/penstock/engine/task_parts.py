@@ -12,7 +12,7 @@ from penstock.contract.plan import EdgePlan
 from penstock.engine.router import Custom
 from penstock.engine.source_task import SourceTask
 from penstock.engine.storer import Storer
-from penstock.model.elements import Control
+from penstock.model.elements import Barrier, Control
 from penstock.ports import LatencyMeter
 from penstock.protocol.task import TaskCore
 
@@ -163,6 +163,10 @@ class Host(Protocol):
 
     def beside(self, work: Callable[[], None]) -> None:
         """Do something slow on a thread of its own."""
+        ...
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the source tasks of this worker."""
         ...
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:

@@ -240,6 +240,10 @@ class Worker:
         """Do something slow on a thread of its own."""
         self._preloader.beside(work)
 
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the sources: to those of the caller's attempt, which is not over."""
+        self._attempt.tell(ev.Injected(barrier))
+
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
         """Report a snapshot."""
         self._say(c.TaskAck(self._attempt.marks.attempt, term, epoch, manifest))

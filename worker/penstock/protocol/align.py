@@ -35,17 +35,22 @@ class Aligner:
         return channel in self._channels and not (self._blocked and channel in self._blocked)
 
     def barrier(self, channel: ChannelId | None, barrier: Barrier) -> Barrier | None:
-        """Take a barrier from a channel (None: from the leader). Return it when the cut is due."""
-        identity = (barrier.term, barrier.epoch)
+        """Take a barrier from a channel (None: told to a source). Return it when the cut is due."""
+        identity = _identity(barrier)
         if identity <= self._done or (self._current and identity < _identity(self._current)):
-            self.late += 1
+            self.late += channel is not None  # a source hears of its barrier more than once
             return None
-        if self._current is None or identity > _identity(self._current):
+        if self.begins(barrier):
             self._blocked.clear()
             self._current = barrier
         if channel is not None:
             self._blocked[channel] = None
         return self._complete()
+
+    def begins(self, barrier: Barrier) -> bool:
+        """Say whether a barrier is newer than all that this task has heard of."""
+        newest = self._done if self._current is None else _identity(self._current)
+        return _identity(barrier) > newest
 
     def end(self, channel: ChannelId) -> Barrier | None:
         """Count an ended channel as aligned. Return the barrier if it was the last one missing."""

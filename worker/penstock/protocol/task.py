@@ -118,8 +118,7 @@ class TaskCore(Switch):
                 self.time.say(event.channel, time_us)
                 return self.activate() + self.advance()
             case Barrier():
-                cut = self.aligner.barrier(event.channel, element)
-                return self._cut(cut) if cut else []
+                return self._barrier(event.channel, element)
             case Idle():
                 self.time.idle(event.channel)
                 return self.advance() + (self.say() if self.time.all_idle else [])
@@ -178,6 +177,12 @@ class TaskCore(Switch):
         return list(self.holding.offer(event.pieces))
 
     # --- Checkpoints --------------------------------------------------------------------------
+
+    def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
+        """Align. Sources beside this task may begin at once: the leader's word takes longer."""
+        actions: list[ev.Action] = [ev.Spread(barrier)] if self.aligner.begins(barrier) else []
+        cut = self.aligner.barrier(channel, barrier)
+        return actions + self._cut(cut) if cut else actions
 
     def _injected(self, event: ev.Injected, _: float) -> list[ev.Action]:
         if self.splits is None or self.life not in {Life.RUNNING, Life.FROZEN}:

@@ -83,6 +83,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """Give a barrier that came in band to the sources of this worker, as Injected."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Cut now, on the task's thread; store beside processing; then say Stored or StoreFailed.
 
@@ -184,6 +191,7 @@ Action = (
     | Advance
     | Fire
     | Send
+    | Spread
     | Snapshot
     | Ack
     | Failed

@@ -41,6 +41,7 @@ from penstock.protocol.task_actions import (
     Resumed,
     Send,
     Snapshot,
+    Spread,
 )
 
 # --- Events: life of a task ------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """The leader's barrier reached a source task, between two batches."""
+    """A barrier reached a source task, from the leader or in band, between two batches."""
 
     barrier: Barrier
 
@@ -343,6 +344,7 @@ __all__ = [
     "Snapshot",
     "SplitEmpty",
     "SplitEnded",
+    "Spread",
     "Started",
     "StoreFailed",
     "Stored",

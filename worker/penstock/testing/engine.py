@@ -15,7 +15,6 @@ from penstock.contract.ids import (
     Ordinal,
     SplitId,
     StageIndex,
-    TaskId,
     Term,
     Version,
 )
@@ -29,19 +28,26 @@ from penstock.testing.calls import Get, Op, Reply
 from penstock.testing.channel_ends import Flush, Identity
 from penstock.testing.exchange import Exchange
 from penstock.testing.kernel import Crash
-from penstock.testing.messages import Answered, Beat, Compiled, Order, Poll, SocketClosed, Turn
+from penstock.testing.messages import (
+    Answered,
+    Beat,
+    Compiled,
+    Heard,
+    Order,
+    Poll,
+    SocketClosed,
+    Turn,
+)
 from penstock.testing.network import Carried, StreamBroken
 from penstock.testing.ports import Cluster
-from penstock.testing.standing import Standing
 from penstock.testing.task import SimTask
 from penstock.testing.task_files import Token, publication
+from penstock.testing.turns import POLL_US, Turns
 
-TURN_US = (50, 400)
-POLL_US = 20_000
 HELD_BYTES_MAX = 20_000
 
 
-class EngineNode(Standing):
+class EngineNode(Turns):
     """One life of one engine."""
 
     def __init__(self, cluster: Cluster, ordinal: Ordinal, name: str) -> None:
@@ -62,7 +68,6 @@ class EngineNode(Standing):
         self.witness = cluster.witness
         self.status = msg.EngineStatus()
         self._files = 0
-        self._turns: dict[TaskId, bool] = {}
         self._broken = False
         self._members: tuple[Member, ...] = ()
         self._next_members: tuple[Member, ...] = ()
@@ -87,6 +92,8 @@ class EngineNode(Standing):
                 self.exchange.stream_broken(event)
             case Turn():
                 self._turn(event)
+            case Heard():
+                self._heard(event)
             case Beat():
                 self._report(self.status)
                 self.kernel.at(self.cluster.beat_us, self.name, Beat())
@@ -164,10 +171,6 @@ class EngineNode(Standing):
             case msg.EndStreams():
                 self._tell_all(ev.EndAll())
                 self._ended = True
-
-    def _tell_all(self, event: ev.Event) -> None:
-        for task in list(self.tasks.values()):
-            task.tell(event)
 
     def _enumerate(self, attempt: Attempt) -> None:
         splits = tuple(SplitState(s, "", 0) for s in self.job.input)
@@ -372,29 +375,3 @@ class EngineNode(Standing):
     def now(self) -> float:
         """Return the engine's clock."""
         return self.kernel.clock(self.name)
-
-    def _wake_tasks(self) -> None:
-        for task_id, task in self.tasks.items():
-            if self._turns.get(task_id, False):
-                continue
-            if task.candidates() or not task.quiet:
-                self._turns[task_id] = True
-                delay = self.kernel.streams.schedule.randint(*TURN_US)
-                self.kernel.at(delay, self.name, Turn(task_id, self.attempt))
-
-    def _turn(self, turn: Turn) -> None:
-        task = self.tasks.get(turn.task)
-        if turn.attempt != self.attempt or task is None:
-            return
-        self._turns[turn.task] = False
-        choices = task.candidates()
-        if choices:
-            task.take(self.kernel.streams.schedule.choice(choices))
-        else:
-            task.rest()
-
-    def _poll(self) -> None:
-        for task in self.tasks.values():
-            if task.readers and not task.candidates():
-                task.rest()
-        self.kernel.at(POLL_US, self.name, Poll())

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from penstock.contract.control import Command
 from penstock.contract.ids import Attempt, TaskId, Term
+from penstock.model.elements import Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class Turn:
 
     task: TaskId
     attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A task met a barrier in band that the sources beside it may not know."""
+
+    attempt: Attempt
+    barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,24 @@ MUTANTS = (
             "return self._prepared",
         ),
         "checkpoint",
-        5,
-        "90:before",
+        6,
+        "85:before",
+    ),
+    Mutant(
+        "barrier-heard-again",
+        "once",
+        line(
+            "protocol.align",
+            "if identity <= self._done or (self._current and identity < _identity(self._current)):",
+            "if self._current and identity < _identity(self._current):",
+        )
+        + line(
+            "protocol.align",
+            "return _identity(barrier) > newest",
+            "return _identity(barrier) >= newest",
+        ),
+        "checkpoint",
+        0,
     ),
     Mutant(
         "abort-while-undecided",

@@ -15,6 +15,7 @@ from penstock.contract.ids import (
     Term,
 )
 from penstock.contract.latest import Desired, Latest
+from penstock.model.elements import Barrier
 from penstock.protocol.settings import ControlSettings
 from penstock.testing.calls import Op
 from penstock.testing.channel_ends import ChannelSizes
@@ -206,6 +207,10 @@ class Shell(Protocol):
 
     def report(self, report: EngineReport) -> None:
         """Say something to the keeper."""
+        ...
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the sources of this engine, a little later."""
         ...
 
     def damaged(self, reason: str) -> None:

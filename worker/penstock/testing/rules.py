@@ -29,6 +29,7 @@ RULES: dict[str, str] = {
     "time": "pending watermarks go before a barrier; channels say theirs again after a switch",
     "idle": "only a source declares idle, and never for time in which it was not asked",
     "announce": "a new term confirms the committed epoch and aborts only newer ones",
+    "once": "a source cuts once at a barrier, whoever brings it, and never at one given up",
     "copies": "a cut copies values, not only the keys that changed",
     "delta": "a delta holds every change since the last epoch known committed",
     "carry": "handles of an aborted epoch are carried; only a reset discards, above its epoch",

@@ -281,6 +281,8 @@ class SmallWorld:
             case ev.Send(channel, element):
                 number = self.channels.index(channel)
                 return self._with_queue(state, number, (*state.queues[number], element))
+            case ev.Spread(barrier):
+                return self._spread(state, index, barrier)
             case ev.Snapshot(barrier, _, _):
                 storing = (barrier, shell.counts, shell.offsets)
                 return self._with_shell(state, index, replace(shell, storing=storing))
@@ -301,6 +303,13 @@ class SmallWorld:
                 return self._announce(state, index, version)
             case _:
                 return state
+
+    def _spread(self, state: State, index: int, barrier: Barrier) -> State:
+        for other, task in enumerate(self.tasks):
+            beside = task.worker == self.tasks[index].worker
+            if beside and self.plan.stages[task.stage].source is not None:
+                state = self._mailed(state, other, ev.Injected(barrier))
+        return state
 
     def _process(self, state: State, index: int, rows: tuple[Row, ...]) -> State:
         edges = self.plan.outputs_of(self.tasks[index].stage)

@@ -100,6 +100,8 @@ class SimTask(TaskFiles):
                 self.shell.exchange.put(channel, element)
             case ev.Advance(time_us):
                 self._advance(time_us)
+            case ev.Spread(barrier):
+                self.shell.spread(barrier)
             case ev.Ready():
                 self.ready = True
             case ev.Prepared(version):

@@ -64,6 +64,7 @@ class Engine:
         self.hello: c.EngineHello | None = None
         self.status = c.EngineStatus()
         self.acks: dict[tuple[Epoch, TaskId], TaskManifest] = {}
+        self.acked: list[tuple[Epoch, TaskId]] = []  # as often as it was said
         self.failed: list[c.EpochFailed] = []
         self.broken: list[c.Broken] = []
         self.wanted: list[Attempt] = []
@@ -92,6 +93,7 @@ class Engine:
                 self.status = report
             case c.TaskAck():
                 self.acks[report.epoch, report.manifest.task] = report.manifest
+                self.acked.append((report.epoch, report.manifest.task))
             case c.EpochFailed():
                 self.failed.append(report)
             case c.Broken():

@@ -92,12 +92,14 @@ def test_a_barrier_in_band_begins_the_sources_that_the_leader_has_not_told(rig: 
     inject = rig.barrier(BarrierKind.CHECKPOINT)
     rig.engines[0].link.send(TERM, inject)
     manifests = rig.acked(inject.epoch)
-    rig.engines[1].link.send(TERM, inject)  # late, and nothing to it
     assert rig.assignment is not None
-    rig.commit(
-        inject.epoch,
-        rig.write_root(inject.epoch, BarrierKind.CHECKPOINT, manifests, rig.assignment),
-    )
+    root = rig.write_root(inject.epoch, BarrierKind.CHECKPOINT, manifests, rig.assignment)
+    rig.engines[1].link.send(TERM, inject)  # late, and nothing to it
+    rig.commit(inject.epoch, root)
+    rig.all(lambda s: s.published >= inject.epoch, "publication")
+    rig.checkpoint()
+    acked = [ack for engine in rig.engines.values() for ack in engine.acked]
+    assert sorted(acked) == sorted({(e, t) for t in rig.assignment.tasks() for e in (1, 2)})
     rig.lose(1)
     rig.finish()
     check(rig.folder / "out")

@@ -14,6 +14,7 @@ STATES = 50_000
 def test_no_order_of_events_breaks_a_small_world() -> None:
     found = search(SmallWorld(), STATES)
     assert found.states >= STATES or found.exhausted
+    assert found.broad > STATES // 20, "all short histories were followed"
     assert found.ends > 10, "some histories were followed to their end"
 
 

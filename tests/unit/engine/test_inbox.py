@@ -2,6 +2,7 @@
 
 from penstock.contract.ids import Epoch, Term, Version
 from penstock.engine.inbox import Inbox
+from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 
 
@@ -11,6 +12,10 @@ class Bell:
 
     def set(self) -> None:
         self.rung += 1
+
+
+def every(_: Barrier) -> bool:
+    return True
 
 
 def test_every_event_wakes_the_task() -> None:
@@ -27,10 +32,22 @@ def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
     inbox.put(ev.Committed(Epoch(1), Version(1)))
     inbox.put(ev.Aborted(Term(1), Epoch(2)))
     inbox.put(ev.Published(Epoch(1)))
-    assert inbox.take_harmless() == ev.Committed(Epoch(1), Version(1))
-    assert inbox.take_harmless() is None
+    assert inbox.take_harmless(every) == ev.Committed(Epoch(1), Version(1))
+    assert inbox.take_harmless(every) is None
     assert inbox.take() == ev.Aborted(Term(1), Epoch(2))
-    assert inbox.take_harmless() == ev.Published(Epoch(1))
+    assert inbox.take_harmless(every) == ev.Published(Epoch(1))
+
+
+def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
+    inbox, barrier = (
+        Inbox(Bell()),
+        Barrier(Term(1), Epoch(1), Version(1), BarrierKind.FINAL, Epoch(0), 0),
+    )
+    inbox.put(ev.Injected(barrier))
+    inbox.put(ev.Published(Epoch(1)))
+    assert inbox.take_harmless(every) is None
+    assert inbox.take_harmless(lambda brought: brought is not barrier) == ev.Injected(barrier)
+    assert inbox.take_harmless(every) == ev.Published(Epoch(1))
 
 
 def test_a_reset_is_seen_whatever_else_waits() -> None:

@@ -1,6 +1,6 @@
 """One task's protocol, event by event: what it sends, holds, stores and reports."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.ids import (
@@ -168,6 +168,19 @@ def test_a_source_cuts_once_at_a_barrier_whoever_brings_it() -> None:
     source(ev.Aborted(Term(1), Epoch(2)))
     assert source(ev.Injected(barrier(2))) == []
     assert source.core.aligner.late == 0, "it was told, no channel was late"
+
+
+def test_a_barrier_of_a_term_that_is_announced_later_is_cut_behind_the_old_one() -> None:
+    source = rig(SOURCE)
+    source(ev.Injected(barrier(1)))
+    newer = replace(barrier(1), term=Term(2))
+    assert source(ev.Injected(newer)) == [], "the first snapshot is still being stored"
+    actions = source(ev.Stored(Term(1), Epoch(1), ev.Parts((), (), ())))
+    assert ev.Snapshot(newer, Epoch(0), None) in actions
+    source(ev.Announced(Term(2), Epoch(0), Version(1)))
+    (ack,) = source(ev.Stored(Term(2), Epoch(1), ev.Parts((), (), ())))
+    assert isinstance(ack, ev.Ack)
+    assert (ack.term, ack.epoch) == (2, 1)
 
 
 def test_a_late_barrier_is_dropped_and_counted() -> None:

@@ -20,6 +20,7 @@ from penstock.engine.inbox import Stop
 from penstock.engine.status import AttemptMarks
 from penstock.engine.task_parts import Host
 from penstock.engine.task_thread import TaskThread
+from penstock.model.elements import Barrier
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import TaskSetup
 from penstock.protocol.task import TaskCore
@@ -42,7 +43,7 @@ class Place:
 
 
 class Attempt:
-    """One attempt. Its methods are for the worker's main thread, but for :meth:`tell`."""
+    """One attempt. Its methods are for the worker's main thread, but for :meth:`inject`."""
 
     def __init__(self, place: Place, marks: AttemptMarks) -> None:
         """Begin without tasks."""
@@ -79,9 +80,15 @@ class Attempt:
         self.tell(ev.Started())
 
     def tell(self, event: ev.Event | Stop) -> None:
-        """Put an event into the inbox of every task. From any thread."""
-        for thread in tuple(self.tasks.values()):
+        """Put an event into the inbox of every task."""
+        for thread in self.tasks.values():
             thread.inbox.put(event)
+
+    def inject(self, barrier: Barrier) -> None:
+        """Give a barrier to the source tasks. From any thread."""
+        for thread in tuple(self.tasks.values()):
+            if thread.core.splits is not None:
+                thread.inbox.put(ev.Injected(barrier))
 
     def end(self, order: ev.ResetTo | Stop) -> None:
         """End all tasks. One that does not within the deadline ends the process.

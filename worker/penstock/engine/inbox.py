@@ -1,12 +1,15 @@
 """What a task is told from outside: any thread puts, the task's thread takes, every wait wakes."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.model.elements import Barrier
 from penstock.protocol.task_events import (
     Committed,
     Event,
+    Injected,
     Load,
     Published,
     ResetTo,
@@ -15,7 +18,7 @@ from penstock.protocol.task_events import (
 )
 
 # Events that change nothing about the order of what is being sent: taken even in the middle of it.
-_HARMLESS = (Committed, Published, Stored, StoreFailed)
+_HARMLESS = (Committed, Injected, Published, Stored, StoreFailed)  # a barrier if it is no news
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,11 @@ class Wakes(Protocol):
 
 
 class Inbox:
-    """A queue of control events. Bounded by the protocol: a leader has one order under way."""
+    """A queue of control events.
+
+    Bounded by the protocol: a leader has one order under way, and a barrier is brought once by the
+    leader and once by each task beside that meets it.
+    """
 
     __slots__ = ("_events", "_reset", "_wakeup")
 
@@ -65,9 +72,14 @@ class Inbox:
         """Return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 
-    def take_harmless(self) -> Event | None:
-        """Return the oldest event if it may be handled while rows are being sent, else None."""
+    def take_harmless(self, is_news: Callable[[Barrier], bool]) -> Event | None:
+        """Return the oldest event if it may be handled while rows are being sent, else None.
+
+        A barrier that is no news may: it must not keep what is behind it waiting.
+        """
         first = self._events[0] if self._events else None
+        if isinstance(first, Injected) and is_news(first.barrier):
+            return None
         if isinstance(first, _HARMLESS):
             self._events.popleft()
             return first

@@ -153,7 +153,7 @@ class Performer:
         if self.inbox.reset is not None:
             raise TaskStopped
         while self.core.waiting is None:
-            event = self.inbox.take_harmless()
+            event = self.inbox.take_harmless(self.core.aligner.begins)
             if event is None:
                 return
             self.step(event)

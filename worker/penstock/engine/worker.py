@@ -150,7 +150,7 @@ class Worker:
             case c.Start():
                 attempt.start()
             case c.Inject():
-                attempt.tell(ev.Injected(self._barrier(order)))
+                attempt.inject(self._barrier(order))
             case c.Commit():
                 attempt.tell(ev.Committed(order.epoch, order.version))
             case c.Abort():
@@ -242,7 +242,7 @@ class Worker:
 
     def spread(self, barrier: Barrier) -> None:
         """Give a barrier to the sources: to those of the caller's attempt, which is not over."""
-        self._attempt.tell(ev.Injected(barrier))
+        self._attempt.inject(barrier)
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
         """Report a snapshot."""

@@ -5,7 +5,8 @@
     a newer barrier, or an abort                 --> all open again, the old one is off
 
 The identity of a barrier is (term, epoch). One that is not above everything this task has cut,
-dropped or aborted is late: it is dropped and counted, and blocks nothing.
+dropped or aborted is late: it is dropped, and blocks nothing. One that a channel brings is counted;
+a source is told of each barrier more than once.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ class Aligner:
         if identity <= self._done or (self._current and identity < _identity(self._current)):
             self.late += channel is not None  # a source hears of its barrier more than once
             return None
-        if self.begins(barrier):
+        if self._current is None or identity > _identity(self._current):
             self._blocked.clear()
             self._current = barrier
         if channel is not None:

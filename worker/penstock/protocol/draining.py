@@ -39,7 +39,7 @@ class Sight:
 
 @dataclass(slots=True)
 class Draining:
-    """``after`` is the newest epoch whose barrier was here before: only a later one is the last.
+    """``after`` is the newest epoch known to have begun here before: only a later one is the last.
 
     ``moved_at``: when ``seen`` was new; ``committed_at``: when the last epoch was seen committed.
     ``over``: there is nothing to wait for.

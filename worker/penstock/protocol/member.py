@@ -130,7 +130,7 @@ class Member:
             case StoreChanged():
                 self.read_at = now
             case Drain():
-                began = (self.taken.number(Inject), self.status.published, self.committed)
+                began = (self.open.newest(self.taken), self.status.published, self.committed)
                 self.draining = Draining(Epoch(max(began)))
             case Retire():
                 self.retired = True

@@ -98,9 +98,13 @@ class Open:
         if self.failed is not None and self.failed.term < term:
             self.failed = None
 
+    def newest(self, taken: Taken) -> Epoch:
+        """Return the newest epoch that is known to have begun here: by order, or in band."""
+        return Epoch(max([taken.number(Inject), *(a.epoch for a in self.acks.values())]))
+
     def undecided(self, taken: Taken) -> Epoch:
         """Return the newest epoch that began here and of which no end was heard, else 0."""
-        newest = max([taken.number(Inject), *(a.epoch for a in self.acks.values())])
+        newest = self.newest(taken)
         return Epoch(newest if newest > taken.decided() else 0)
 
     def repeated(self, taken: Taken) -> list[Report]:

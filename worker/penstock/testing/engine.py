@@ -154,7 +154,7 @@ class EngineNode(Turns):
                 barrier = Barrier(
                     term, epoch, version, BarrierKind(kind), committed, self.kernel.now_us
                 )
-                self._tell_all(ev.Injected(barrier))
+                self._inject(barrier)
             case msg.Commit(_, epoch, version):
                 self._tell_all(ev.Committed(epoch, version))
             case msg.Abort(_, epoch):

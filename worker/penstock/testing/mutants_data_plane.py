@@ -172,12 +172,7 @@ MUTANTS = (
         line(
             "protocol.align",
             "if identity <= self._done or (self._current and identity < _identity(self._current)):",
-            "if self._current and identity < _identity(self._current):",
-        )
-        + line(
-            "protocol.align",
-            "return _identity(barrier) > newest",
-            "return _identity(barrier) >= newest",
+            "if channel and identity <= self._done:",
         ),
         "checkpoint",
         0,

@@ -30,9 +30,13 @@ class Small(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search visited: distinct states, steps between them, ends reached."""
+    """What a search visited: distinct states, steps between them, ends reached.
+
+    ``broad``: how many states it went on from by breadth.
+    """
 
     states: int
+    broad: int
     steps: int
     ends: int
     exhausted: bool
@@ -41,16 +45,16 @@ class Found:
 def search(world: Small[S], states_max: int) -> Found:
     """Visit up to ``states_max`` distinct states. Raises Violation.
 
-    Breadth and depth by turns: all short histories, and some to their end.
+    The first half by breadth: all short histories. The others by depth: some to their end.
     """
     first = world.first()
     seen = {world.key(first)}
-    broad, deep = deque([first]), deque([first])
-    steps = ends = turns = 0
-    while (broad or deep) and len(seen) < states_max:
-        turns += 1
-        breadth = bool(broad) and (turns % 2 == 0 or not deep)
-        state = broad.popleft() if breadth else deep.pop()
+    frontier = deque([first])
+    steps = ends = broad = 0
+    while frontier and len(seen) < states_max:
+        breadth = len(seen) < states_max // 2
+        broad += breadth
+        state = frontier.popleft() if breadth else frontier.pop()
         here, followed = world.key(state), False
         for following in world.following(state):
             steps += 1
@@ -58,8 +62,8 @@ def search(world: Small[S], states_max: int) -> Found:
             followed = followed or key != here
             if key not in seen:
                 seen.add(key)
-                (broad if breadth else deep).append(following)
+                frontier.append(following)
         if not followed:
             ends += 1
             world.check_end(state)
-    return Found(len(seen), steps, ends, not (broad or deep))
+    return Found(len(seen), broad, steps, ends, not frontier)

@@ -185,7 +185,8 @@ class SmallWorld:
     def _lead(self, state: State) -> Iterator[State]:
         leader = state.leader
         if leader.state == "idle" and leader.epoch < 2 and self._seen(state):
-            yield self._inject(state)
+            for told in ((0, 1), (0,), (1,)):
+                yield self._inject(state, told)
         if leader.state == "flight":
             yield self._decide(state, commit=False)
             if len(leader.acks) == len(self.tasks):
@@ -195,7 +196,8 @@ class SmallWorld:
         # All have heard of the epoch before: none starts before that.
         return not any(s.mail or s.storing for s in state.shells)
 
-    def _inject(self, state: State) -> State:
+    def _inject(self, state: State, told: tuple[int, ...]) -> State:
+        """Begin an epoch. The word reaches the workers in ``told``, the barrier the others."""
         leader = state.leader
         epoch = Epoch(leader.epoch + 1)
         rescale = epoch == 2
@@ -208,7 +210,7 @@ class SmallWorld:
             mail: list[ev.Event] = []
             if rescale:
                 mail.append(ev.Proposed(self.new, None))
-            if self.plan.stages[task.stage].source is not None:
+            if self.plan.stages[task.stage].source is not None and task.worker in told:
                 mail.append(ev.Injected(barrier))
             state = self._mailed(state, index, *mail)
         return state

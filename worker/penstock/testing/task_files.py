@@ -125,6 +125,7 @@ class TaskFiles:
     def _snapshot(self, barrier: Any, since: Epoch) -> None:
         epoch = barrier.epoch
         self.shell.kernel.happened("snapshot begun")
+        self.shell.witness.cut(self.shell.attempt, self.id, barrier.term, epoch)
         rows, full = self.state.cut(epoch, since)
         storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states())
         self._storing = storing

@@ -8,13 +8,14 @@ G  a stream is let in only by a worker of its own attempt
 G  nobody hears that an epoch is aborted which its leader's term had committed, or commits later
 G  once a rescale is committed no task goes on under the version before it
 O  a barrier leaves behind every watermark that was put on its channel before it
+C  a task cuts once at a barrier, whoever brings it
 C  what a worker brings near for a proposed version is there until the proposal is withdrawn
 """
 
 from collections import deque
 
 from penstock.contract.control import MembersFile
-from penstock.contract.ids import Attempt, BlobName, ChannelId, Epoch, Term, Version
+from penstock.contract.ids import Attempt, BlobName, ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.latest import Latest
 from penstock.model.elements import Barrier, Watermark
 from penstock.testing.kernel import Violation
@@ -57,6 +58,7 @@ class Witness:
         self._proposed = Version(0)
         self._committed: dict[tuple[Attempt, Epoch], Term] = {}
         self._aborted: dict[tuple[Attempt, Epoch], Term] = {}
+        self._cuts: set[tuple[Attempt, TaskId, Term, Epoch]] = set()
 
     # --- Facts
 
@@ -73,6 +75,13 @@ class Witness:
             raise Violation("G", f"epoch {epoch} is committed by term {term}, which aborted it")
 
     # --- Promises
+
+    def cut(self, attempt: Attempt, task: TaskId, term: Term, epoch: Epoch) -> None:
+        """A task cuts at a barrier."""
+        cut = (attempt, task, term, epoch)
+        if cut in self._cuts:
+            raise Violation("C", f"task {task} cuts again at epoch {epoch} of term {term}")
+        self._cuts.add(cut)
 
     def aborted(self, attempt: Attempt, term: Term, epoch: Epoch) -> None:
         """An engine is told that an epoch is aborted."""

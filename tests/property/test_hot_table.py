@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.model.kernels import aggregate
 from penstock.model.keys import KeyCodec
 from penstock.state import hot
+from penstock.state.copies import joined
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
@@ -99,7 +100,7 @@ class Cutting:
         while not table.copy_on():
             pass
         seen = {} if self.rows.whole else dict(self.before)
-        apply(seen, self.rows.joined())
+        apply(seen, joined(list(self.rows.parts())))
         assert seen == self.counts, "a cut holds all rows, or every change since the last commit"
         return seen
 

@@ -1,11 +1,14 @@
 """Cuts become files, files become state: deltas, merging, narrowing, damage, other schemas."""
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from rocksdict import Options, Rdict, SstFileWriter
 
 from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
@@ -206,7 +209,7 @@ def test_a_cut_that_somebody_waits_for_only_adds_a_file(task: Callable[..., Task
         first.put({"a": epoch})
         files = first.checkpoint(epoch)
     first.put({"a": 0})
-    cut = first.state.flip(Epoch(50), merges=False)
+    cut = first.state.flip(Epoch(50), awaited=True)
     assert cut.write(first._name, first.blobs)[:-1] == files
     first.state.committed(Epoch(50))
     assert len(first.checkpoint(51)) < STATE_FILES_PER_TASK_MAX
@@ -221,6 +224,37 @@ def test_a_reader_sees_only_its_groups(task: Callable[..., Task]) -> None:
     narrow = tuple(StateFile(f.blob, f.state, half, f.order, f.epoch, f.rows) for f in files)
     other = task(share=half)
     other.state.load(narrow, other.blobs)
+    assert other.content() == {w: n for w, n in words.items() if 3 <= group_of(w) < 9}
+
+
+def rewritten(file: StateFile, blobs: DirectoryBlobStore, folder: Path) -> StateFile:
+    """Write a file again with the keys that blocks had before: groups first, then the number."""
+    blobs.fetch(file.blob, str(folder / "new.sst"))
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    database = Rdict(str(folder / "database"), options)
+    database.ingest_external_file([str(folder / "new.sst")])
+    writer = SstFileWriter(Options(raw_mode=True))
+    writer.open(str(folder / "old.sst"))
+    for key, block in database.items():
+        assert isinstance(key, bytes)
+        number, first, last = struct.unpack(">QHH", key)
+        writer[struct.pack(">HHI", first, last, number)] = block
+    writer.finish()
+    database.close()
+    blob = blobs.put_file(BlobName("1-1-life-old.state.sst"), str(folder / "old.sst"))
+    return replace(file, blob=blob)
+
+
+def test_a_file_of_the_older_layout_is_read(task: Callable[..., Task], tmp_path: Path) -> None:
+    first = task()
+    words = {f"w{i}": i for i in range(100)}
+    first.put(words)
+    (file,) = first.checkpoint(1)
+    half: Share = (Range(3, 9),)
+    other = task(share=half)
+    old = replace(rewritten(file, first.blobs, tmp_path), groups=half)
+    other.state.load((old,), other.blobs)
     assert other.content() == {w: n for w, n in words.items() if 3 <= group_of(w) < 9}
 
 

@@ -15,7 +15,7 @@ from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec
 from penstock.protocol.files import Files
 from penstock.state import hot
-from penstock.state.copies import CutRows
+from penstock.state.copies import CutRows, joined
 from penstock.state.task import TaskState
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
@@ -68,7 +68,7 @@ def replay(files: dict[str | None, int], copied: Any) -> None:
 def whole(table: TieredTable, cut: CutRows) -> Any:
     while not table.copy_on():
         pass
-    return cut.joined()
+    return joined(list(cut.parts()))
 
 
 def test_rows_come_back_from_disk_and_deltas_are_whole(

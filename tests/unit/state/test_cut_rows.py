@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.keys import KeyCodec
-from penstock.state import hot
-from penstock.state.copies import CutRows
+from penstock.state import blocks, copies, hot
+from penstock.state.copies import CutRows, in_order, joined
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
@@ -37,6 +37,10 @@ def known(table: HotTable, words: list[str]) -> Any:
     return table.found(CODEC.keys([pa.array(words, pa.string())]))
 
 
+def group_of(word: str) -> int:
+    return int(CODEC.keys([pa.array([word], pa.string())]).groups[0])
+
+
 def put(table: HotTable, words: list[str], values: Any) -> None:
     table.column("n")[rows(table, words)] = list(values)
 
@@ -45,7 +49,7 @@ def held(table: HotTable, cut: CutRows) -> dict[str, int | None]:
     """Copy the rest; return what the cut has of each word, each once; None where it is deleted."""
     while not table.copy_on():
         pass
-    copied = cut.joined()
+    copied = joined(list(cut.parts()))
     words = CODEC.columns(copied.keys)[0].to_pylist()
     values = zip(copied.values["n"].tolist(), copied.deleted.tolist(), strict=True)
     assert sorted(words) == sorted(set(words))
@@ -149,7 +153,27 @@ def test_a_cut_of_few_rows_or_with_others_elsewhere_holds_what_has_changed(
 def test_rows_of_a_cut_that_are_not_copied_cannot_be_written(table: HotTable) -> None:
     _, cut = table.cut()
     with pytest.raises(AssertionError, match="4 rows of a cut are not copied"):
-        cut.joined()
+        cut.parts()
+
+
+def test_a_large_cut_is_written_in_parts_each_by_key_group(
+    table: HotTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PART_ROWS", 2)
+    words = [f"w{i}" for i in range(20)]
+    put(table, words, range(20))
+    _, cut = table.cut()
+    while not table.copy_on():
+        pass
+    groups = cut.groups()
+    parts = [list(in_order(part, 2)) for part in cut.parts()]
+    assert [sum(len(b.groups) for b in part) for part in parts] == [2] * 12
+    assert groups == sorted({int(g) for part in parts for b in part for g in b.groups})
+    for part in parts:
+        found = joined(part)
+        assert list(found.groups) == sorted(found.groups)
+        written = CODEC.columns(found.keys)[0].to_pylist()
+        assert [group_of(w) for w in written] == list(found.groups), "keys go with their groups"
 
 
 def test_large_rows_are_copied_in_smaller_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +183,26 @@ def test_large_rows_are_copied_in_smaller_numbers(monkeypatch: pytest.MonkeyPatc
     _, cut = table.cut()
     table.copy_on()
     assert 40 <= cut.left < 50
+
+
+def test_who_writes_rests_between_blocks_as_long_as_one_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(blocks, "time", clock)
+    for took in blocks.at_half_speed([2.0, 0.5, 1.0]):
+        clock.now += took
+    assert clock.rested == [2.0, 0.5], "not before the first, not behind the last"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 10.0
+        self.rested: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, rest_s: float) -> None:
+        self.rested.append(rest_s)
+        self.now += rest_s

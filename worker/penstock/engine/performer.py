@@ -180,10 +180,11 @@ class Performer:
         barrier, parts, storer = action.barrier, self._parts, self._host.storer
         term, epoch = barrier.term, barrier.epoch
         moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
+        awaited = moves or barrier.kind is BarrierKind.FINAL
         self._captured = Captured(
             term,
             epoch,
-            parts.state.flip(epoch, merges=not moves) if parts.state is not None else None,
+            parts.state.flip(epoch, awaited=awaited) if parts.state is not None else None,
             tuple(
                 sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
                 for sink in parts.sinks.values()

@@ -49,10 +49,10 @@ class Chain(Protocol):
 class State(Protocol):
     """The keyed state of a task."""
 
-    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
+    def flip(self, epoch: Epoch, *, awaited: bool = False) -> Any:
         """Cut: capture the values of all changes that are not known committed.
 
-        Without ``merges`` it is stored as fast as can be.
+        One that is ``awaited`` is stored as fast as can be.
         """
         ...
 

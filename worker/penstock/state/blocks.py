@@ -1,38 +1,44 @@
-"""State files: an SST of column blocks, sorted by key group.
+"""State files: an SST of column blocks, each sorted by key group.
 
-A record's key is first group, last group (16 bits each), number of the block (32 bits), all
+A record's key is number of the block (64 bits), first group, last group (16 bits each), all
 big-endian; its value is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group:
 ``group, deleted, hash, key`` and one column for each value. One record per row took twelve times
 as long to write and as long to read, with the GIL held: see docs/decisions/.
+
+Blocks come in the order in which rows were copied, a few hundred thousand sorted at a time. Older
+files are sorted as a whole; their keys are first group, last group, number (32 bits).
 
 The schema of the state is in each block's metadata and must be that of the reader.
 """
 
 import json
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from rocksdict import Options, Rdict, SstFileWriter
+from rocksdict import DBCompressionType, Options, Rdict, SstFileWriter
 
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
-from penstock.state.copies import RowsCopy
+from penstock.state.copies import RowsCopy, in_order
 from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
 
 FORMAT = 1
 BLOCK_ROWS = 32_768
-_KEY = struct.Struct(">HHI")
+_KEY = struct.Struct(">QHH")
+_OLD_KEY = struct.Struct(">HHI")
 _META = b"penstock"
 _VALUE = "value:"
+Block = TypeVar("Block")
 
 
 def all_values(schema: StateSchema) -> tuple[Value, ...]:
@@ -54,25 +60,42 @@ def described(schema: StateSchema, max_key_groups: int) -> bytes:
 
 
 def write_file(
-    path: Path, schema: StateSchema, max_key_groups: int, parts: Iterator[RowsCopy]
+    path: Path,
+    schema: StateSchema,
+    max_key_groups: int,
+    parts: Iterator[RowsCopy],
+    *,
+    rests: bool = False,
 ) -> int:
-    """Write copies of rows, each part behind the groups of the last; return how many rows."""
-    writer = SstFileWriter(Options(raw_mode=True))
+    """Write copies of rows, at half speed if it ``rests``; return how many rows."""
+    writer = SstFileWriter(_written())
     writer.open(str(path))
-    number = rows = 0
-    for part in parts:
-        batch = _batch(part, schema, max_key_groups)
-        order = pa.array(np.argsort(part.groups, kind="stable"))
-        for start in range(0, batch.num_rows, BLOCK_ROWS):
-            block = batch.take(order.slice(start, BLOCK_ROWS))  # the whole would be a second copy
-            groups = block.column("group")
-            key = _KEY.pack(groups[0].as_py(), groups[-1].as_py(), number)
-            writer[key] = _encoded(block)
-            number += 1
-        rows += batch.num_rows
+    meta = {_META: described(schema, max_key_groups)}
+    rows = 0
+    blocks = (block for part in parts for block in in_order(part, BLOCK_ROWS))
+    for number, block in enumerate(at_half_speed(blocks) if rests else blocks):
+        key = _KEY.pack(number, block.groups[0], block.groups[-1])
+        writer[key] = _encoded(_batch(block, schema).replace_schema_metadata(meta))
+        rows += len(block.groups)
     if rows:
         writer.finish()
     return rows
+
+
+def at_half_speed(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Rest before each block but the first as long as the one before it took."""
+    since: float | None = None
+    for block in blocks:
+        if since is not None:
+            time.sleep(time.monotonic() - since)
+        since = time.monotonic()
+        yield block
+
+
+def _written() -> Options:
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.lz4())  # in half the time of the default
+    return options
 
 
 def _encoded(block: pa.RecordBatch) -> bytes:
@@ -83,7 +106,7 @@ def _encoded(block: pa.RecordBatch) -> bytes:
     return encoded
 
 
-def _batch(part: RowsCopy, schema: StateSchema, max_key_groups: int) -> pa.RecordBatch:
+def _batch(part: RowsCopy, schema: StateSchema) -> pa.RecordBatch:
     """Make one batch of copied rows; nothing is copied but flags."""
     columns = {
         "group": pa.array(part.groups),
@@ -94,8 +117,7 @@ def _batch(part: RowsCopy, schema: StateSchema, max_key_groups: int) -> pa.Recor
     for value in all_values(schema):
         given = part.values[value.name]
         columns[_VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
-    batch = pa.RecordBatch.from_pydict(columns)
-    return batch.replace_schema_metadata({_META: described(schema, max_key_groups)})
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _binary(ends: npt.NDArray[np.int64], data: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
@@ -149,7 +171,7 @@ class BlockReader:
     def blocks(self, share: Share) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``share``, block by block in order of their groups."""
         for record_key, value in self._database.items():
-            first, last, _ = _KEY.unpack(record_key)
+            first, last = _groups_of(record_key)
             if any(r.start <= last and first < r.stop for r in share):
                 block = _read_block(value, self._origin)
                 if not any(r.start <= first and last < r.stop for r in share):
@@ -162,6 +184,15 @@ class BlockReader:
         for block in self.blocks(share):
             check_schema(block, table.schema, max_key_groups, self._origin)
             table.load(*loadable(block, table.schema))
+
+
+def _groups_of(record_key: bytes) -> tuple[int, int]:
+    """Return the first and the last key group of a block."""
+    if len(record_key) == _OLD_KEY.size:
+        first, last, _ = _OLD_KEY.unpack(record_key)
+    else:
+        _, first, last = _KEY.unpack(record_key)
+    return first, last
 
 
 def _read_block(value: bytes, origin: str) -> pa.RecordBatch:

@@ -1,17 +1,21 @@
 """Copies of rows: what a cut takes from a table, a few rows at a time, while others change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.model.columns import Int32s
+from penstock.model.kernels import arena
 from penstock.model.keys import EncodedKeys
 
 COPIED_ROWS_MAX = 4096  # at once: about a millisecond of the task's thread
 COPIED_BYTES_MAX = 4 * 1024 * 1024  # at once, of rows that are large
+PART_ROWS = 262_144  # brought in order together: all rows of a large state are in no cache
+PART_BYTES_MAX = 32 * 1024 * 1024  # of them, where rows are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,44 @@ class RowsCopy:
     hashes: npt.NDArray[np.uint64]
     keys: EncodedKeys
     values: dict[str, Any]
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about how much memory keys and values take."""
+        values = (v if isinstance(v, np.ndarray) else v[1] for v in self.values.values())
+        return self.keys.data.nbytes + sum(v.nbytes for v in values)
+
+
+def in_order(copied: RowsCopy, rows_max: int) -> Iterator[RowsCopy]:
+    """Yield all rows by key group, ``rows_max`` at a time."""
+    order = np.argsort(copied.groups, kind="stable")
+    for start in range(0, len(order), rows_max):
+        yield _taken(copied, order[start : start + rows_max])
+
+
+def _taken(copied: RowsCopy, order: npt.NDArray[np.intp]) -> RowsCopy:
+    """Return some rows of a copy, in the order given."""
+    return RowsCopy(
+        copied.groups[order],
+        copied.deleted[order],
+        copied.hashes[order],
+        EncodedKeys(*_taken_spans((copied.keys.ends, copied.keys.data, copied.keys.null), order)),
+        {name: _taken_values(values, order) for name, values in copied.values.items()},
+    )
+
+
+def _taken_values(values: Any, order: npt.NDArray[np.intp]) -> Any:
+    return values[order] if isinstance(values, np.ndarray) else _taken_spans(values, order)
+
+
+def _taken_spans(spans: Any, order: npt.NDArray[np.intp]) -> Any:
+    ends, data, null = spans
+    starts = ends[order]
+    there = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(ends[order + 1] - starts, out=there[1:])
+    target = np.empty(there[-1], np.uint8)
+    arena.gather_bytes(data, starts, there, target)
+    return there, target, null[order]
 
 
 class CutRows:
@@ -54,10 +96,30 @@ class CutRows:
         """Keep a copy of some rows: each row of the cut is in one of them."""
         self._copies.append(copied)
 
-    def joined(self) -> RowsCopy:
-        """Return all copies as one; from any thread."""
+    def groups(self) -> list[int]:
+        """List the key groups of the copied rows."""
+        found = np.zeros(KEY_GROUPS_MAX, np.bool_)
+        for copied in self._copies:
+            found[copied.groups] = True
+        groups: list[int] = np.flatnonzero(found).tolist()
+        return groups
+
+    def parts(self) -> Iterator[RowsCopy]:
+        """Yield the copies, many joined to one, and let go of them; once, from any thread."""
         assert not self.left, f"{self.left} rows of a cut are not copied"
-        return joined(self._copies)
+        return self._parts()
+
+    def _parts(self) -> Iterator[RowsCopy]:
+        copies, self._copies = self._copies[::-1], []
+        while copies:
+            part: list[RowsCopy] = []
+            rows = size = 0
+            while copies and rows < PART_ROWS and size < PART_BYTES_MAX:
+                copied = copies.pop()
+                part.append(copied)
+                rows += len(copied.groups)
+                size += copied.size_bytes
+            yield joined(part)
 
 
 def joined(copies: Sequence[RowsCopy]) -> RowsCopy:

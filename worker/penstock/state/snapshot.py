@@ -44,8 +44,9 @@ Naming = Callable[[str], BlobName]
 class Cut:
     """What a task's state was at a barrier: copied changes, and the entries they build on.
 
-    With ``merges`` many small files become one on the way. ``listing`` is what the epoch's manifest
-    lists, once :meth:`write` has returned it.
+    On the way many small files become one, and what is written takes half of a thread's time at
+    most: neither if it is ``awaited`` by rows that stand still. ``listing`` is what the epoch's
+    manifest lists, once :meth:`write` has returned it.
     """
 
     epoch: Epoch
@@ -54,7 +55,7 @@ class Cut:
     base: Files
     changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
-    merges: bool = True
+    awaited: bool = False
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
@@ -69,12 +70,13 @@ class Cut:
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
             shelf = Shelf(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
-                copied = rows.joined()
+                changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
-                listing += shelf.merged(schema, own) if self.merges else own
-                if len(copied.groups):
-                    groups = to_share({*groups_of(self.share), *copied.groups.tolist()})
-                    listing.append(shelf.store(schema, iter([copied]), order, groups))
+                listing += own if self.awaited else shelf.merged(schema, own)
+                if changed:
+                    groups = to_share({*groups_of(self.share), *changed})
+                    rests = not self.awaited
+                    listing.append(shelf.store(schema, rows.parts(), order, groups, rests=rests))
         self.listing = in_order(listing)
         return self.listing
 
@@ -90,11 +92,17 @@ class Shelf:
     _count: int = 0
 
     def store(
-        self, schema: StateSchema, parts: Iterator[RowsCopy], order: int, groups: Share
+        self,
+        schema: StateSchema,
+        parts: Iterator[RowsCopy],
+        order: int,
+        groups: Share,
+        *,
+        rests: bool = False,
     ) -> StateFile:
         """Write one file and hand it to the blob store."""
         path = self._fresh()
-        rows = write_file(path, schema, self.cut.max_key_groups, parts)
+        rows = write_file(path, schema, self.cut.max_key_groups, parts, rests=rests)
         blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
         path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)

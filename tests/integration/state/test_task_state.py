@@ -17,6 +17,7 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec
+from penstock.state import blocks, copies, hot
 from penstock.state.budget import StateBudget
 from penstock.state.task import TaskState
 from penstock.steps.base import KeyedState, StateSchema, Value
@@ -55,7 +56,10 @@ class Task:
         return files
 
     def cut(self, epoch: int) -> tuple[StateFile, ...]:
-        return self.state.flip(Epoch(epoch)).write(self._name, self.blobs)
+        cut = self.state.flip(Epoch(epoch))
+        while not self.state.copy_on():
+            pass
+        return cut.write(self._name, self.blobs)
 
     def _name(self, suffix: str) -> BlobName:
         return BlobName(f"1-1-life-{next(self.numbers)}{suffix}")
@@ -209,7 +213,7 @@ def test_a_cut_that_somebody_waits_for_only_adds_a_file(task: Callable[..., Task
         first.put({"a": epoch})
         files = first.checkpoint(epoch)
     first.put({"a": 0})
-    cut = first.state.flip(Epoch(50), awaited=True)
+    cut = first.state.flip(Epoch(50), merges=False)
     assert cut.write(first._name, first.blobs)[:-1] == files
     first.state.committed(Epoch(50))
     assert len(first.checkpoint(51)) < STATE_FILES_PER_TASK_MAX
@@ -225,6 +229,30 @@ def test_a_reader_sees_only_its_groups(task: Callable[..., Task]) -> None:
     other = task(share=half)
     other.state.load(narrow, other.blobs)
     assert other.content() == {w: n for w, n in words.items() if 3 <= group_of(w) < 9}
+
+
+def test_a_reader_of_many_blocks_sees_only_its_groups(
+    task: Callable[..., Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PART_ROWS", 150)
+    monkeypatch.setattr(hot, "COPIED_ROWS_MAX", 50)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 20)
+    first = task()
+    words = {f"w{i}": i for i in range(1000)}
+    first.put(words)
+    first.checkpoint(1)
+    first.delete("w7", "w8")
+    first.put({f"w{i}": -i for i in range(600, 1000)})
+    files = first.checkpoint(2)
+    assert len(files) == 2
+    wanted = words | {f"w{i}": -i for i in range(600, 1000)}
+    del wanted["w7"], wanted["w8"]
+    for half in ((Range(3, 9),), (Range(0, 3), Range(9, GROUPS))):
+        other = task(share=half)
+        narrow = tuple(replace(f, groups=half) for f in files)
+        other.state.load(narrow, other.blobs)
+        inside = {g for r in half for g in range(r.start, r.stop)}
+        assert other.content() == {w: n for w, n in wanted.items() if group_of(w) in inside}
 
 
 def rewritten(file: StateFile, blobs: DirectoryBlobStore, folder: Path) -> StateFile:

@@ -167,6 +167,8 @@ def test_a_large_cut_is_written_in_parts_each_by_key_group(
         pass
     groups = cut.groups()
     parts = [list(in_order(part, 2)) for part in cut.parts()]
+    with pytest.raises(AssertionError, match="given away"):
+        cut.parts()
     assert [sum(len(b.groups) for b in part) for part in parts] == [2] * 12
     assert groups == sorted({int(g) for part in parts for b in part for g in b.groups})
     for part in parts:
@@ -190,12 +192,14 @@ def test_who_writes_rests_between_blocks_as_long_as_one_took(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(blocks, "time", clock)
-    for took in blocks.at_half_speed([2.0, 0.5, 1.0]):
+    for took in blocks.at_half_speed([0.05, 0.01, 5.0, 0.02], clock):
         clock.now += took
-    assert clock.rested == [2.0, 0.5], "not before the first, not behind the last"
+    assert clock.rested == [0.05, 0.01, blocks.REST_MAX_S], "and not before the first"
 
 
 class Clock:
+    """Time, and an event that is never set."""
+
     def __init__(self) -> None:
         self.now = 10.0
         self.rested: list[float] = []
@@ -203,6 +207,7 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def sleep(self, rest_s: float) -> None:
-        self.rested.append(rest_s)
-        self.now += rest_s
+    def wait(self, timeout: float) -> bool:
+        self.rested.append(round(timeout, 9))
+        self.now += timeout
+        return False

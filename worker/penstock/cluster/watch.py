@@ -8,7 +8,7 @@ processes, which disturbs the engines beside them.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,13 @@ class AwaitWrite:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many writes were counted; the same as was seen when there were none in time."""
+    """How many writes were counted; the same as was seen when there were none in time.
+
+    ``names``: the objects that were written since.
+    """
 
     count: int
+    names: tuple[str, ...]
 
 
 WATCH = Method("watch", AwaitWrite, Written)
@@ -44,13 +48,15 @@ class Changes:
     def __init__(self) -> None:
         """Begin with none."""
         self._count = 0
+        self._last: dict[str, int] = {}  # by the name of an object: what its last write counted
         self._counted = threading.Condition()
         self._over = False
 
-    def note(self) -> None:
-        """Count a write."""
+    def note(self, name: str) -> None:
+        """Count a write of an object."""
         with self._counted:
             self._count += 1
+            self._last[name] = self._count
             self._counted.notify_all()
 
     def close(self) -> None:
@@ -59,21 +65,22 @@ class Changes:
             self._over = True
             self._counted.notify_all()
 
-    def wait(self, seen: int, timeout_s: float) -> int:
-        """Return the count once it is not ``seen``, or when the time is over."""
+    def wait(self, seen: int, timeout_s: float) -> Written:
+        """Return what was written once the count is not ``seen``, or when the time is over."""
         with self._counted:
             self._counted.wait_for(lambda: self._over or self._count != seen, timeout_s)
-            return self._count
+            names = (name for name, count in self._last.items() if count > seen)
+            return Written(self._count, tuple(sorted(names)))
 
     def handlers(self) -> Mapping[Method[Any, Any], Handler]:
         """Serve :data:`WATCH`; each call holds a thread of the server for WATCH_WAIT_S at most."""
-        return {WATCH: lambda request: Written(self.wait(request.seen, WATCH_WAIT_S))}
+        return {WATCH: lambda request: self.wait(request.seen, WATCH_WAIT_S)}
 
 
 class NotedMetaStore:
     """A :class:`penstock.ports.MetaStore` that says when something may have been written."""
 
-    def __init__(self, store: MetaStore, note: Callable[[], None]) -> None:
+    def __init__(self, store: MetaStore, note: Callable[[str], None]) -> None:
         """Pass everything on to ``store``."""
         self._store = store
         self._note = note
@@ -87,18 +94,20 @@ class NotedMetaStore:
         try:
             return self._store.create(name, data)
         finally:
-            self._note()
+            self._note(name)
 
     def swap(self, name: str, data: bytes, version: str) -> Versioned:
         """Replace exactly ``version``. Raises SwapConflict, SwapUnknown."""
         try:
             return self._store.swap(name, data, version)
         finally:
-            self._note()
+            self._note(name)
 
 
-def watch_changes(client: Client, changed: Callable[[], None]) -> None:
-    """Start a thread that calls ``changed`` at once, and whenever something may have changed.
+def watch_changes(client: Client, changed: Callable[[Collection[str]], None]) -> None:
+    """Start a thread that calls ``changed`` with the names of objects that may be others now.
+
+    At first with all that were written so far.
 
     Nothing is said while there is no answer: whoever has to know reads now and then all the same.
     It ends with the process, or when the client is closed.
@@ -108,14 +117,14 @@ def watch_changes(client: Client, changed: Callable[[], None]) -> None:
         seen = -1
         while True:
             try:
-                count = client.call(WATCH, AwaitWrite(seen)).count
+                written = client.call(WATCH, AwaitWrite(seen))
             except ValueError:  # the client was closed: gRPC's own word for it
                 return
             except _NO_ANSWER:
                 time.sleep(META_RETRY_INTERVAL_S)
                 continue
-            if count != seen:
-                seen = count
-                changed()
+            if written.count != seen:
+                seen = written.count
+                changed(written.names)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()

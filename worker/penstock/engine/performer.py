@@ -12,7 +12,7 @@ from penstock.contract.ids import ChannelId
 from penstock.engine.inbox import Inbox, Near
 from penstock.engine.pauses import Pauses
 from penstock.engine.router import EdgeRouter
-from penstock.engine.storer import Captured
+from penstock.engine.storer import Captured, StateCut
 from penstock.engine.task_parts import Host, Input, Output, Standing, TaskParts, Wakeup
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol import task_events as ev
@@ -47,6 +47,7 @@ class Performer:
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
         self._captured: Captured | None = None  # while state of it is not copied
+        self._cut: StateCut | None = None  # the newest
         self.pauses = Pauses(self.task)
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 
@@ -180,11 +181,14 @@ class Performer:
         barrier, parts, storer = action.barrier, self._parts, self._host.storer
         term, epoch = barrier.term, barrier.epoch
         moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
-        awaited = moves or barrier.kind is BarrierKind.FINAL
+        state = parts.state.flip(epoch, merges=not moves) if parts.state is not None else None
+        self._cut = state
+        if barrier.kind is not BarrierKind.CHECKPOINT:
+            self.hurry()  # somebody waits for it
         self._captured = Captured(
             term,
             epoch,
-            parts.state.flip(epoch, awaited=awaited) if parts.state is not None else None,
+            state,
             tuple(
                 sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
                 for sink in parts.sinks.values()
@@ -194,6 +198,11 @@ class Performer:
         self.copy_on()
         if moves:
             self.pauses.cut(time.monotonic())
+
+    def hurry(self) -> None:
+        """Let what is being stored be stored without a rest."""
+        if self._cut is not None:
+            self._cut.hurry.set()
 
     def copy_on(self) -> bool:
         """Copy more of the state that was cut, for about a millisecond; store it when that is all.
@@ -334,6 +343,7 @@ class Performer:
             ev.Fire: self._fire,
             ev.Spread: self._spread,
             ev.Snapshot: self._snapshot,
+            ev.Hurry: lambda _: self.hurry(),
             ev.Ack: self._ack,
             ev.Failed: self._failed,
             ev.Confirm: self._confirm,

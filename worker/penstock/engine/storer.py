@@ -6,6 +6,7 @@ task at a time (the core sees to it), several tasks beside each other.
 
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class StateCut(Protocol):
-    """Captured changes of a task's state; ``write`` makes files of them, off the task's thread."""
+    """Captured changes of a task's state; ``write`` makes files of them, off the task's thread.
+
+    It rests now and then until ``hurry`` is set.
+    """
+
+    hurry: threading.Event
 
     def write(self, naming: Callable[[str], BlobName], blobs: "BlobStore") -> tuple[StateFile, ...]:
         """Return every live file of the task, new ones included."""

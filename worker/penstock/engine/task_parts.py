@@ -49,10 +49,10 @@ class Chain(Protocol):
 class State(Protocol):
     """The keyed state of a task."""
 
-    def flip(self, epoch: Epoch, *, awaited: bool = False) -> Any:
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
         """Cut: capture the values of all changes that are not known committed.
 
-        One that is ``awaited`` is stored as fast as can be.
+        Without ``merges`` it only adds files.
         """
         ...
 

@@ -196,6 +196,7 @@ class TaskThread(threading.Thread):
 
     def _end(self) -> None:
         self._hands.over = True
+        self._hands.hurry()
         reset = self.inbox.reset
         if isinstance(reset, ev.ResetTo):
             for action in self.core.step(reset, 0.0):

@@ -5,13 +5,14 @@ import shutil
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import get_args
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import RETIRE_TIMEOUT_S
 from penstock.cluster.control import DELIVER
-from penstock.cluster.launch import KeeperLaunch, desired_name
+from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
 from penstock.cluster.rpc import Nothing, Server
 from penstock.contract.control import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
@@ -189,10 +190,12 @@ class Keeper:
             self.inbox.offer(ForCoordinator(events.ReportArrived(envelope)))
         return Nothing()
 
-    def _stored_changed(self) -> None:
-        """Have what is stored read again; called by the thread that watches."""
-        self._changed.set()
-        self.inbox.put(ForMember(events.StoreChanged()))
+    def _stored_changed(self, names: Collection[str]) -> None:
+        """Have read again what may be another now; called by the thread that watches."""
+        if desired_name(self._launch.job) in names:
+            self._changed.set()
+        if latest_name(self._launch.job) in names:
+            self.inbox.put(ForMember(events.StoreChanged()))
 
     def _report(self) -> WorkerReport:
         view = self._engines.view

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -220,10 +220,10 @@ class PodSurroundings:
         probes = Probes(voice.facts, self._hosts.absent_s).by_path()
         return Pages((self._mounted.pod_ip, pod.HTTP_PORT), registry, pod.METRICS_PATH, probes)
 
-    def watch(self, changed: Callable[[], None]) -> None:
+    def watch(self, changed: Callable[[Collection[str]], None]) -> None:
         """Watch what is wanted."""
         wanted = desired_name(self._mounted.job.name)
-        ObjectWatch(self._beside, "configmaps", wanted).start(changed)
+        ObjectWatch(self._beside, "configmaps", wanted).start(lambda: changed((wanted,)))
 
     def _below(self, path: str) -> str:
         return pod.below(self._mounted.root, path)

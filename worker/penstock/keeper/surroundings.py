@@ -4,7 +4,7 @@ A keeper is the same in both; whoever starts it brings these. The local ones are
 pod in :mod:`penstock.keeper.pod`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -105,10 +105,10 @@ class Surroundings(Protocol):
         """Serve metrics, and probes where somebody probes."""
         ...
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called, from any thread, when a stored object may be another one.
+    def watch(self, changed: Callable[[Collection[str]], None]) -> None:
+        """Have ``changed`` called, from any thread, with names of stored objects.
 
-        It may come late, twice or never.
+        They may be others now. It may come late, twice or never.
         """
         ...
 
@@ -142,6 +142,6 @@ class OneMachine:
         """Serve metrics on the loopback address."""
         return Exporter(registry_of(self._launch.job, voice.report))
 
-    def watch(self, changed: Callable[[], None]) -> None:
+    def watch(self, changed: Callable[[Collection[str]], None]) -> None:
         """Let the supervisor say it: it has the objects."""
         watch_changes(self._watched, changed)

@@ -258,7 +258,8 @@ class Member:
     def _pass(self, command: Command) -> None:
         if self.engine is Engine.UP and self.hello is not None:
             self.desk.do(ToEngine(self.hello.incarnation, self.term, command))
-            self.beat_at = self.desk.now
+            if not isinstance(command, Inject | Commit):  # what they lead to is said soon enough
+                self.beat_at = self.desk.now
 
     # --- The engine ------------------------------------------------------------------------------
 
@@ -269,8 +270,6 @@ class Member:
             return
         self.engine_seen_at = self.desk.now
         match report:
-            case EngineHello():
-                pass
             case EngineStatus():
                 self._status(report)
             case Broken(attempt):

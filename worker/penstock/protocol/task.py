@@ -194,7 +194,7 @@ class TaskCore(Switch):
         """Snapshot, then the barrier on all outputs, before anything else is read."""
         if self.ledger.busy:
             self.waiting = barrier
-            return []
+            return [ev.Hurry()]
         rescale = barrier.kind is Kind.RESCALE
         if rescale and (self.proposed is None or self.proposed.version != barrier.version):
             self.aligner.late += 1  # cancelled while its barrier was under way

@@ -102,6 +102,11 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Hurry:
+    """A barrier waits for the snapshot that is being stored: no rest until it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ack:
     """Report the snapshot; repeated by the member until it is decided."""
 
@@ -193,6 +198,7 @@ Action = (
     | Send
     | Spread
     | Snapshot
+    | Hurry
     | Ack
     | Failed
     | Confirm

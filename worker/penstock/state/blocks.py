@@ -13,6 +13,7 @@ The schema of the state is in each block's metadata and must be that of the read
 
 import json
 import struct
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -38,7 +39,16 @@ _KEY = struct.Struct(">QHH")
 _OLD_KEY = struct.Struct(">HHI")
 _META = b"penstock"
 _VALUE = "value:"
+REST_MAX_S = 0.1  # a disk that stands still is no work
 Block = TypeVar("Block")
+
+
+class Waits(Protocol):
+    """The part of an event that a rest needs."""
+
+    def wait(self, timeout: float) -> bool:
+        """Return at once when set, else when the time is over."""
+        ...
 
 
 def all_values(schema: StateSchema) -> tuple[Value, ...]:
@@ -64,16 +74,15 @@ def write_file(
     schema: StateSchema,
     max_key_groups: int,
     parts: Iterator[RowsCopy],
-    *,
-    rests: bool = False,
+    hurry: threading.Event,
 ) -> int:
-    """Write copies of rows, at half speed if it ``rests``; return how many rows."""
+    """Write copies of rows, at half speed until ``hurry`` is set; return how many rows."""
     writer = SstFileWriter(_written())
     writer.open(str(path))
     meta = {_META: described(schema, max_key_groups)}
     rows = 0
     blocks = (block for part in parts for block in in_order(part, BLOCK_ROWS))
-    for number, block in enumerate(at_half_speed(blocks) if rests else blocks):
+    for number, block in enumerate(at_half_speed(blocks, hurry)):
         key = _KEY.pack(number, block.groups[0], block.groups[-1])
         writer[key] = _encoded(_batch(block, schema).replace_schema_metadata(meta))
         rows += len(block.groups)
@@ -82,12 +91,12 @@ def write_file(
     return rows
 
 
-def at_half_speed(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Rest before each block but the first as long as the one before it took."""
+def at_half_speed(blocks: Iterable[Block], hurry: Waits) -> Iterator[Block]:
+    """Rest before each block but the first as long as the one before it took, or REST_MAX_S."""
     since: float | None = None
     for block in blocks:
         if since is not None:
-            time.sleep(time.monotonic() - since)
+            hurry.wait(min(time.monotonic() - since, REST_MAX_S))
         since = time.monotonic()
         yield block
 
@@ -169,9 +178,9 @@ class BlockReader:
         self._database.close()
 
     def blocks(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of ``share``, block by block in order of their groups."""
+        """Yield the rows of ``share``, block by block."""
         for record_key, value in self._database.items():
-            first, last = _groups_of(record_key)
+            first, last = _groups_of(record_key, self._origin)
             if any(r.start <= last and first < r.stop for r in share):
                 block = _read_block(value, self._origin)
                 if not any(r.start <= first and last < r.stop for r in share):
@@ -186,12 +195,14 @@ class BlockReader:
             table.load(*loadable(block, table.schema))
 
 
-def _groups_of(record_key: bytes) -> tuple[int, int]:
+def _groups_of(record_key: bytes, origin: str) -> tuple[int, int]:
     """Return the first and the last key group of a block."""
-    if len(record_key) == _OLD_KEY.size:
+    if len(record_key) == _KEY.size:
+        _, first, last = _KEY.unpack(record_key)
+    elif len(record_key) == _OLD_KEY.size:
         first, last, _ = _OLD_KEY.unpack(record_key)
     else:
-        _, first, last = _KEY.unpack(record_key)
+        raise StateError(f"{origin}: written by another version of Penstock")
     return first, last
 
 

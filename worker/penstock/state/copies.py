@@ -97,7 +97,8 @@ class CutRows:
         self._copies.append(copied)
 
     def groups(self) -> list[int]:
-        """List the key groups of the copied rows."""
+        """List the key groups of the rows, once all are copied."""
+        self._assert_copied()
         found = np.zeros(KEY_GROUPS_MAX, np.bool_)
         for copied in self._copies:
             found[copied.groups] = True
@@ -106,8 +107,12 @@ class CutRows:
 
     def parts(self) -> Iterator[RowsCopy]:
         """Yield the copies, many joined to one, and let go of them; once, from any thread."""
-        assert not self.left, f"{self.left} rows of a cut are not copied"
+        self._assert_copied()
         return self._parts()
+
+    def _assert_copied(self) -> None:
+        assert not self.left, f"{self.left} rows of a cut are not copied"
+        assert self._copies, "the copies were given away"
 
     def _parts(self) -> Iterator[RowsCopy]:
         copies, self._copies = self._copies[::-1], []

@@ -7,6 +7,7 @@ written for an epoch that aborts is never listed: the next cut starts from the c
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -44,9 +45,9 @@ Naming = Callable[[str], BlobName]
 class Cut:
     """What a task's state was at a barrier: copied changes, and the entries they build on.
 
-    On the way many small files become one, and what is written takes half of a thread's time at
-    most: neither if it is ``awaited`` by rows that stand still. ``listing`` is what the epoch's
-    manifest lists, once :meth:`write` has returned it.
+    With ``merges`` many small files become one on the way. The changes are written at half speed
+    until somebody is in a ``hurry``. ``listing`` is what the epoch's manifest lists, once
+    :meth:`write`, which uses up the copies, has returned it.
     """
 
     epoch: Epoch
@@ -55,7 +56,8 @@ class Cut:
     base: Files
     changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
-    awaited: bool = False
+    merges: bool = True
+    hurry: threading.Event = field(default_factory=threading.Event)
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
@@ -72,11 +74,12 @@ class Cut:
             for schema, rows in self.changes:
                 changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
-                listing += own if self.awaited else shelf.merged(schema, own)
+                listing += shelf.merged(schema, own) if self.merges else own
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
-                    rests = not self.awaited
-                    listing.append(shelf.store(schema, rows.parts(), order, groups, rests=rests))
+                    listing.append(
+                        shelf.store(schema, rows.parts(), order, groups, hurry=self.hurry)
+                    )
         self.listing = in_order(listing)
         return self.listing
 
@@ -98,11 +101,11 @@ class Shelf:
         order: int,
         groups: Share,
         *,
-        rests: bool = False,
+        hurry: threading.Event,
     ) -> StateFile:
         """Write one file and hand it to the blob store."""
         path = self._fresh()
-        rows = write_file(path, schema, self.cut.max_key_groups, parts, rests=rests)
+        rows = write_file(path, schema, self.cut.max_key_groups, parts, hurry)
         blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
         path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
@@ -122,7 +125,8 @@ class Shelf:
             if first is None:  # nothing but deleted keys
                 return left
             again = _chained(first, parts)
-            return (*left, self.store(schema, again, max(f.order for f in chosen), groups))
+            order = max(f.order for f in chosen)
+            return (*left, self.store(schema, again, order, groups, hurry=_at_once()))
 
     def _parts(
         self,
@@ -221,6 +225,13 @@ def _slabs(files: Files, groups: Share) -> list[Share]:
     listed = groups_of(groups)
     count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))
     return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
+
+
+def _at_once() -> threading.Event:
+    """Return the hurry of a merge: under kills every few seconds a slow one came to no end."""
+    hurry = threading.Event()
+    hurry.set()
+    return hurry
 
 
 def _chained(first: RowsCopy, rest: Iterator[RowsCopy]) -> Iterator[RowsCopy]:

@@ -83,17 +83,17 @@ class TaskState:
             self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
         return self._folder
 
-    def flip(self, epoch: Epoch, *, awaited: bool = False) -> Cut:
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Cut:
         """Take note of what has changed since the last commit and begin another generation.
 
         On the task's thread, and quick: the first few thousand rows are copied at once, the others
-        by :meth:`copy_on`. The cut may be written when all are. One that is ``awaited`` is
-        written as fast as can be, and only adds files.
+        by :meth:`copy_on`. The cut may be written when all are. Without ``merges`` it only adds
+        files.
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        cut = Cut(epoch, *seen, changes, self._scratch, awaited)
+        cut = Cut(epoch, *seen, changes, self._scratch, merges)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut

@@ -201,9 +201,9 @@ class LocalCluster:
             forks=self._forks.address if self._forks is not None else "",
         )
 
-    def _noted(self) -> None:
+    def _noted(self, name: str) -> None:
         """Have keepers and the loop look at what a keeper has written."""
-        self._changes.note()
+        self._changes.note(name)
         self._wake.set()
 
     def _run(self) -> None:

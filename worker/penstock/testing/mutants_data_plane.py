@@ -163,8 +163,8 @@ MUTANTS = (
             "return self._prepared",
         ),
         "checkpoint",
-        6,
-        "85:before",
+        8,
+        "77:before",
     ),
     Mutant(
         "barrier-heard-again",

@@ -109,6 +109,8 @@ class TaskFiles:
                 self._preload(version, files)
             case ev.Publish(epoch, handles):
                 self._publish(epoch, handles)
+            case ev.Hurry():
+                self.shell.kernel.happened("a barrier waits for a snapshot")
             case ev.Forget(handles) | ev.Discard(handles):
                 for handle in handles:
                     self.shell.call(Unstage(staged_name(handle)), Token(self.id, "unstage"))

@@ -66,7 +66,7 @@ def test_what_does_not_fit_or_would_repeat_output_is_refused(
 def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_path: Path) -> None:
     folders = copied(halfway, tmp_path)
     visible = sorted(folders.output.iterdir())
-    kept = sorted((folders.state / "wordcount" / "checkpoints").rglob("*.sst"))
+    kept = sorted((folders.state / "wordcount" / "checkpoints").rglob("*.state"))
     lost = list((folders.state / "wordcount").glob("*.sqlite*"))
     assert lost, "the metadata store"
     for file in lost:
@@ -75,7 +75,7 @@ def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_p
     assert done.returncode == 1
     assert "MetadataMissing" in done.stderr
     assert sorted(folders.output.iterdir()) == visible
-    assert sorted((folders.state / "wordcount" / "checkpoints").rglob("*.sst")) == kept
+    assert sorted((folders.state / "wordcount" / "checkpoints").rglob("*.state")) == kept
 
 
 def test_a_changed_job_begins_without_state_when_it_is_told_to(

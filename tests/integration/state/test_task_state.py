@@ -1,6 +1,5 @@
 """Cuts become files, files become state: deltas, merging, narrowing, damage, other schemas."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from rocksdict import Options, Rdict, SstFileWriter
 
 from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
@@ -255,35 +253,14 @@ def test_a_reader_of_many_blocks_sees_only_its_groups(
         assert other.content() == {w: n for w, n in wanted.items() if group_of(w) in inside}
 
 
-def rewritten(file: StateFile, blobs: DirectoryBlobStore, folder: Path) -> StateFile:
-    """Write a file again with the keys that blocks had before: groups first, then the number."""
-    blobs.fetch(file.blob, str(folder / "new.sst"))
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    database = Rdict(str(folder / "database"), options)
-    database.ingest_external_file([str(folder / "new.sst")])
-    writer = SstFileWriter(Options(raw_mode=True))
-    writer.open(str(folder / "old.sst"))
-    for key, block in database.items():
-        assert isinstance(key, bytes)
-        number, first, last = struct.unpack(">QHH", key)
-        writer[struct.pack(">HHI", first, last, number)] = block
-    writer.finish()
-    database.close()
-    blob = blobs.put_file(BlobName("1-1-life-old.state.sst"), str(folder / "old.sst"))
-    return replace(file, blob=blob)
-
-
-def test_a_file_of_the_older_layout_is_read(task: Callable[..., Task], tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_by_its_name(task: Callable[..., Task]) -> None:
     first = task()
-    words = {f"w{i}": i for i in range(100)}
-    first.put(words)
+    first.put(OTHERS)
     (file,) = first.checkpoint(1)
-    half: Share = (Range(3, 9),)
-    other = task(share=half)
-    old = replace(rewritten(file, first.blobs, tmp_path), groups=half)
-    other.state.load((old,), other.blobs)
-    assert other.content() == {w: n for w, n in words.items() if 3 <= group_of(w) < 9}
+    for number, content in enumerate((b"", b"rocksdb" * 100, first.blobs.get(file.blob)[:-1])):
+        blob = first.blobs.put(BlobName(f"1-1-life-x{number}.state"), content)
+        with pytest.raises(StateError, match=rf"x{number}.state .*no state file of this version"):
+            task().state.load((replace(file, blob=blob),), first.blobs)
 
 
 def test_lost_groups_leave_state_and_files(task: Callable[..., Task]) -> None:

@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> DirectoryBlobStore:
 
 @pytest.fixture
 def root(store: DirectoryBlobStore) -> BlobRef:
-    blobs = [store.put(blob_name(Term(1), Epoch(e), LIFE, e, ".sst"), b"x" * e) for e in (3, 4)]
+    blobs = [store.put(blob_name(Term(1), Epoch(e), LIFE, e, ".state"), b"x" * e) for e in (3, 4)]
     share = first_shares(4, 1)[0]
     files = tuple(
         StateFile(blob, "counts", share, order, Epoch(3 + order), 1)
@@ -134,7 +134,7 @@ def test_another_job_imports_it_under_its_own_names(
         parts = parse_name(file.blob.name)
         assert parts is not None
         assert (parts.term, parts.epoch, file.epoch) == (7, 1, 1)
-        assert file.blob.name.endswith(".sst")
+        assert file.blob.name.endswith(".state")
     assert other.get(done.root) == encode(manifest)
 
 

@@ -40,7 +40,7 @@ def test_what_a_retained_manifest_lists_is_kept_whatever_its_epoch() -> None:
 
 def test_files_of_aborted_epochs_go_and_those_of_epochs_to_come_stay() -> None:
     town = running(epoch=1)
-    aborted, coming = BlobName("1-1-e0-77.sst"), BlobName("1-99-e0-78.sst")
+    aborted, coming = BlobName("1-1-e0-77.state"), BlobName("1-99-e0-78.state")
     town.blobs[aborted] = town.blobs[coming] = "state"
     town.until(lambda: aborted not in town.blobs, seconds=10.0)
     assert coming in town.blobs
@@ -135,7 +135,7 @@ def test_a_failed_listing_is_tried_again_later() -> None:
 
 def test_a_finished_job_keeps_nothing_but_its_retained_checkpoints() -> None:
     town = running(epoch=5)
-    stray = BlobName("1-99-e0-1.sst")
+    stray = BlobName("1-99-e0-1.state")
     town.blobs[stray] = "of an epoch that was never committed"
     for ordinal in (0, 1):
         town.engine(ordinal).exhausted = True
@@ -151,7 +151,7 @@ def test_a_finished_job_keeps_nothing_but_its_retained_checkpoints() -> None:
 
 
 def test_names_are_read_back() -> None:
-    parts = parse_name(BlobName(f"state/7-41-{Incarnation('a-b-c')}-3.sst"))
+    parts = parse_name(BlobName(f"state/7-41-{Incarnation('a-b-c')}-3.state"))
     assert parts is not None
     assert (parts.term, parts.epoch, parts.members) == (Term(7), Epoch(41), False)
     assert parse_name(BlobName("1-2-x-3.members.json")).members  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ def test_a_volume_of_another_object_is_refused() -> None:
 def test_nothing_is_deleted_on_a_volume_of_another_object() -> None:
     town = Town(2)
     town.root_file = "object-0\n"
-    theirs = BlobName("1-1-k9-1.sst")
+    theirs = BlobName("1-1-k9-1.state")
     town.blobs[theirs] = "state of the other"
     town.run(30.0)
     assert theirs in town.blobs

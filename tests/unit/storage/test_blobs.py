@@ -11,7 +11,7 @@ from penstock.contract.manifest import BlobRef
 from penstock.storage.blobs import DirectoryBlobStore
 from penstock.testing.contracts import check_blob_store
 
-NAME = BlobName("state/1-1-x-1.sst")
+NAME = BlobName("state/1-1-x-1.state")
 
 
 @pytest.fixture

@@ -1,12 +1,16 @@
-"""State files: an SST of column blocks, each sorted by key group.
+"""State files: Arrow blocks, each sorted by key group, and an index of them behind.
 
-A record's key is number of the block (64 bits), first group, last group (16 bits each), all
-big-endian; its value is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group:
-``group, deleted, hash, key`` and one column for each value. One record per row took twelve times
-as long to write and as long to read, with the GIL held: see docs/decisions/.
+::
 
-Blocks come in the order in which rows were copied, a few hundred thousand sorted at a time. Older
-files are sorted as a whole; their keys are first group, last group, number (32 bits).
+    magic | block | block | ... | index: place, size, first and last key group of each | end, magic
+
+A block is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group, compressed by LZ4:
+``group, deleted, hash, key`` and one column for each value. Blocks come in the order in which rows
+were copied, a few hundred thousand sorted at a time. No damage is looked for here: the blob store
+has compared length and SHA-256.
+
+Not an SST of RocksDB, as before: its writer compresses, writes and syncs with the interpreter
+in its hands, and so stops every other thread of the engine: see docs/decisions/.
 
 The schema of the state is in each block's metadata and must be that of the reader.
 """
@@ -23,9 +27,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from rocksdict import DBCompressionType, Options, Rdict, SstFileWriter
 
-from penstock.base.errors import StateError
+from penstock.base.errors import StateError, StorageError
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
@@ -35,8 +38,10 @@ from penstock.steps.base import StateSchema, Value
 
 FORMAT = 1
 BLOCK_ROWS = 32_768
-_KEY = struct.Struct(">QHH")
-_OLD_KEY = struct.Struct(">HHI")
+_MAGIC = b"PENSTK\0\2"
+_ENTRY = struct.Struct("<QQHH")
+_END = struct.Struct("<QQ8s")
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 _META = b"penstock"
 _VALUE = "value:"
 REST_MAX_S = 0.1  # a disk that stands still is no work
@@ -76,18 +81,25 @@ def write_file(
     parts: Iterator[RowsCopy],
     hurry: threading.Event,
 ) -> int:
-    """Write copies of rows, at half speed until ``hurry`` is set; return how many rows."""
-    writer = SstFileWriter(_written())
-    writer.open(str(path))
+    """Write copies of rows, at half speed until ``hurry`` is set; return how many rows.
+
+    Raises StorageError when the disk is full or fails.
+    """
     meta = {_META: described(schema, max_key_groups)}
-    rows = 0
     blocks = (block for part in parts for block in in_order(part, BLOCK_ROWS))
-    for number, block in enumerate(at_half_speed(blocks, hurry)):
-        key = _KEY.pack(number, block.groups[0], block.groups[-1])
-        writer[key] = _encoded(_batch(block, schema).replace_schema_metadata(meta))
-        rows += len(block.groups)
-    if rows:
-        writer.finish()
+    index: list[bytes] = []
+    rows, at = 0, len(_MAGIC)
+    try:
+        with path.open("xb") as file:
+            file.write(_MAGIC)
+            for block in at_half_speed(blocks, hurry):
+                data = _encoded(_batch(block, schema).replace_schema_metadata(meta))
+                index.append(_ENTRY.pack(at, data.size, block.groups[0], block.groups[-1]))
+                at += file.write(data)
+                rows += len(block.groups)
+            file.write(b"".join(index) + _END.pack(at, len(index), _MAGIC))
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}") from error
     return rows
 
 
@@ -101,18 +113,11 @@ def at_half_speed(blocks: Iterable[Block], hurry: Waits) -> Iterator[Block]:
         yield block
 
 
-def _written() -> Options:
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.lz4())  # in half the time of the default
-    return options
-
-
-def _encoded(block: pa.RecordBatch) -> bytes:
+def _encoded(block: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, block.schema) as stream:
+    with pa.ipc.new_stream(sink, block.schema, options=_COMPRESSED) as stream:
         stream.write_batch(block)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+    return sink.getvalue()
 
 
 def _batch(part: RowsCopy, schema: StateSchema) -> pa.RecordBatch:
@@ -157,32 +162,27 @@ class Loadable(Protocol):
 
 
 class BlockReader:
-    """Reads one state file that lies on local disk, through a scratch database of its own.
+    """Reads one state file that lies on local disk."""
 
-    RocksDB reads an SST only from inside a database; nothing else ever enters that one.
-    """
-
-    def __init__(self, path: Path, scratch: Path, origin: str) -> None:
+    def __init__(self, path: Path, origin: str) -> None:
         """Open ``path``; ``origin`` names file and epoch in errors. Raises StateError."""
-        options = Options(raw_mode=True)
-        options.create_if_missing(True)
         self._origin = origin
         try:
-            self._database: Any = Rdict(str(scratch), options)
-            self._database.ingest_external_file([str(path)])
-        except Exception as error:  # rocksdict raises plain Exception
+            self._file = pa.memory_map(str(path))
+            self._data = self._file.read_buffer()
+        except OSError as error:
             raise StateError(f"{origin}: cannot be read: {error}") from error
+        self._index = _index(self._data, origin)
 
     def close(self) -> None:
-        """Close the scratch database; its folder is the caller's to remove."""
-        self._database.close()
+        """Close the file, which is the caller's to remove."""
+        self._file.close()
 
     def blocks(self, share: Share) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``share``, block by block."""
-        for record_key, value in self._database.items():
-            first, last = _groups_of(record_key, self._origin)
+        for place, size, first, last in self._index:
             if any(r.start <= last and first < r.stop for r in share):
-                block = _read_block(value, self._origin)
+                block = _read_block(self._data.slice(place, size), self._origin)
                 if not any(r.start <= first and last < r.stop for r in share):
                     block = _narrowed(block, share)
                 if block.num_rows:
@@ -195,18 +195,16 @@ class BlockReader:
             table.load(*loadable(block, table.schema))
 
 
-def _groups_of(record_key: bytes, origin: str) -> tuple[int, int]:
-    """Return the first and the last key group of a block."""
-    if len(record_key) == _KEY.size:
-        _, first, last = _KEY.unpack(record_key)
-    elif len(record_key) == _OLD_KEY.size:
-        first, last, _ = _OLD_KEY.unpack(record_key)
-    else:
-        raise StateError(f"{origin}: written by another version of Penstock")
-    return first, last
+def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
+    """Return place, size, first and last key group of each block."""
+    end = data.size - _END.size
+    place, count, magic = _END.unpack(data.slice(end)) if end > 0 else (0, 0, b"")
+    if magic != _MAGIC or place + count * _ENTRY.size != end:
+        raise StateError(f"{origin}: is no state file of this version of Penstock")
+    return list(_ENTRY.iter_unpack(data.slice(place, end - place)))
 
 
-def _read_block(value: bytes, origin: str) -> pa.RecordBatch:
+def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
     try:
         return pa.ipc.open_stream(value).read_next_batch()
     except (pa.ArrowInvalid, OSError, StopIteration) as error:

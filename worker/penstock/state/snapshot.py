@@ -5,7 +5,6 @@ disk and handed to the blob store under names from the caller, who uses each nam
 written for an epoch that aborts is never listed: the next cut starts from the committed entries.
 """
 
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ from penstock.steps.base import StateSchema
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
-SUFFIX = ".state.sst"
+SUFFIX = ".state"
 Naming = Callable[[str], BlobName]
 
 
@@ -150,7 +149,7 @@ class Shelf:
 
     def _fresh(self) -> Path:
         self._count += 1
-        return self.folder / f"{self._count}.sst"
+        return self.folder / f"{self._count}.state"
 
 
 class OpenFile:
@@ -163,9 +162,8 @@ class OpenFile:
             blobs.fetch(file.blob, str(path))
         except StateError as error:
             raise StateError(f"{origin}: {error}") from error
-        self._scratch = path.with_suffix(".db")
         self._path = path
-        self.reader = BlockReader(path, self._scratch, origin)
+        self.reader = BlockReader(path, origin)
 
     def __enter__(self) -> "OpenFile":
         return self
@@ -176,7 +174,6 @@ class OpenFile:
     def close(self) -> None:
         """Close and remove the local copy."""
         self.reader.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
         self._path.unlink(missing_ok=True)
 
 
@@ -198,7 +195,7 @@ class Fetched:
         self._open: list[OpenFile] = []
         try:
             for number, file in enumerate(self.files):
-                path = Path(self._folder.name) / f"{number}.sst"
+                path = Path(self._folder.name) / f"{number}.state"
                 self._open.append(OpenFile(file, path, blobs))
         except BaseException:
             self.close()

@@ -83,7 +83,7 @@ def check_lease_store(make: Callable[[], LeaseStore]) -> None:
 def check_blob_store(make: Callable[[], BlobStore]) -> None:
     """Exclusive creation, checked reads, deletion that forgives."""
     store = make()
-    name = BlobName("state/1-1-x-1.sst")
+    name = BlobName("state/1-1-x-1.state")
     ref = store.put(name, b"content")
     assert (ref.name, ref.size) == (name, 7)
     assert store.get(ref) == b"content"
@@ -92,13 +92,13 @@ def check_blob_store(make: Callable[[], BlobStore]) -> None:
     _raises(StateError, lambda: store.get(BlobRef(name, ref.sha256, 6)))
     _raises(StateError, lambda: store.get(BlobRef(name, "0" * 64, 7)))
     _raises(StateError, lambda: store.get(BlobRef(BlobName("state/none"), ref.sha256, 7)))
-    empty = store.put(BlobName("state/1-1-x-2.sst"), b"")
+    empty = store.put(BlobName("state/1-1-x-2.state"), b"")
     assert store.get(empty) == b""
-    assert sorted(store.list_for_collection()) == [name, BlobName("state/1-1-x-2.sst")]
+    assert sorted(store.list_for_collection()) == [name, BlobName("state/1-1-x-2.state")]
     store.delete(name)
     store.delete(name)
     _raises(StateError, lambda: store.get(ref))
-    assert list(store.list_for_collection()) == [BlobName("state/1-1-x-2.sst")]
+    assert list(store.list_for_collection()) == [BlobName("state/1-1-x-2.state")]
 
 
 def check_source(source: Source) -> None:

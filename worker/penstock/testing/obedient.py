@@ -101,7 +101,7 @@ class ObedientEngine:
     def _acks(self, attempt: Attempt, term: Term, epoch: Epoch) -> Iterator[control.TaskAck]:
         assert self.table is not None
         for task in self.table.tasks_on(self.ordinal):
-            name = BlobName(f"{term}-{epoch}-{self.incarnation}-{task}.sst")
+            name = BlobName(f"{term}-{epoch}-{self.incarnation}-{task}.state")
             blob = BlobRef(name, "hash", 1)
             file = StateFile(blob, "counts", self.table.share_of(task), 0, epoch, 1)
             handle = SinkHandle("out", task, epoch, f"{epoch}", 1, 1)

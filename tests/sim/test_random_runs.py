@@ -28,6 +28,7 @@ NAMED = tuple(name for name in SCENARIOS if name not in RANDOM)
 
 # Rare states that a run of this size must have met; one that stays at 0 is not tested at all.
 SOMETIMES = (
+    "a barrier waits for a snapshot",
     "began without state",
     "committed a checkpoint",
     "committed a final",
@@ -48,6 +49,7 @@ SOMETIMES = (
     "rescale undone",
     "rollback to a checkpoint",
     "rows held for a new owner",
+    "sources begun in band",
     "stream broke after a stall",
     "stream broken",
     "stream held at the door",

@@ -217,6 +217,7 @@ def test_a_joiner_takes_the_attempt_with_its_prepare() -> None:
 def test_an_acknowledgement_is_repeated_until_it_is_decided() -> None:
     bench = Bench()
     bench.command(inject(1))
+    assert not bench.reports(), "what it leads to is said soon enough"
     bench.say(ack(1))
     assert ack(1) in bench.reports()
     bench.take(Tick(), dt=1.0)

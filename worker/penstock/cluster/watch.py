@@ -69,7 +69,8 @@ class Changes:
         """Return what was written once the count is not ``seen``, or when the time is over."""
         with self._counted:
             self._counted.wait_for(lambda: self._over or self._count != seen, timeout_s)
-            names = (name for name, count in self._last.items() if count > seen)
+            since = seen if seen <= self._count else -1  # more than there are: of another server
+            names = (name for name, count in self._last.items() if count > since)
             return Written(self._count, tuple(sorted(names)))
 
     def handlers(self) -> Mapping[Method[Any, Any], Handler]:

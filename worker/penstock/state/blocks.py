@@ -41,7 +41,9 @@ BLOCK_ROWS = 32_768
 _MAGIC = b"PENSTK\0\2"
 _ENTRY = struct.Struct("<QQHH")
 _END = struct.Struct("<QQ8s")
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+# On the caller's thread: it is its time that is bounded.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 _META = b"penstock"
 _VALUE = "value:"
 REST_MAX_S = 0.1  # a disk that stands still is no work
@@ -99,7 +101,7 @@ def write_file(
                 rows += len(block.groups)
             file.write(b"".join(index) + _END.pack(at, len(index), _MAGIC))
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from error
+        raise StorageError(f"{path}: {error.strerror or error}") from error
     return rows
 
 
@@ -115,7 +117,7 @@ def at_half_speed(blocks: Iterable[Block], hurry: Waits) -> Iterator[Block]:
 
 def _encoded(block: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, block.schema, options=_COMPRESSED) as stream:
+    with pa.ipc.new_stream(sink, block.schema, options=_WRITE) as stream:
         stream.write_batch(block)
     return sink.getvalue()
 
@@ -165,18 +167,17 @@ class BlockReader:
     """Reads one state file that lies on local disk."""
 
     def __init__(self, path: Path, origin: str) -> None:
-        """Open ``path``; ``origin`` names file and epoch in errors. Raises StateError."""
+        """Map ``path``; ``origin`` names file and epoch in errors.
+
+        Raises StateError when it is no state file, StorageError when it cannot be opened now.
+        """
         self._origin = origin
         try:
-            self._file = pa.memory_map(str(path))
-            self._data = self._file.read_buffer()
+            with pa.memory_map(str(path)) as file:
+                self._data = file.read_buffer()
         except OSError as error:
-            raise StateError(f"{origin}: cannot be read: {error}") from error
+            raise StorageError(f"{origin}: {path} cannot be opened: {error}") from error
         self._index = _index(self._data, origin)
-
-    def close(self) -> None:
-        """Close the file, which is the caller's to remove."""
-        self._file.close()
 
     def blocks(self, share: Share) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``share``, block by block."""
@@ -206,7 +207,7 @@ def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
 
 def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
     try:
-        return pa.ipc.open_stream(value).read_next_batch()
+        return pa.ipc.open_stream(value, options=_READ).read_next_batch()
     except (pa.ArrowInvalid, OSError, StopIteration) as error:
         raise StateError(f"{origin}: a block is no Arrow stream: {error}") from error
 

@@ -172,8 +172,7 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Close and remove the local copy."""
-        self.reader.close()
+        """Remove the local copy."""
         self._path.unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
 """Keyed state of one simulated task: a dict, its dirty generations, and its state files.
 
-What the engine's state store does with tables and SSTs is done here with dicts and tuples, under
+What the engine's state store does with tables and files is done here with dicts and tuples, under
 the same rules: a delta holds copies of every change since the last epoch known committed, with
 tombstones; the manifest lists live files in order; lost groups narrow entries; a gained range
 takes over the other's entries; a full file replaces all entries of the task.

@@ -1,0 +1,65 @@
+"""Who writes a snapshot rests now and then, unless somebody waits for it."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.contract.ids import Epoch, StageIndex, TaskId, Term, Version
+from penstock.engine.performer import Performer
+from penstock.model.elements import Barrier, BarrierKind
+from penstock.protocol import task_events as ev
+from penstock.transport.wakeup import Wakeup
+
+TASK = TaskId(StageIndex(0), 0, 0)  # type: ignore[arg-type]
+
+
+class State:
+    """Its cuts are copied at once; each says whether somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.cuts: list[Any] = []
+
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
+        self.cuts.append(SimpleNamespace(epoch=epoch, merges=merges, hurry=threading.Event()))
+        return self.cuts[-1]
+
+    def copy_on(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def state() -> State:
+    return State()
+
+
+@pytest.fixture
+def performer(state: State) -> Performer:
+    core = SimpleNamespace(task=TASK, step=lambda event, now: [event])  # what is told is to be done
+    parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[])
+    host: Any = SimpleNamespace(storer=SimpleNamespace(store=lambda *_: None))
+    return Performer(parts, host, Wakeup())
+
+
+def snapshot(kind: BarrierKind) -> Any:
+    return ev.Snapshot(Barrier(Term(1), Epoch(1), Version(1), kind, Epoch(0), 0), Epoch(0), None)
+
+
+def test_a_periodic_checkpoint_rests_until_a_barrier_waits_for_it(
+    performer: Performer, state: State
+) -> None:
+    performer.step(snapshot(BarrierKind.CHECKPOINT))
+    assert not state.cuts[0].hurry.is_set()
+    performer.step(ev.Hurry())  # type: ignore[arg-type]
+    assert state.cuts[0].hurry.is_set()
+
+
+@pytest.mark.parametrize("kind", [k for k in BarrierKind if k is not BarrierKind.CHECKPOINT])
+def test_all_other_kinds_are_waited_for(
+    performer: Performer, state: State, kind: BarrierKind
+) -> None:
+    performer.step(snapshot(kind))
+    (cut,) = state.cuts
+    assert cut.hurry.is_set()
+    assert cut.merges is (kind is not BarrierKind.RESCALE)

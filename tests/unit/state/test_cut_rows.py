@@ -1,5 +1,6 @@
 """A cut holds rows as they were when it was made, whatever happens before they are copied."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.model.keys import KeyCodec
 from penstock.state import blocks, copies, hot
-from penstock.state.copies import CutRows, in_order, joined
+from penstock.state.copies import CutRows, by_group, joined
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
@@ -166,7 +167,7 @@ def test_a_large_cut_is_written_in_parts_each_by_key_group(
     while not table.copy_on():
         pass
     groups = cut.groups()
-    parts = [list(in_order(part, 2)) for part in cut.parts()]
+    parts = [list(by_group(part, 2)) for part in cut.parts()]
     with pytest.raises(AssertionError, match="given away"):
         cut.parts()
     assert [sum(len(b.groups) for b in part) for part in parts] == [2] * 12
@@ -197,17 +198,19 @@ def test_who_writes_rests_between_blocks_as_long_as_one_took(
     assert clock.rested == [0.05, 0.01, blocks.REST_MAX_S], "and not before the first"
 
 
-class Clock:
+class Clock(threading.Event):
     """Time, and an event that is never set."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = 10.0
         self.rested: list[float] = []
 
     def monotonic(self) -> float:
         return self.now
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
         self.rested.append(round(timeout, 9))
         self.now += timeout
         return False

@@ -32,7 +32,7 @@ from penstock.base.errors import StateError, StorageError
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
-from penstock.state.copies import RowsCopy, in_order
+from penstock.state.copies import RowsCopy, by_group
 from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
 
@@ -48,14 +48,6 @@ _META = b"penstock"
 _VALUE = "value:"
 REST_MAX_S = 0.1  # a disk that stands still is no work
 Block = TypeVar("Block")
-
-
-class Waits(Protocol):
-    """The part of an event that a rest needs."""
-
-    def wait(self, timeout: float) -> bool:
-        """Return at once when set, else when the time is over."""
-        ...
 
 
 def all_values(schema: StateSchema) -> tuple[Value, ...]:
@@ -88,7 +80,7 @@ def write_file(
     Raises StorageError when the disk is full or fails.
     """
     meta = {_META: described(schema, max_key_groups)}
-    blocks = (block for part in parts for block in in_order(part, BLOCK_ROWS))
+    blocks = (block for part in parts for block in by_group(part, BLOCK_ROWS))
     index: list[bytes] = []
     rows, at = 0, len(_MAGIC)
     try:
@@ -105,7 +97,7 @@ def write_file(
     return rows
 
 
-def at_half_speed(blocks: Iterable[Block], hurry: Waits) -> Iterator[Block]:
+def at_half_speed(blocks: Iterable[Block], hurry: threading.Event) -> Iterator[Block]:
     """Rest before each block but the first as long as the one before it took, or REST_MAX_S."""
     since: float | None = None
     for block in blocks:

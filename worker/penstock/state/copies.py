@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.limits import KEY_GROUPS_MAX
-from penstock.model.columns import Int32s
+from penstock.model.columns import Bytes, Int32s, Int64s
 from penstock.model.kernels import arena
 from penstock.model.keys import EncodedKeys
 
@@ -35,7 +35,7 @@ class RowsCopy:
         return self.keys.data.nbytes + sum(v.nbytes for v in values)
 
 
-def in_order(copied: RowsCopy, rows_max: int) -> Iterator[RowsCopy]:
+def by_group(copied: RowsCopy, rows_max: int) -> Iterator[RowsCopy]:
     """Yield all rows by key group, ``rows_max`` at a time."""
     order = np.argsort(copied.groups, kind="stable")
     for start in range(0, len(order), rows_max):
@@ -60,11 +60,16 @@ def _taken_values(values: Any, order: npt.NDArray[np.intp]) -> Any:
 def _taken_spans(spans: Any, order: npt.NDArray[np.intp]) -> Any:
     ends, data, null = spans
     starts = ends[order]
-    there = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(ends[order + 1] - starts, out=there[1:])
-    target = np.empty(there[-1], np.uint8)
-    arena.gather_bytes(data, starts, there, target)
-    return there, target, null[order]
+    return (*gathered(data, starts, ends[order + 1] - starts), null[order])
+
+
+def gathered(data: Bytes, starts: Int64s, sizes: npt.NDArray[Any]) -> tuple[Int64s, Bytes]:
+    """Copy n values of any length out of ``data``: their ends (n + 1), and their bytes."""
+    ends = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    target = np.empty(ends[-1], np.uint8)
+    arena.gather_bytes(data, starts, ends, target)
+    return ends, target
 
 
 class CutRows:

@@ -23,7 +23,7 @@ from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, table
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy
+from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
 from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
 
@@ -388,8 +388,5 @@ class HotTable:
 
     def _gather(self, starts: Int64s, sizes: Int32s) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
         """Copy variable-width values: ends (n + 1), bytes, which are null (size -1)."""
-        ends = np.zeros(len(starts) + 1, np.int64)
-        np.cumsum(np.maximum(sizes, 0), out=ends[1:])
-        data = np.empty(ends[-1], np.uint8)
-        arena.gather_bytes(self._bytes, np.ascontiguousarray(starts), ends, data)
-        return ends, data, sizes < 0
+        found = gathered(self._bytes, np.ascontiguousarray(starts), np.maximum(sizes, 0))
+        return (*found, sizes < 0)

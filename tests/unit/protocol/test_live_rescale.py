@@ -214,6 +214,24 @@ def test_a_preparation_that_takes_too_long_is_undone() -> None:
     town.until(lambda: rescaled(town, 3))
 
 
+def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> None:
+    town = Town(2, replace(SETTINGS, checkpoint_timeout_s=10.0))
+    town.until(lambda: town.latest.epoch >= 1)
+    town.start(2)
+    town.run(1.0)
+    mute(town, 1, "Inject")
+    begun = len(sent(town, control.Inject))
+    town.freeze(2)
+    town.want(workers=3)
+    town.until(lambda: len(sent(town, control.Inject)) > begun)
+    town.thaw(2)
+    town.run(SETTINGS.prepare_timeout_s + 1.0)
+    assert [town.engine(o).status.prepared for o in (0, 1, 2)] == [2, 2, 2]
+    mute(town, 1)
+    town.until(lambda: rescaled(town, 3))
+    assert town.latest.version == 2, "the first proposal, never called off"
+
+
 def test_a_rescale_that_its_leader_left_unfinished_is_undone_by_the_next() -> None:
     town = running()
     town.start(2)

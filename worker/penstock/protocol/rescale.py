@@ -183,11 +183,11 @@ class Rescale:
     def _prepare(self, lead: Lead, epochs: Epochs) -> None:
         """Have every member load the proposed table, then start its barrier."""
         proposed = self._table(lead)
-        why = self._off(lead, proposed.workers)
+        waiting = [m for m in lead.members() if not _prepared(lead, m, proposed.version)]
+        why = self._off(lead, proposed.workers, waiting)
         if why is not None:
             self._call_off(lead, epochs, why)
             return
-        waiting = [m for m in lead.members() if not _prepared(lead, m, proposed.version)]
         assert self.base is not None
         for member in waiting:
             command = Prepare(
@@ -224,11 +224,14 @@ class Rescale:
             if why is not None:
                 self._call_off(lead, epochs, why)
 
-    def _off(self, lead: Lead, workers: int) -> str | None:
-        """Return why the preparation cannot or need not go on."""
+    def _off(self, lead: Lead, workers: int, waiting: list[Member]) -> str | None:
+        """Return why the preparation cannot or need not go on.
+
+        Once all are prepared only the epoch in flight is waited for, which has a limit of its own.
+        """
         if lead.target() != workers:
             return f"{lead.target()} workers are wanted now"
-        if lead.desk.due(self.since + lead.settings.prepare_timeout_s):
+        if waiting and lead.desk.due(self.since + lead.settings.prepare_timeout_s):
             return f"not prepared in {lead.settings.prepare_timeout_s:g} s"
         return _joiner_trouble(lead)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_IDLE = 3  # of the times of all processors; the next is waiting for a disk
+_IDLE, _STOLEN = 3, 7  # of the times of all processors; behind idle is waiting for a disk
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # of the fields behind a process's name
 
 
@@ -53,9 +53,22 @@ class Others:
         return round(max(0.0, others / span), 3) if span else 0.0
 
 
+def stolen_s() -> float:
+    """Return for how long the host has kept a processor from this machine, the mean over all.
+
+    Counted is only time in which the machine wanted it. Always 0 where there is no host.
+    """
+    return _times()[_STOLEN] / _TICKS_PER_S / (os.cpu_count() or 1)
+
+
 def _busy_s() -> float:
-    times = [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    times = _times()
     return (sum(times) - times[_IDLE] - times[_IDLE + 1]) / _TICKS_PER_S
+
+
+def _times() -> list[int]:
+    """Return the times of all processors together, in ticks, from user to stolen."""
+    return [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
 
 
 def _own_s() -> float:

@@ -33,6 +33,7 @@ def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[
             "memory": _rounded(samples.memory),
             "cpu_s": _rounded(samples.cpu),
             "wire_bytes": _rounded(samples.wire),
+            "stolen_s": _rounded(samples.stolen),
             "latency_us": {
                 str(second): {str(low): n for low, n in sorted(buckets.items())}
                 for second, buckets in samples.ages().items()

@@ -14,7 +14,7 @@ from bench.draw.sweep import fields_of
 
 SHOWN = (
     "rows_per_s", "p50_ms", "p99_ms", "p99.9_ms", "max_ms", "cpu_ns_per_row", "wire_bytes_per_row",
-    "memory_max_mib", "epochs", "checkpoint_s", "others_share",
+    "memory_max_mib", "epochs", "checkpoint_s", "others_share", "stolen_share", "quiet_p99_ms",
 )  # fmt: skip
 LIMITS = (
     "All of it ran on one machine with two cores, which carried both ends of every connection "

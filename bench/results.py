@@ -18,6 +18,7 @@ from bench.timeline import (
 MIB = 2**20
 # A checkpoint is seen up to a second after its end; a second behind that, nothing of it is left.
 SEEN_LATE_S, CHECKPOINT_AFTER_S = 1.5, 1.0
+QUIET_SHARE = 0.01  # of the processors: a second of which the host took more is not quiet
 Figures = dict[str, float]
 
 
@@ -37,7 +38,10 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
         **histogram.figures(histogram.in_totals(samples.totals)),
         **_starts(samples),
+        "stolen_share": round(rise(samples.stolen, start, end) / (end - start or 1.0), 4),
     }
+    if scenario.rate is not None and not scenario.disturb:
+        results |= _quiet(samples)
     if scenario.stall_for:
         results |= _stalled(scenario, samples)
     if scenario.changing_keys:
@@ -89,6 +93,23 @@ def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Fig
         return {}
     rate = sum(rows for _, rows in inside) / len(inside)
     return {"checkpoint_cost_share": round(1 - rate / (sum(calm) / len(calm)), 4)}
+
+
+def _quiet(samples: Samples) -> Figures:
+    """Return the latency of the quiet seconds, and how many there were, beside that of them all.
+
+    In a quiet second, and in the one before, the host took hardly anything from the machine. A
+    mark counts in the second in which it came, so a stall of its own making shows here as there.
+    """
+    before = samples.begun % 1  # the seconds of marks are those of the clock, not of the run
+    quiet = [
+        buckets
+        for second, buckets in samples.ages().items()
+        if rise(samples.stolen, second - before - 1, second - before + 1) <= 2 * QUIET_SHARE
+    ]
+    found = histogram.figures(histogram.merged(quiet))
+    told = {f"quiet_{name}": value for name, value in found.items() if name.startswith("p")}
+    return {"quiet_s": float(len(quiet)), **told} if samples.stolen and samples.ages() else {}
 
 
 def _late_checkpoints(samples: Samples) -> Figures:

@@ -110,6 +110,7 @@ class Helpers:
             pass
 
     def _sample(self) -> bool:
+        self._samples.stolen.append((time.monotonic() - self._samples.begun, processes.stolen_s()))
         if self._samples.statuses:
             workers: list[dict[str, Any]] = self._samples.statuses[-1].get("workers", [])
             pids = [w["engine_pid"] for w in workers if w["engine_pid"]]

@@ -23,7 +23,8 @@ class Samples:
     """Raw samples of a run. Times are seconds since its start, on the monotonic clock.
 
     ``memory`` is resident bytes and ``cpu`` CPU seconds of all engines, ``wire`` the bytes that
-    the loopback interface has carried. ``totals`` is what the sinks have published.
+    the loopback interface has carried. ``stolen`` is for how long the host had kept a processor to
+    itself since it started, the mean over all. ``totals`` is what the sinks have published.
     """
 
     begun: float = 0.0
@@ -31,6 +32,7 @@ class Samples:
     memory: Series = field(default_factory=list)
     cpu: Series = field(default_factory=list)
     wire: Series = field(default_factory=list)
+    stolen: Series = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     pauses: list[dict[str, Any]] = field(default_factory=list)

@@ -29,6 +29,8 @@ TITLES = {
     "measured_s": "measured for, s",
     "seconds": "whole run, s",
     "others_share": "share of others",
+    "stolen_share": "taken by the host, share",
+    "quiet_s": "quiet seconds",
     "generator_rows_per_s": "generator alone, rows/s",
     "stalled_rows_per_s": "rows/s into a stalled sink",
     "stalled_source_rows_per_s": "rows/s read while it stalls",

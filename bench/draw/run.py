@@ -34,6 +34,8 @@ def draw(run: Run, heading: str, target: Path) -> Path:
     panels: list[tuple[Panel, float]] = [(_rate, 2.0)]
     if run["samples"]["latency_us"]:
         panels.append((_latency, 1.6))
+    if any(value for _, value in series(run, "stolen_s")):
+        panels.append((_stolen, 0.7))
     panels += [(_memory, 1.0), (_wire, 1.0)]
     made = figure(1.4 + 1.25 * sum(height for _, height in panels))
     ratios = [height for _, height in panels]
@@ -83,6 +85,12 @@ def _latency(axes: Axes, run: Run) -> None:
     logarithmic(axes)
     tidy(axes, "latency, ms", zero=False)
     legend(axes, loc="upper right", ncols=3)
+
+
+def _stolen(axes: Axes, run: Run) -> None:
+    found = rates(series(run, "stolen_s"))
+    axes.fill_between(*_columns(found, 0.01), color=GREY, lw=0.0, step="pre")
+    tidy(axes, "host took, %")
 
 
 def by_second(run: Run) -> dict[str, dict[str, int]]:

@@ -5,7 +5,11 @@ import pytest
 from bench import results
 from bench.samples import Event, Samples
 from bench.scenario import Disturbance, Scenario
-from penstock.connectors.discard_sink import LATENCY_PREFIX, ROWS_AT_PREFIX
+from penstock.connectors.discard_sink import (
+    LATENCY_AT_PREFIX,
+    LATENCY_PREFIX,
+    ROWS_AT_PREFIX,
+)
 
 MIB = 2**20
 BEGUN = 500.0  # of the monotonic clock
@@ -39,6 +43,27 @@ def test_cpu_and_wire_are_told_by_row_of_the_same_time() -> None:
     found = results.figures(Scenario("s", "t", rows=1, warmup_s=1.0), samples)
     assert found["cpu_ns_per_row"] == pytest.approx(50_000.0)
     assert found["wire_bytes_per_row"] == pytest.approx(40.0)
+
+
+def test_the_latency_of_quiet_seconds_stands_beside_that_of_all() -> None:
+    samples = samples_of([1000] * 41)
+    late = {f"{LATENCY_AT_PREFIX}{502 + n}.{age}": 100 for n, age in enumerate((1024, 4096, 8192))}
+    samples.totals |= late | {f"{LATENCY_PREFIX}{age}": 100 for age in (1024, 4096, 8192)}
+    # The host takes a tenth of the processors from second 3 to 4 of the run.
+    samples.stolen = [(0.0, 7.0), (3.0, 7.0), (4.0, 7.1), (9.0, 7.1)]
+    found = results.figures(Scenario("s", "t", rows=1, rate=1000, warmup_s=0.0), samples)
+    assert found["p99_ms"] == pytest.approx(8.2, abs=0.1)
+    assert found["quiet_s"] == 1.0, "nor is the second behind a quiet one"
+    assert found["quiet_p99_ms"] == pytest.approx(1.0, abs=0.1)
+    assert found["stolen_share"] == pytest.approx(0.1 / found["measured_s"], abs=1e-3)
+
+
+def test_a_machine_without_a_host_is_quiet_all_the_time() -> None:
+    samples = samples_of([1000] * 41)
+    samples.totals |= {f"{LATENCY_AT_PREFIX}502.1024": 5, f"{LATENCY_PREFIX}1024": 5}
+    samples.stolen = [(0.0, 0.0), (9.0, 0.0)]
+    found = results.figures(Scenario("s", "t", rows=1, rate=1000), samples)
+    assert found["quiet_p50_ms"] == found["p50_ms"]
 
 
 def test_a_checkpoint_is_counted_once_with_the_size_that_was_told_last() -> None:

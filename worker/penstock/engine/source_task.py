@@ -28,6 +28,19 @@ _CUTS_KEPT = 16  # aborted epochs leave theirs behind; more than these are nobod
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
 
 
+class _Opened:
+    """A reader, as what it is, and as each thing that it can do besides (None: it cannot)."""
+
+    __slots__ = ("gathering", "paced", "reader", "releasing", "resting")
+
+    def __init__(self, reader: "SplitReader") -> None:
+        self.reader = reader
+        self.paced = reader if isinstance(reader, PacedReader) else None
+        self.resting = reader if isinstance(reader, RestingReader) else None
+        self.gathering = reader if isinstance(reader, GatheringReader) else None
+        self.releasing = reader if isinstance(reader, ReleasingReader) else None
+
+
 class SourceTask:
     """The readers of one source task, used by its thread only."""
 
@@ -36,11 +49,7 @@ class SourceTask:
         self.name = name
         self._source = source
         self._reads = reads
-        self._readers: dict[SplitId, SplitReader] = {}
-        self._paced: dict[SplitId, PacedReader] = {}
-        self._resting: dict[SplitId, RestingReader] = {}
-        self._gathering: dict[SplitId, GatheringReader] = {}
-        self._releasing: dict[SplitId, ReleasingReader] = {}
+        self._opened: dict[SplitId, _Opened] = {}
         self._ended: set[SplitId] = set()
         self._turns = Turns(SOURCE_SPLITS_READ_MAX)
         self._empty = 0  # reads since the last rows
@@ -55,37 +64,25 @@ class SourceTask:
     def open(self, states: Iterable[SplitState]) -> None:
         """Open splits where their states say. Raises StateError when one cannot be replayed."""
         for state in states:
-            reader = self._readers[state.split] = self._source.open(state)
-            if isinstance(reader, PacedReader):
-                self._paced[state.split] = reader
-            if isinstance(reader, RestingReader):
-                self._resting[state.split] = reader
-            if isinstance(reader, GatheringReader):
-                self._gathering[state.split] = reader
-            if isinstance(reader, ReleasingReader):
-                self._releasing[state.split] = reader
+            opened = self._opened[state.split] = _Opened(self._source.open(state))
             if state.finished:
                 self._ended.add(state.split)
             else:
-                self._turns.join(state.split, takes_place=state.split in self._releasing)
+                self._turns.join(state.split, takes_place=opened.releasing is not None)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
         """Close some splits, or all."""
-        leaving = list(self._readers if splits is None else splits)
+        leaving = list(self._opened if splits is None else splits)
         self._turns.leave(leaving)
         for split in leaving:
-            reader = self._readers.pop(split, None)
-            self._paced.pop(split, None)
-            self._resting.pop(split, None)
-            self._gathering.pop(split, None)
-            self._releasing.pop(split, None)
+            opened = self._opened.pop(split, None)
             self._ended.discard(split)
-            if reader is not None:
-                reader.close()
+            if opened is not None:
+                opened.reader.close()
 
     def states(self, epoch: Epoch) -> tuple[SplitState, ...]:
         """Return where every split stands, for the manifest of ``epoch``."""
-        states = tuple(reader.state() for reader in self._readers.values())
+        states = tuple(opened.reader.state() for opened in self._opened.values())
         self._cuts[epoch] = states
         while len(self._cuts) > _CUTS_KEPT:
             del self._cuts[next(iter(self._cuts))]
@@ -94,9 +91,9 @@ class SourceTask:
     def committed(self, epoch: Epoch) -> None:
         """Tell the readers which offsets are in a committed checkpoint."""
         for state in self._cuts.pop(epoch, ()):
-            reader = self._readers.get(state.split)
-            if reader is not None:
-                reader.committed(epoch, state)
+            opened = self._opened.get(state.split)
+            if opened is not None:
+                opened.reader.committed(epoch, state)
 
     def marks(self) -> list[int]:
         """Return the latency marks of the rows read since the last call: when they were due."""
@@ -108,8 +105,9 @@ class SourceTask:
         split = self._turns.next(reads)
         if split is None:
             return None
-        event = self._ask(split, self._readers[split])
-        releasing = self._releasing.get(split)
+        opened = self._opened[split]
+        event = self._ask(split, opened)
+        releasing = opened.releasing
         if split in self._ended:
             self._turns.end(split)
             if releasing is not None:
@@ -120,20 +118,20 @@ class SourceTask:
 
     def _let_others_read(self, split: SplitId, reader: "ReleasingReader") -> None:
         """Give the place of a split away; not when all that is left of it is to say its end."""
-        if not self._readers[split].state().finished and reader.release():
+        if not self._opened[split].reader.state().finished and reader.release():
             self._turns.give_place(split)
 
     @property
     def dry(self) -> bool:
         """Whether every split that goes on was asked and had nothing."""
-        return self._empty >= len(self._readers) - len(self._ended)
+        return self._empty >= len(self._opened) - len(self._ended)
 
     @property
     def resting(self) -> bool:
         """Whether every split that goes on knows that it has nothing for a while."""
-        for split in self._readers:
+        for split, opened in self._opened.items():
             if split not in self._ended:
-                reader = self._resting.get(split)
+                reader = opened.resting
                 if reader is None or reader.wait_s() < _RESTS_S:
                     return False
         return True
@@ -142,14 +140,15 @@ class SourceTask:
         """Return how long to sleep, until rows are due if that is known; then ask all."""
         self._empty = 0
         least = SOURCE_REST_MAX_S
-        for split in self._readers:
+        for split, opened in self._opened.items():
             if split not in self._ended:
-                reader = self._resting.get(split)
+                reader = opened.resting
                 least = min(least, (reader.wait_s() if reader else 0.0) or SOURCE_POLL_S)
         return least
 
-    def _ask(self, split: SplitId, reader: "SplitReader") -> SourceEvent:
-        read = self._reads.next(reader, self._gathering.get(split))
+    def _ask(self, split: SplitId, opened: _Opened) -> SourceEvent:
+        reader = opened.reader
+        read = self._reads.next(reader, opened.gathering)
         if read is None:
             if reader.state().finished:
                 self._ended.add(split)
@@ -158,9 +157,8 @@ class SourceTask:
             return SplitEmpty(split)
         self._empty = 0
         self._reading = (split, read.offset)
-        paced = self._paced.get(split)
-        if paced is not None:
-            self._marks += _due_marks(paced, read)
+        if opened.paced is not None:
+            self._marks += _due_marks(opened.paced, read)
         batch: Any = read.batch
         # No charge: these rows never cross a channel as they are.
         return RowsRead(split, Data(batch, batch.num_rows, 0, None, reader.state().max_ts))

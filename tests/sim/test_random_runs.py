@@ -29,6 +29,7 @@ NAMED = tuple(name for name in SCENARIOS if name not in RANDOM)
 # Rare states that a run of this size must have met; one that stays at 0 is not tested at all.
 SOMETIMES = (
     "a barrier waits for a snapshot",
+    "somebody waits for a snapshot",
     "began without state",
     "committed a checkpoint",
     "committed a final",

@@ -227,6 +227,7 @@ def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> 
     town.thaw(2)
     town.run(SETTINGS.prepare_timeout_s + 1.0)
     assert [town.engine(o).status.prepared for o in (0, 1, 2)] == [2, 2, 2]
+    assert sent(town, control.Hurry), "what is in flight is all that it waits for"
     mute(town, 1)
     town.until(lambda: rescaled(town, 3))
     assert town.latest.version == 2, "the first proposal, never called off"

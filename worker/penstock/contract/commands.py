@@ -82,6 +82,14 @@ class Inject:
 
 
 @dataclass(frozen=True, slots=True)
+class Hurry:
+    """Somebody waits for ``epoch``: write its state without a rest. Lost, it costs only time."""
+
+    attempt: Attempt
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """``epoch`` is committed: sinks publish it; a rescale goes forward to ``version``."""
 
@@ -168,6 +176,7 @@ Command = (
     | Publish
     | Start
     | Inject
+    | Hurry
     | Commit
     | Abort
     | Prepare

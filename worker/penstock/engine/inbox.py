@@ -9,6 +9,7 @@ from penstock.model.elements import Barrier
 from penstock.protocol.task_events import (
     Committed,
     Event,
+    Hurried,
     Injected,
     Load,
     Published,
@@ -18,7 +19,8 @@ from penstock.protocol.task_events import (
 )
 
 # Events that change nothing about the order of what is being sent: taken even in the middle of it.
-_HARMLESS = (Committed, Injected, Published, Stored, StoreFailed)  # a barrier if it is no news
+# A barrier is if it is no news.
+_HARMLESS = (Committed, Hurried, Injected, Published, Stored, StoreFailed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,8 +183,6 @@ class Performer:
         moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
         state = parts.state.flip(epoch, merges=not moves) if parts.state is not None else None
         self._cut = state
-        if barrier.kind is not BarrierKind.CHECKPOINT:
-            self.hurry()  # somebody waits for it
         self._captured = Captured(
             term,
             epoch,

@@ -151,6 +151,8 @@ class Worker:
                 attempt.start()
             case c.Inject():
                 attempt.inject(self._barrier(order))
+            case c.Hurry():
+                attempt.tell(ev.Hurried(order.epoch))
             case c.Commit():
                 attempt.tell(ev.Committed(order.epoch, order.version))
             case c.Abort():

@@ -16,7 +16,15 @@ From the moment the swap is sent the epoch's fate is the swap's: nothing aborts 
 from dataclasses import dataclass, field, replace
 
 from penstock.contract.assignment import Assignment
-from penstock.contract.control import Abort, Commit, EpochFailed, Inject, PublishFailed, TaskAck
+from penstock.contract.control import (
+    Abort,
+    Commit,
+    EpochFailed,
+    Hurry,
+    Inject,
+    PublishFailed,
+    TaskAck,
+)
 from penstock.contract.ids import BlobName, Epoch, TaskId
 from penstock.contract.latest import Answer, Retained
 from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
@@ -31,6 +39,7 @@ class Flight:
     """The epoch in flight. ``assignment`` holds behind its barrier; ``tasks`` must acknowledge.
 
     ``requests`` are answered once it is published; ``keep`` is the savepoint request it is for.
+    ``hurried``: the members were told that somebody waits for it.
     """
 
     epoch: Epoch
@@ -42,6 +51,7 @@ class Flight:
     keep: str | None = None
     acks: dict[TaskId, TaskManifest] = field(default_factory=dict)
     name: BlobName | None = None
+    hurried: bool = False
 
 
 @dataclass(slots=True)
@@ -49,8 +59,9 @@ class Epochs:
     """``last`` is the newest number used in this term: an aborted one is not used again in it.
 
     ``pause_until``: nothing periodic before then. ``again``: one was asked for while one was in
-    flight. ``answering``: requests that the committed epoch answers once it is published;
-    ``refused``: answers of aborted ones.
+    flight. ``hasty``: a member waits for the epoch in flight, or the next one. ``answering``:
+    requests that the committed epoch answers once it is published; ``refused``: answers of
+    aborted ones.
     """
 
     flight: Flight | None = None
@@ -59,6 +70,7 @@ class Epochs:
     started_at: float = 0.0
     pause_until: float = 0.0
     again: bool = False
+    hasty: bool = False
     answering: tuple[str, ...] = ()
     refused: tuple[Answer, ...] = ()
 
@@ -74,7 +86,8 @@ class Epochs:
         self.answering = ()
 
     def soon(self, lead: Lead) -> None:
-        """Take the next periodic epoch at once, or after the one in flight."""
+        """Take the next periodic epoch at once, or after the one in flight; both without a rest."""
+        self.hasty = True
         self.again = self.flight is not None
         self.next_at = min(self.next_at, max(lead.desk.now, self.pause_until))
 
@@ -85,6 +98,15 @@ class Epochs:
         self.last = flight.epoch
         self.started_at = lead.desk.now
         lead.desk.note(f"event=epoch epoch={flight.epoch} kind={flight.kind.name.lower()}")
+
+    def hurry(self, lead: Lead) -> None:
+        """Have a periodic epoch written without a rest, for somebody waits; others never rest."""
+        flight = self.flight
+        if flight is None or flight.hurried or flight.kind is not BarrierKind.CHECKPOINT:
+            return
+        flight.hurried = True
+        for member in lead.admitted():
+            lead.tell(member, Hurry(lead.latest.attempt, flight.epoch))
 
     def number(self, lead: Lead) -> Epoch:
         """Return the next epoch's number: above all committed ones, restored from or not."""
@@ -214,6 +236,7 @@ class Epochs:
         self._pause(lead, 0.0)
         if not self.again:  # one that outlasts the interval takes half of the time, not all of it
             self.next_at = max(interval_end, self.next_at, lead.desk.now + took_s)
+        self.hasty = self.again  # who asked while this one was in flight waits for the next one
         self.again = False
         lead.desk.note(f"event=committed epoch={flight.epoch} version={lead.latest.version}")
 

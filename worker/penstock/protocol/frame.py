@@ -62,6 +62,7 @@ class Frame:
         "dropped",
         "epoch_frozen",
         "holding",
+        "hurried",
         "ledger",
         "life",
         "loading",
@@ -98,6 +99,7 @@ class Frame:
         self.marks = Marks()
         self.low_us: int | None = None
         self.waiting: Barrier | None = None
+        self.hurried = NO_EPOCH  # somebody waits for it, and waited for those before
         self.epoch_frozen = (NO_TERM, NO_EPOCH)
         self.moving: dict[int, None] = {}
         self.retired: dict[ChannelId, None] = {}

@@ -33,6 +33,7 @@ from penstock.contract.control import (
     Envelope,
     EpochFailed,
     Heartbeat,
+    Hurry,
     Inject,
     Prepare,
     Publish,
@@ -228,7 +229,7 @@ class Member:
             case CancelRescale(attempt, version):
                 self.taken.cancelled = max(self.taken.cancelled, version)
                 self._once(command, attempt, version)
-            case Inject(attempt, epoch):
+            case Inject(attempt, epoch) | Hurry(attempt, epoch):
                 if epoch > self.taken.decided():
                     self._once(command, attempt, epoch)
             case Commit(attempt, epoch) | Abort(attempt, epoch):
@@ -258,7 +259,7 @@ class Member:
     def _pass(self, command: Command) -> None:
         if self.engine is Engine.UP and self.hello is not None:
             self.desk.do(ToEngine(self.hello.incarnation, self.term, command))
-            if not isinstance(command, Inject | Commit):  # what they lead to is said soon enough
+            if not isinstance(command, Inject | Hurry | Commit):  # what they lead to is said soon
                 self.beat_at = self.desk.now
 
     # --- The engine ------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from penstock.protocol.events import (
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.opening import Opening
 from penstock.protocol.recovery import Recovery
-from penstock.protocol.requests import Requests
+from penstock.protocol.requests import Requests, is_waited_for
 from penstock.protocol.rescale import Rescale, Stage
 from penstock.protocol.restore import Restoring, owes_output, pending
 from penstock.protocol.roster import member_of
@@ -195,6 +195,10 @@ class Office:
             return
         epochs.pursue(lead, self.shelf)
         rescale.pursue(lead, self.shelf, epochs)
+        if epochs.flight is not None and (
+            epochs.hasty or is_waited_for(lead) or rescale.waits(lead)
+        ):
+            epochs.hurry(lead)
         epochs.decide_for(lead)
         if not lead.published():  # no epoch of any kind starts before the last one is published
             return

@@ -33,11 +33,10 @@ class Requests:
 
         The final one only when no rescale is under way (``settled``).
         """
-        held = {r.savepoint for r in lead.latest.retained}
-        asked = [r for r in lead.requests() if r.kind == "stop" or r.id not in held]
+        asked = _unmet(lead)
         stop = next((r for r in asked if r.kind == "stop"), None)
         if stop is not None:
-            if stop.argument is not None and stop.id not in held:
+            if stop.argument is not None and not _is_held(lead, stop):
                 self._savepoint(lead, epochs, stop)
         elif asked and asked[0].kind == "checkpoint":
             ids = tuple(r.id for r in asked if r.kind == "checkpoint")
@@ -120,6 +119,20 @@ def exhausted(lead: Lead) -> bool:
         and life.status.exhausted
         for life in lives
     )
+
+
+def is_waited_for(lead: Lead) -> bool:
+    """Say whether a request, or the end of the input, waits for an epoch."""
+    return bool(_unmet(lead)) or exhausted(lead)
+
+
+def _unmet(lead: Lead) -> list[Request]:
+    """List what was asked for and still needs an epoch; a stop in any case."""
+    return [r for r in lead.requests() if r.kind == "stop" or not _is_held(lead, r)]
+
+
+def _is_held(lead: Lead, request: Request) -> bool:
+    return any(r.savepoint == request.id for r in lead.latest.retained)
 
 
 def _start(

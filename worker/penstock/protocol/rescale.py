@@ -27,6 +27,7 @@ from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import BlobName, Ordinal, Version
 from penstock.contract.latest import Lost, Member, Retained, clip
+from penstock.contract.manifest import BlobRef
 from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.model.elements import BarrierKind
 from penstock.protocol.epochs import Epochs, Flight
@@ -125,17 +126,26 @@ class Rescale:
             lead.want(member, CancelRescale(lead.latest.attempt, version), version)
         return bool(strays)
 
-    def _begin(self, lead: Lead, shelf: Shelf) -> None:
+    def waits(self, lead: Lead) -> bool:
+        """Say whether only an epoch in flight keeps a rescale from beginning, or going on."""
+        if self.stage is Stage.PREPARING:
+            return not self._unprepared(lead)
+        wanted = lead.target() - lead.latest.workers
+        return self.idle and self._may_begin(lead) and len(_joiners(lead)) >= wanted
+
+    def _may_begin(self, lead: Lead) -> bool:
         at = lead.latest
-        target = lead.target()
-        if target == at.workers or at.epoch == 0 or lead.is_final():
+        if lead.target() == at.workers or at.epoch == 0 or lead.is_final():
+            return False
+        return lead.desk.due(self.not_before)
+
+    def _begin(self, lead: Lead, shelf: Shelf) -> None:
+        if not self._may_begin(lead):
             return
-        if not lead.desk.due(self.not_before):
-            return
-        joiners = [_joiner(lead, Ordinal(o)) for o in range(at.workers, target)]
-        found = [life for life in joiners if life is not None]
-        if len(found) < len(joiners):
-            lead.say("waiting", f"for=joiners wanted={target} committed={at.workers}")
+        workers, target = lead.latest.workers, lead.target()
+        found = _joiners(lead)
+        if len(found) < target - workers:
+            lead.say("waiting", f"for=joiners wanted={target} committed={workers}")
             return
         self._propose(lead, shelf, target, found)
 
@@ -183,7 +193,7 @@ class Rescale:
     def _prepare(self, lead: Lead, epochs: Epochs) -> None:
         """Have every member load the proposed table, then start its barrier."""
         proposed = self._table(lead)
-        waiting = [m for m in lead.members() if not _prepared(lead, m, proposed.version)]
+        waiting = self._unprepared(lead)
         why = self._off(lead, proposed.workers, waiting)
         if why is not None:
             self._call_off(lead, epochs, why)
@@ -227,13 +237,17 @@ class Rescale:
     def _off(self, lead: Lead, workers: int, waiting: list[Member]) -> str | None:
         """Return why the preparation cannot or need not go on.
 
-        Once all are prepared only the epoch in flight is waited for, which has a limit of its own.
+        Once all are prepared only the epoch in flight is waited for, and its output.
         """
         if lead.target() != workers:
             return f"{lead.target()} workers are wanted now"
         if waiting and lead.desk.due(self.since + lead.settings.prepare_timeout_s):
             return f"not prepared in {lead.settings.prepare_timeout_s:g} s"
         return _joiner_trouble(lead)
+
+    def _unprepared(self, lead: Lead) -> list[Member]:
+        version = self._table(lead).version
+        return [m for m in lead.members() if not _prepared(lead, m, version)]
 
     def _table(self, lead: Lead) -> Assignment:
         assert lead.file is not None
@@ -302,7 +316,10 @@ class Rescale:
         if unsettled or not lead.published() or lead.swaps.busy:
             return
         if len(lead.core()) == len(lead.members()):
-            self._settle(lead)
+            if at.settled == at.version:
+                self.drop()
+            else:
+                self._settle(lead, at.members)
             return
         assert lead.file is not None
         self._write(lead, shelf, replace(lead.file, members=lead.core()))
@@ -323,37 +340,21 @@ class Rescale:
         elif self.name in shelf.failed:
             self._enter(lead, Stage.RESUMING)
         elif self.name in shelf.written and not lead.swaps.busy:
-            lead.propose(
-                replace(
-                    at,
-                    members=shelf.written[self.name],
-                    settled=at.version,
-                    published_through=lead.published_through(),
-                    pinned=(),
-                    rescale=None,
-                )
-            )
+            self._settle(lead, shelf.written[self.name])
 
-    def _settle(self, lead: Lead) -> None:
-        at = lead.latest
-        if at.settled == at.version:
-            self.drop()
-            return
-        lead.propose(
-            replace(
-                at,
-                settled=at.version,
-                published_through=lead.published_through(),
-                pinned=(),
-                rescale=None,
-            )
-        )
+    def _settle(self, lead: Lead, members: BlobRef | None) -> None:
+        """One swap unpins what was pre-loaded, and says that all live under the version."""
+        at, through = lead.latest, lead.published_through()
+        settled = replace(at, members=members, settled=at.version, published_through=through)
+        lead.propose(replace(settled, pinned=(), rescale=None))
 
 
-def _joiner(lead: Lead, ordinal: Ordinal) -> Life | None:
-    """Return a fresh life for ``ordinal``: one that never ran a task."""
+def _joiners(lead: Lead) -> list[Life]:
+    """Return fresh lives, ones that never ran a task, for the ordinals that are to join."""
     assert lead.plan is not None
-    return lead.roster.candidate(lead.desk, ordinal, lead.plan.fingerprint, members=[])
+    plan, joining = lead.plan.fingerprint, range(lead.latest.workers, lead.target())
+    lives = [lead.roster.candidate(lead.desk, Ordinal(o), plan, members=[]) for o in joining]
+    return [life for life in lives if life is not None]
 
 
 def _joiner_trouble(lead: Lead) -> str | None:

@@ -10,6 +10,7 @@ from penstock.contract.control import (
     Command,
     Commit,
     EpochFailed,
+    Hurry,
     Inject,
     Prepare,
     Publish,
@@ -23,7 +24,7 @@ from penstock.contract.control import (
 from penstock.contract.ids import Attempt, Epoch, TaskId, Term
 
 # A new leader repeats these under its own term; their numbers may recur there.
-OF_A_TERM = (Inject, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
+OF_A_TERM = (Inject, Hurry, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
 
 
 @dataclass(slots=True)

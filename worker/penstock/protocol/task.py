@@ -17,7 +17,7 @@ order, and gives what the steps emit back as Produced before it takes the next i
 from collections.abc import Callable
 from typing import Any
 
-from penstock.contract.ids import ChannelId, Epoch, SplitId
+from penstock.contract.ids import NO_EPOCH, ChannelId, Epoch, SplitId
 from penstock.contract.manifest import RootManifest, TaskManifest
 from penstock.model.elements import (
     Active,
@@ -203,6 +203,8 @@ class TaskCore(Switch):
         actions += self.say()  # pending watermarks go before the barrier
         since = self.ledger.cut(Cut(barrier, self.time.task_us, self.exhausted))
         actions.append(ev.Snapshot(barrier, since, self.time.task_us))
+        if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= self.hurried:
+            actions.append(ev.Hurry())
         actions += [ev.Send(channel, barrier) for channel in self.outputs]
         if rescale:
             self.freeze(barrier)
@@ -240,6 +242,11 @@ class TaskCore(Switch):
         barrier, self.waiting = self.waiting, None
         return self._cut(barrier) if barrier else []
 
+    def _hurry(self, event: ev.Hurried, _: float) -> list[ev.Action]:
+        """Hurry what is being stored; of an older epoch it would delay the next one."""
+        self.hurried = max(self.hurried, event.epoch)
+        return [ev.Hurry()] if self.ledger.busy else []
+
     def _committed(self, event: ev.Committed, _: float) -> list[ev.Action]:
         return self.commit(event.epoch, event.version)
 
@@ -247,6 +254,7 @@ class TaskCore(Switch):
         return self.give_up(event.term, event.epoch)
 
     def _announced(self, event: ev.Announced, _: float) -> list[ev.Action]:
+        self.hurried = NO_EPOCH  # numbers recur
         actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale
         return actions + self.give_up(event.term, Epoch(0))
 
@@ -274,6 +282,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.PeerVersion: TaskCore.peer_version,
     ev.Stored: TaskCore._stored,
     ev.StoreFailed: TaskCore._store_failed,
+    ev.Hurried: TaskCore._hurry,
     ev.Committed: TaskCore._committed,
     ev.Aborted: TaskCore._aborted,
     ev.Announced: TaskCore._announced,

@@ -103,7 +103,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """A barrier waits for the snapshot that is being stored: no rest until it is."""
+    """Somebody waits for the snapshot that is being stored: no rest until it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,13 @@ class StoreFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Hurried:
+    """Somebody waits for ``epoch``, which may not have begun here."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """``epoch`` is committed; the assignment that holds is ``version``."""
 
@@ -287,6 +294,7 @@ Event = (
     | PeerVersion
     | Stored
     | StoreFailed
+    | Hurried
     | Committed
     | Aborted
     | Announced
@@ -320,6 +328,7 @@ __all__ = [
     "Finished",
     "Fire",
     "Forget",
+    "Hurried",
     "Hurry",
     "Injected",
     "Load",

@@ -155,6 +155,8 @@ class EngineNode(Turns):
                     term, epoch, version, BarrierKind(kind), committed, self.kernel.now_us
                 )
                 self._inject(barrier)
+            case msg.Hurry(_, epoch):
+                self._tell_all(ev.Hurried(epoch))
             case msg.Commit(_, epoch, version):
                 self._tell_all(ev.Committed(epoch, version))
             case msg.Abort(_, epoch):

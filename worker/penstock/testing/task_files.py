@@ -110,7 +110,8 @@ class TaskFiles:
             case ev.Publish(epoch, handles):
                 self._publish(epoch, handles)
             case ev.Hurry():
-                self.shell.kernel.happened("a barrier waits for a snapshot")
+                who = "somebody" if self.core.waiting is None else "a barrier"
+                self.shell.kernel.happened(f"{who} waits for a snapshot")
             case ev.Forget(handles) | ev.Discard(handles):
                 for handle in handles:
                     self.shell.call(Unstage(staged_name(handle)), Token(self.id, "unstage"))

@@ -34,6 +34,7 @@ def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[
             "cpu_s": _rounded(samples.cpu),
             "wire_bytes": _rounded(samples.wire),
             "stolen_s": _rounded(samples.stolen),
+            "begun": round(samples.begun % 1, 3),  # behind a whole second of the clock
             "latency_us": {
                 str(second): {str(low): n for low, n in sorted(buckets.items())}
                 for second, buckets in samples.ages().items()

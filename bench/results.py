@@ -38,8 +38,9 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
         **histogram.figures(histogram.in_totals(samples.totals)),
         **_starts(samples),
-        "stolen_share": round(rise(samples.stolen, start, end) / (end - start or 1.0), 4),
     }
+    if samples.stolen and end > start:
+        results["stolen_share"] = round(rise(samples.stolen, start, end) / (end - start), 4)
     if scenario.rate is not None and not scenario.disturb:
         results |= _quiet(samples)
     if scenario.stall_for:
@@ -102,10 +103,14 @@ def _quiet(samples: Samples) -> Figures:
     mark counts in the second in which it came, so a stall of its own making shows here as there.
     """
     before = samples.begun % 1  # the seconds of marks are those of the clock, not of the run
+
+    def left_alone(second: float) -> bool:
+        return rise(samples.stolen, second, second + 1) <= QUIET_SHARE
+
     quiet = [
         buckets
         for second, buckets in samples.ages().items()
-        if rise(samples.stolen, second - before - 1, second - before + 1) <= 2 * QUIET_SHARE
+        if left_alone(second - before - 1) and left_alone(second - before)
     ]
     found = histogram.figures(histogram.merged(quiet))
     told = {f"quiet_{name}": value for name, value in found.items() if name.startswith("p")}

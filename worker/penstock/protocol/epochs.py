@@ -83,6 +83,7 @@ class Epochs:
     def drop(self) -> None:
         """Forget the epoch in flight: the attempt ends, and a Reset says so to the members."""
         self.flight = None
+        self.again = self.hasty = False
         self.answering = ()
 
     def soon(self, lead: Lead) -> None:
@@ -120,6 +121,7 @@ class Epochs:
         if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its
             return
         self.flight = None
+        self.again = False  # the next one is what was asked for
         self._pause(lead, lead.settings.resend_interval_s)
         lead.desk.note(f"event=epoch-aborted epoch={flight.epoch} reason={reason!r}")
         for member in lead.admitted():

@@ -79,9 +79,9 @@ class CutRows:
     Whoever writes them waits until nothing is :attr:`left`.
     """
 
-    def __init__(self, rows: Int32s, none: RowsCopy, *, whole: bool) -> None:
-        """Begin with rows of a table; ``none`` is a copy of no row."""
-        self.whole = whole
+    def __init__(self, rows: Int32s | range, none: RowsCopy) -> None:
+        """Begin with rows of a table, a range if with all; ``none`` is a copy of no row."""
+        self.whole = isinstance(rows, range)
         self._rows = rows
         self._at = 0
         self._copies = [none]
@@ -95,7 +95,7 @@ class CutRows:
         """Return the next rows to look at."""
         rows = self._rows[self._at : self._at + most]
         self._at += len(rows)
-        return rows
+        return np.arange(rows.start, rows.stop, dtype=np.int32) if isinstance(rows, range) else rows
 
     def add(self, copied: RowsCopy) -> None:
         """Keep a copy of some rows: each row of the cut is in one of them."""

@@ -102,6 +102,9 @@ def _quiet(samples: Samples) -> Figures:
     In a quiet second, and in the one before, the host took hardly anything from the machine. A
     mark counts in the second in which it came, so a stall of its own making shows here as there.
     """
+    ages = samples.ages()
+    if not (ages and samples.stolen):
+        return {}
     before = samples.begun % 1  # the seconds of marks are those of the clock, not of the run
 
     def left_alone(second: float) -> bool:
@@ -109,12 +112,12 @@ def _quiet(samples: Samples) -> Figures:
 
     quiet = [
         buckets
-        for second, buckets in samples.ages().items()
+        for second, buckets in ages.items()
         if left_alone(second - before - 1) and left_alone(second - before)
     ]
     found = histogram.figures(histogram.merged(quiet))
     told = {f"quiet_{name}": value for name, value in found.items() if name.startswith("p")}
-    return {"quiet_s": float(len(quiet)), **told} if samples.stolen and samples.ages() else {}
+    return {"quiet_s": float(len(quiet)), **told}
 
 
 def _late_checkpoints(samples: Samples) -> Figures:

@@ -1,4 +1,4 @@
-"""Fails on functions over 50 lines and files over 400: ``python -m tools.sizes``.
+"""Fails on functions over 50 lines and files over 600: ``python -m tools.sizes``.
 
 Ruff counts statements; a reader scrolls lines. Decorators, docstring and comments count: what
 does not fit on a screen is split, whatever it is made of.
@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.sources import python_files
 
 FUNCTION_LINES_MAX = 50
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 
 
 @dataclass(frozen=True, slots=True)

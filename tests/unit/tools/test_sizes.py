@@ -14,8 +14,8 @@ def test_a_function_may_have_50_lines(lines: int, count: int) -> None:
     assert len(sizes.complaints("a.py", function(lines))) == count
 
 
-@pytest.mark.parametrize(("lines", "count"), [(400, 0), (401, 1)])
-def test_a_file_may_have_400_lines(lines: int, count: int) -> None:
+@pytest.mark.parametrize(("lines", "count"), [(600, 0), (601, 1)])
+def test_a_file_may_have_600_lines(lines: int, count: int) -> None:
     assert len(sizes.complaints("a.py", "x = 1\n" * lines)) == count
 
 

@@ -1,3 +1,5 @@
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from penstock.contract.manifest import (
 from penstock.contract.names import blob_name, parse_name
 from penstock.keeper.savepoints import copy_savepoint, import_snapshot, read_snapshot
 from penstock.protocol import actions, events
-from penstock.storage.blobs import DirectoryBlobStore
+from penstock.storage.blobs import OLD_FILE, DirectoryBlobStore
 
 LIFE = Incarnation("11111111-2222-3333-4444-555555555555")
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
@@ -153,3 +155,36 @@ def test_what_is_no_savepoint_is_said(
     assert isinstance(refused, events.ImportFailed)
     assert refused.damaged
     assert "was altered" in refused.reason
+
+
+def test_an_import_after_a_passing_error_succeeds(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy(store, tmp_path / "savepoints", root)
+    folder = str(tmp_path / "savepoints" / "monday")
+    other = DirectoryBlobStore(tmp_path / "other")
+    real, opened = os.open, 0
+
+    def fails_once(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        nonlocal opened
+        opened += flags == OLD_FILE and str(path).endswith(".state")
+        if opened == 2 and flags == OLD_FILE:
+            opened += 1
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    def tried(token: int) -> events.CoordinatorEvent:
+        life = Incarnation("new-life")
+        order = actions.ImportSnapshot(token, folder, Term(7), Epoch(1), life)
+        return import_snapshot(other, JobUid("new"), order)
+
+    monkeypatch.setattr(os, "open", fails_once)
+    failed = tried(1)
+    assert isinstance(failed, events.ImportFailed)
+    assert not failed.damaged
+    assert "Input/output error" in failed.reason
+    done = tried(2)
+    assert isinstance(done, events.Imported), done
+    listed = {file.blob.name for task in done.manifest.tasks for file in task.files}
+    left = set(other.list_for_collection()) - listed - {done.root.name}
+    assert not left, "a failed try keeps no space"

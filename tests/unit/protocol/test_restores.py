@@ -96,11 +96,14 @@ class Importing(Town):
     """A town that can read one savepoint's folder."""
 
     folder: RootManifest
+    errors: list[str]
 
     def _file(self, keeper: Keeper, action: object) -> None:
         match action:
             case do.ReadSnapshot(token):
                 self.post(keeper.ordinal, on.SnapshotRead(token, self.folder))
+            case do.ImportSnapshot(token) if self.errors:
+                self.post(keeper.ordinal, on.ImportFailed(token, self.errors.pop()))
             case do.ImportSnapshot(token, _, term, epoch, life):
                 name = BlobName(f"{term}-{epoch}-{life}-900.root.json")
                 mine = replace(self.folder, job_uid=JobUid("job"), epoch=epoch)
@@ -113,7 +116,7 @@ class Importing(Town):
 
 def importing(folder: RootManifest, restore: Restore, workers: int = 2) -> Importing:
     town = Importing(0)
-    town.folder = folder
+    town.folder, town.errors = folder, []
     town.want(workers=workers, restore=restore)
     for ordinal in range(workers):
         town.start(ordinal)
@@ -128,6 +131,14 @@ def test_a_savepoint_of_another_job_is_imported_as_the_first_epoch() -> None:
     assert not town.latest.replayed
     assert heard(town, "Enumerate") == 0, "its splits are those of the savepoint"
     town.until(lambda: town.latest.epoch == 2)
+
+
+def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
+    town = importing(savepoint(40), Restore("n1", path="/savepoints/s"))
+    town.errors = ["Input/output error"] * 3
+    town.until(lambda: town.latest.attempt == 1)
+    orders = [a for *_, done in town.steps for a in done if isinstance(a, do.ImportSnapshot)]
+    assert len({(order.life, order.token) for order in orders}) == len(orders) == 4
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ so repeating a copy that was cut off is safe.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.contract.codec import decode, encode
-from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.ids import BlobName, Incarnation, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.names import ROOT_SUFFIX, blob_name
 from penstock.protocol import actions, events
@@ -19,8 +20,6 @@ from penstock.storage.blobs import DirectoryBlobStore
 
 INDEX = "savepoint.json"
 INDEX_BYTES_MAX = 64 * 1024
-# The coordinator counts its own files from 0 under the same life.
-IMPORT_NUMBERS_FROM = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,23 @@ def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
 def import_snapshot(
     store: DirectoryBlobStore, uid: JobUid, action: actions.ImportSnapshot
 ) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ImportSnapshot` for the job ``uid``."""
+    """Perform :class:`actions.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
+    made: list[BlobName] = []
     try:
         source = DirectoryBlobStore(Path(action.path))
-        manifest = _adopt(source, store, uid, action)
-        name = _name(action, IMPORT_NUMBERS_FROM - 1, ROOT_SUFFIX)
-        root = store.put(name, encode(manifest))
+        manifest = _adopt(source, store, uid, action, made)
+        root = store.put(_fresh(action, ROOT_SUFFIX, made), encode(manifest))
     except PenstockError as error:
+        _clear(store, made)
         return events.ImportFailed(action.token, str(error), _hopeless(error))
     return events.Imported(action.token, root, manifest)
+
+
+def _clear(store: DirectoryBlobStore, made: list[BlobName]) -> None:
+    """Remove what a failed try has made: its names are its own, and the next try copies anew."""
+    for name in made:
+        with suppress(PenstockError):  # what stays is collected after the next commit
+            store.delete(name)
 
 
 def _hopeless(error: PenstockError) -> bool:
@@ -140,11 +147,12 @@ def _adopt(
     store: DirectoryBlobStore,
     uid: JobUid,
     action: actions.ImportSnapshot,
+    made: list[BlobName],
 ) -> RootManifest:
     manifest = _manifest(Path(action.path))
     renamed: dict[BlobName, BlobRef] = {}
-    for number, blob in enumerate(_blobs(manifest), start=IMPORT_NUMBERS_FROM):
-        name = _name(action, number, _suffix(blob.name))
+    for blob in _blobs(manifest):
+        name = _fresh(action, _suffix(blob.name), made)
         renamed[blob.name] = store.put(name, source.get(blob))
     tasks = tuple(_rename(task, renamed, action) for task in manifest.tasks)
     return replace(manifest, job_uid=uid, epoch=action.epoch, term=action.term, tasks=tasks)
@@ -160,8 +168,11 @@ def _rename(
     return replace(task, files=tuple(adopt(file) for file in task.files), handles=())
 
 
-def _name(action: actions.ImportSnapshot, number: int, suffix: str) -> BlobName:
-    return blob_name(action.term, action.epoch, action.life, number, suffix)
+def _fresh(action: actions.ImportSnapshot, suffix: str, made: list[BlobName]) -> BlobName:
+    """Return a name that only this try gives; it is in ``made`` before its file is."""
+    life = Incarnation(f"{action.life}.{action.token}")
+    made.append(blob_name(action.term, action.epoch, life, len(made), suffix))
+    return made[-1]
 
 
 def _suffix(name: BlobName) -> str:

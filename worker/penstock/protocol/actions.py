@@ -128,7 +128,8 @@ class ImportSnapshot:
     """Copy a savepoint's files into this job's directory: Imported or ImportFailed.
 
     The copies and the new manifest are named with ``term`` and ``epoch``; the new manifest has
-    this job's uid, ``epoch`` and no handles. ``life`` and the shell's counter make names fresh.
+    this job's uid, ``epoch`` and no handles. ``life`` and ``token`` make the names of each try its
+    own; what a failed try has written is removed.
     """
 
     token: int

@@ -15,6 +15,7 @@ from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
 from penstock.contract.status import (
     CheckpointStatus,
+    CommittedRows,
     JobState,
     JobStatus,
     SinkStatus,
@@ -80,7 +81,8 @@ def test_plain_lines_say_what_changes() -> None:
     screen.show(status(2, 1000))
     screen.show(status(3, 2000, checkpoint=EPOCH))
     screen.show(status(5, 4000, checkpoint=EPOCH))
-    screen.show(status(6, 0, steps=(), state=JobState.FINISHED, checkpoint=EPOCH))
+    done = (CommittedRows("lines", 4000, 0), CommittedRows("counts", 40_000, 0))
+    screen.show(status(6, 0, steps=(), state=JobState.FINISHED, checkpoint=EPOCH, committed=done))
     assert out.getvalue().splitlines() == [
         "[   0.0 s] words  Starting  workers 2/2  leader 0",
         "[   1.0 s] words  Running  workers 2/2  leader 0",
@@ -114,7 +116,48 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
     ]
     assert events.summary(story[-1]) == [
         "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
-        "since the last recovery: lines read 20 rows, counts wrote 200 rows",
+        "nothing is committed: what was read since then was rolled back, the next run reads it"
+        " again",
+    ]
+
+
+def ended(rows: int, state: JobState, *committed: CommittedRows, **more: object) -> list[str]:
+    events = Events()
+    events.add(status(1, 0))
+    last = replace(status(9, rows, **more), state=state, committed=committed)  # type: ignore[arg-type]
+    return events.summary(last)[1:]
+
+
+def test_the_summary_tells_what_is_committed_not_what_was_handed_over() -> None:
+    done = (CommittedRows("lines", 700, 0), CommittedRows("counts", 7000, 0))
+    assert ended(1000, JobState.STOPPED, *done, checkpoint=EPOCH) == [
+        "lines read 700 rows, counts wrote 7,000 rows",
+        "epoch 7 is the last that is committed: 300 rows were read since then, 3,000 were given to"
+        " sinks; they are rolled back, and the next run reads them again",
+    ]
+    assert ended(1000, JobState.FAILED) == [
+        "nothing is committed: 1,000 rows were read since then; they are rolled back, and the next"
+        " run reads them again",
+    ]
+    exactly = (CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000))
+    assert ended(1000, JobState.STOPPED, *exactly, checkpoint=EPOCH) == [
+        "lines read 1,000 rows (1,700 in all), counts wrote 10,000 rows (17,000 in all)"
+    ]
+
+
+def test_what_a_restored_run_has_committed_is_told_in_all_and_without_a_guess() -> None:
+    done = (CommittedRows("lines", 700), CommittedRows("counts", 7000))
+    assert ended(1000, JobState.STOPPED, *done, checkpoint=EPOCH) == [
+        "lines read 700 rows in all, counts wrote 7,000 rows in all",
+        "epoch 7 is the last that is committed: what was read since then was rolled back, the next"
+        " run reads it again",
+    ]
+
+
+def test_rows_without_event_time_are_counted_apart_from_late_ones() -> None:
+    steps = (StepStatus("window", 1, 50, 40, late_rows=7, untimed_rows=3, dead_rows=1),)
+    assert ended(0, JobState.FINISHED, steps=steps) == [
+        "7 late rows, 3 rows without event time, 1 dead-letter rows"
     ]
 
 
@@ -168,13 +211,13 @@ def test_the_table_shows_rates_backpressure_lag_and_the_last_epoch() -> None:
 
 def test_rare_columns_and_workers_are_shown_when_there_is_any() -> None:
     console = Console(file=io.StringIO(), width=130, color_system=None)
-    steps = (StepStatus("window", 2, 5000, 40, late_rows=7, state_keys=1234),)
+    steps = (StepStatus("window", 2, 5000, 40, late_rows=7, untimed_rows=3, state_keys=1234),)
     now = status(12, 0, steps=steps, checkpoint=EPOCH, published_through=6)
     console.print(draw(None, now))
     console.print(draw_workers(now))
     rows = [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    assert rows[1][-2:] == ["keys", "late"]
-    assert rows[2][-2:] == ["1.23k", "7"]
+    assert rows[1][-4:] == ["keys", "late", "no", "time"]
+    assert rows[2][-3:] == ["1.23k", "7", "3"]
     assert " ".join(rows[3]) == "epoch 7: 3 MiB in 250 ms, 3 s ago"
     assert rows[-2:] == [["0", "up,", "leads", "1", "2", "0"], ["1", "up", "3", "4", "1"]]
 

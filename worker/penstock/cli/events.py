@@ -5,7 +5,7 @@ whatever numbers rise then.
 """
 
 from penstock.cli.rates import short_count, short_seconds
-from penstock.contract.status import ENDED, JobState, JobStatus
+from penstock.contract.status import ENDED, CommittedRows, JobState, JobStatus
 
 
 class Events:
@@ -77,19 +77,57 @@ class Events:
             _times(self._elections, "leader change", "leader changes"),
         ]
         parts = [f"{last.job}: {last.state} after {after}", committed, *filter(None, happened)]
-        rows = [*_rows(last), *_lost_rows(last)]
-        # Counters begin anew with an attempt.
-        since = "since the last recovery: " if self._recoveries else ""
-        return [", ".join(parts), *([since + ", ".join(rows)] if rows else [])]
+        lines = [", ".join(parts)]
+        if rows := _committed_rows(last):
+            lines.append(", ".join(rows))
+        if lost := _lost_rows(last):
+            # Counters begin anew with an attempt.
+            since = "since the last recovery: " if self._recoveries else ""
+            lines.append(since + ", ".join(lost))
+        # A recovery or a rescale makes counters that say less than was handed over.
+        exact = not self._recoveries and not self._rescales
+        return [*lines, *_uncommitted(last, exact=exact)]
 
 
-def _rows(last: JobStatus) -> list[str]:
-    """Spell the rows of the first step and of the sinks."""
+def _committed_rows(last: JobStatus) -> list[str]:
+    """Spell what is committed of each source and sink: in this run, and in all."""
     sinks = {s.name for s in last.sinks}
     return [
-        f"{s.name} {'wrote' if s.name in sinks else 'read'} {s.rows_in:,} rows"
-        for s in last.steps
-        if s.name in sinks or s.name == last.steps[0].name
+        f"{r.step} {'wrote' if r.step in sinks else 'read'} {_this_run(r)}" for r in last.committed
+    ]
+
+
+def _this_run(rows: CommittedRows) -> str:
+    if rows.before is None:
+        return f"{rows.rows:,} rows in all"
+    here = f"{rows.rows - rows.before:,} rows"
+    return f"{here} ({rows.rows:,} in all)" if rows.before else here
+
+
+def _uncommitted(last: JobStatus, *, exact: bool) -> list[str]:
+    """Say that rows were handed over behind the newest checkpoint, and what becomes of them.
+
+    ``exact``: the counters of the steps are those of the whole run.
+    """
+    if last.state is JobState.FINISHED or not last.steps:
+        return []
+    behind = "nothing is committed"
+    done = {last.steps[0].name: 0}
+    if last.checkpoint is not None:
+        behind = f"epoch {last.checkpoint.epoch} is the last that is committed"
+        done = {r.step: r.rows - r.before for r in last.committed if r.before is not None}
+    if not exact or not done:
+        return [f"{behind}: what was read since then was rolled back, the next run reads it again"]
+    sinks = {s.name for s in last.sinks}
+    open_rows = {s.name: max(0, s.rows_in - done[s.name]) for s in last.steps if s.name in done}
+    read = sum(rows for name, rows in open_rows.items() if name not in sinks)
+    given = sum(rows for name, rows in open_rows.items() if name in sinks)
+    if not read and not given:
+        return []
+    more = f", {given:,} were given to sinks" if given else ""
+    return [
+        f"{behind}: {read:,} rows were read since then{more}; they are rolled back, and the next"
+        " run reads them again"
     ]
 
 
@@ -105,9 +143,9 @@ def _times(count: int, one: str, many: str) -> str:
 
 
 def _lost_rows(last: JobStatus) -> list[str]:
-    late, dead = sum(s.late_rows for s in last.steps), sum(s.dead_rows for s in last.steps)
-    return [
-        f"{short_count(count)} {name} rows"
-        for count, name in ((late, "late"), (dead, "dead-letter"))
-        if count
-    ]
+    counted = (
+        (sum(s.late_rows for s in last.steps), "late rows"),
+        (sum(s.untimed_rows for s in last.steps), "rows without event time"),
+        (sum(s.dead_rows for s in last.steps), "dead-letter rows"),
+    )
+    return [f"{short_count(count)} {what}" for count, what in counted if count]

@@ -25,6 +25,7 @@ NOTES_SHOWN = 4
 _RARE: tuple[tuple[str, Callable[[StepStatus], int]], ...] = (  # columns, where there is any
     ("keys", lambda step: step.state_keys),
     ("late", lambda step: step.late_rows),
+    ("no time", lambda step: step.untimed_rows),
     ("dead", lambda step: step.dead_rows),
 )
 _STATE_STYLE = {

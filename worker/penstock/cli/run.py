@@ -121,6 +121,7 @@ def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
                 return _ended(ended, interrupts)
             if interrupts.count >= 2:
                 cluster.kill()
+                screen.show(cluster.status())
                 screen.note("stopped at once; run it again to go on from the last checkpoint")
                 return Exit.INTERRUPTED
             if interrupts.count == 1 and interrupts.first_time():

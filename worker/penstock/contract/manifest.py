@@ -81,8 +81,16 @@ class TaskManifest:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRows:
+    """How many rows a source has read, or a sink has written, since the job first started."""
+
+    step: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class RootManifest:
-    """A complete checkpoint. ``kind`` is that of its barrier, by name."""
+    """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals."""
 
     job_uid: JobUid
     epoch: Epoch
@@ -94,3 +102,4 @@ class RootManifest:
     assignment: Assignment
     tasks: tuple[TaskManifest, ...]
     format: int = 1
+    rows: tuple[StepRows, ...] = ()

@@ -53,7 +53,8 @@ class StepStatus:
     ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit;
     ``busy_s``, ``blocked_s``, ``idle_s`` are the seconds that its tasks, added up, have spent at
     work, waiting for credit, and waiting for anything else since the attempt began.
-    ``watermark_us`` is the lowest of its tasks; None where there is no event time.
+    ``watermark_us`` is the lowest of its tasks; None where there is no event time. ``late_rows``
+    came too late for their window, ``untimed_rows`` have no event time: both are in no window.
     """
 
     name: str
@@ -70,6 +71,7 @@ class StepStatus:
     blocked_s: float = 0.0
     busy_s: float = 0.0
     idle_s: float = 0.0
+    untimed_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,19 @@ class CheckpointStatus:
     bytes: int
     duration_s: float
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRows:
+    """Rows that a source has read or a sink has written up to the newest committed epoch.
+
+    ``rows`` is since the job first started, ``before`` when this run began; None: not known,
+    because the run began from another checkpoint.
+    """
+
+    step: str
+    rows: int
+    before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ class JobStatus:
     ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does
     a worker's absence from ``workers`` mean that it is silent. ``failed_checkpoints`` counts those
     since the newest that was committed under this leader. ``load`` is measured in a cluster only;
-    None until one window is full.
+    None until one window is full. ``committed`` is there at the end of a run on one machine.
     """
 
     job: str
@@ -145,3 +160,4 @@ class JobStatus:
     listening_s: float = 0.0
     failed_checkpoints: int = 0
     load: Load | None = None
+    committed: tuple[CommittedRows, ...] = ()

@@ -163,6 +163,7 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         rows_out=one.rows_out + two.rows_out,
         late_rows=one.late_rows + two.late_rows,
         dead_rows=one.dead_rows + two.dead_rows,
+        untimed_rows=one.untimed_rows + two.untimed_rows,
         busy=one.busy * share[0] + two.busy * share[1],
         blocked=one.blocked * share[0] + two.blocked * share[1],
         blocked_s=one.blocked_s + two.blocked_s,

@@ -61,6 +61,7 @@ class Progress:
                 late_rows=counters.get((step, "late"), 0)
                 + counters.get((step, "late_after_idle"), 0),
                 dead_rows=counters.get((step, "dead_letters"), 0),
+                untimed_rows=counters.get((step, "without_time"), 0),
                 busy=busy,
                 blocked=blocked,
                 blocked_s=blocked_s,

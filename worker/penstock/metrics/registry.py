@@ -22,6 +22,11 @@ STEP_COUNTERS: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
     ("penstock_step_rows_out", "Rows given since the attempt began", lambda s: s.rows_out),
     ("penstock_step_late_rows", "Rows that came too late for their window", lambda s: s.late_rows),
     (
+        "penstock_step_untimed_rows",
+        "Rows without event time, which are in no window",
+        lambda s: s.untimed_rows,
+    ),
+    (
         "penstock_step_dead_rows",
         "Rows for which a function of the user failed",
         lambda s: s.dead_rows,

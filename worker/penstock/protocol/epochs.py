@@ -32,6 +32,7 @@ from penstock.contract.names import ROOT_SUFFIX
 from penstock.model.elements import BarrierKind
 from penstock.protocol.lead import Lead
 from penstock.protocol.shelf import Shelf
+from penstock.protocol.totals import total_rows
 
 
 @dataclass(slots=True)
@@ -284,6 +285,7 @@ def retain(kept: tuple[Retained, ...], new: Retained, lead: Lead) -> tuple[Retai
 
 def _root(lead: Lead, flight: Flight) -> RootManifest:
     assert lead.plan is not None
+    before = lead.root if lead.latest.root is not None else None
     return RootManifest(
         job_uid=lead.latest.job_uid,
         epoch=flight.epoch,
@@ -294,4 +296,5 @@ def _root(lead: Lead, flight: Flight) -> RootManifest:
         fingerprint=lead.plan.fingerprint,
         assignment=flight.assignment,
         tasks=tuple(flight.acks[task] for task in flight.tasks),
+        rows=total_rows(before, lead.plan, [flight.acks[task] for task in flight.tasks]),
     )

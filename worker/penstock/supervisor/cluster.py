@@ -21,6 +21,7 @@ from penstock.cluster.metadata import metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
 from penstock.cluster.watch import Changes, NotedMetaStore
 from penstock.contract.ids import Ordinal
+from penstock.contract.latest import Latest, Restore
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
 from penstock.contract.summary import Seen, job_status
@@ -28,6 +29,7 @@ from penstock.metrics.logs import Log
 from penstock.ports import SwapConflict, SwapUnknown
 from penstock.storage.lock import DirectoryLock
 from penstock.storage.sqlite import Database, SqliteLeaseStore, SqliteMetaStore
+from penstock.supervisor.committed import committed_rows, read_manifest
 from penstock.supervisor.folders import Endpoint, JobFolder
 from penstock.supervisor.policy import is_over, to_end, workers_needed
 from penstock.supervisor.reports import Reports
@@ -89,6 +91,9 @@ class LocalCluster:
         # What the loop writes does not wake it: a store that fails would never let it rest.
         self._wanted = Wanted(NotedMetaStore(store, self._changes.note), settings.job, self._uid)
         self._wanted.begin(settings.workers, settings.restore)
+        latest = self._wanted.latest()
+        self._before = read_manifest(self._folder.storage(self._uid), latest.root)
+        self._restores = pending_restore(latest, settings.restore)
         self._token = secrets.token_hex(16)
         self._workers = Workers(self._folder, self._launch, self._wake.set)
         handlers = {
@@ -251,7 +256,10 @@ class LocalCluster:
             status = replace(status, state=JobState.FAILED, failure=failure)
         elif status.state not in ENDED:
             status = replace(status, state=JobState.STOPPED, failure="ended at once, on request")
-        self._final = status
+        root = self._wanted.latest().root
+        newest = read_manifest(self._folder.storage(self._uid), root)
+        rows = committed_rows(newest, self._before, known=not self._restores)
+        self._final = replace(status, committed=rows)
         if not self._kill:
             self._wanted.wait_for_readers(SUPERVISOR_LINGER_S)
         self._wanted.close()
@@ -274,6 +282,11 @@ def _release(lease: SqliteLeaseStore) -> None:
     view = lease.read()
     if view.holder is not None:
         lease.write(None, view.version)
+
+
+def pending_restore(latest: Latest, wanted: Restore | None) -> bool:
+    """Say whether a run begins from another checkpoint than the newest one."""
+    return wanted is not None and wanted.nonce != latest.restored
 
 
 def _wall_us() -> int:

@@ -120,6 +120,13 @@ def test_a_function_that_raises_fails_the_job_and_names_the_row(tmp_path: Path) 
         "error: step 'parse', source 'lines', partition 'part-0.parquet', offset 321: "
         "ValueError: cannot swallow poison pill"
     ) in done.stderr
+    said = done.stderr.splitlines()
+    assert "error: record: {'line': 'poison pill'}" in said
+    frames = [line for line in said if line.startswith('error:   File "')]
+    assert frames == [f'error:   File "{tmp_path / "poisoned_jobs.py"}", line 5, in parse']
+    assert 'error:     raise ValueError("cannot swallow " + record["line"])' in said
+    logged = penstock("logs", "poisoned", "--dir", str(tmp_path / "state")).stdout
+    assert f'worker-0   File "{tmp_path / "poisoned_jobs.py"}", line 5, in parse' in logged
     assert not list((tmp_path / "output").glob("*.parquet"))
 
 

@@ -98,7 +98,7 @@ def test_a_custom_partitioner_is_asked_about_both_versions() -> None:
     [
         (
             lambda rows, tasks: [0] * 7 + [2] * (rows.num_rows - 7),
-            r"step 'count', record \{'word': 'w7', .* places in 0\.\.1, not 2",
+            r"step 'count': .* places in 0\.\.1, not 2\nrecord: \{'word': 'w7', ",
         ),
         (lambda rows, tasks: [0], "step 'count': TypeError: .* 500 whole numbers, not int64 of"),
         (lambda rows, tasks: [0.5] * rows.num_rows, "500 whole numbers, not float64"),

@@ -80,7 +80,7 @@ def test_a_sum_that_leaves_64_bits_is_an_error_with_its_row() -> None:
     step = RunningAggregate("sums", keys, compute, (given.schema, schema), HotTable)
     step.bind({"main": lambda _: None})
     with pytest.raises(
-        UserCodeError, match=r"'sums', record \{'k': 'a', 'x': 1\}.*'x' leaves 64 bits"
+        UserCodeError, match=r"'sums': .*'x' leaves 64 bits\nrecord: \{'k': 'a', 'x': 1\}"
     ):
         step.on_batch(given)
 

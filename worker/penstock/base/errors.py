@@ -13,6 +13,8 @@ A message says what happened, with which ids, and what to do. Broken invariants 
 
 from dataclasses import dataclass
 
+from penstock.base.user_code import named, user_traceback
+
 
 class PenstockError(Exception):
     """Base of every error that Penstock raises on purpose."""
@@ -38,7 +40,8 @@ class StateError(PenstockError):
 class Where:
     """The place of a record: in its source, enough to find it again with an editor.
 
-    Behind a shuffle a row's source is not known; there ``record`` shows its values.
+    Behind a shuffle a row's source is not known. ``record`` shows its values, shortened; ``rows``
+    above 1: so many rows from this one on, which are at fault together only.
     """
 
     step: str
@@ -46,6 +49,7 @@ class Where:
     partition: str | None = None
     offset: int | None = None
     record: str | None = None
+    rows: int = 1
 
     def __str__(self) -> str:
         """Spell the place as a user reads it, leaving out what is not known."""
@@ -56,16 +60,23 @@ class Where:
             parts.append(f"partition {self.partition!r}")
         if self.offset is not None:
             parts.append(f"offset {self.offset}")
-        if self.record is not None:
-            parts.append(f"record {self.record}")
+        if self.rows > 1:
+            parts.append(f"{self.rows} rows from there on, together only")
         return ", ".join(parts)
 
 
 class UserCodeError(PenstockError):
-    """A user's function raised; ``where`` names the step and, when known, the record."""
+    """A user's function raised; ``where`` names the step and, when known, the record.
+
+    The first line of its text says where and what; the record and the user's own frames follow.
+    """
 
     def __init__(self, where: Where, cause: BaseException) -> None:
-        """Keep the place and chain the cause, so that the traceback shows the user's line."""
-        super().__init__(f"{where}: {type(cause).__name__}: {cause}")
+        """Keep the place, and spell the cause with the user's part of its traceback."""
+        lines = [f"{where}: {named(cause)}"]
+        if where.record is not None:
+            lines.append(f"record: {where.record}")
+        trace = user_traceback(cause)
+        super().__init__("\n".join([*lines, *([trace] if trace else [])]))
         self.where = where
         self.__cause__ = cause

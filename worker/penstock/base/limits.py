@@ -43,6 +43,12 @@ COPY_TRIES_MAX = 3  # of a savepoint, before its request is answered with the re
 ANSWERS_MAX = 32  # requests considered at a time
 LOST_MAX = 64  # named in -latest at a time; the others follow
 FAILURE_BYTES_MAX = 4_000  # of the text kept in -latest, as it is encoded there
+USER_MESSAGE_CHARS_MAX = 500  # of what an exception of the user's says
+USER_VALUE_CHARS_MAX = 60  # of one value of a record in an error
+USER_RECORD_CHARS_MAX = 600  # of all its values
+USER_TRACE_FRAMES_MAX = 12  # of the user's frames; of more the first and the last half are shown
+USER_TRACE_CAUSES_MAX = 3  # exceptions of one chain whose frames are shown
+USER_TRACE_CHARS_MAX = 2_000  # of all frames of an error
 TEXT_BYTES_MAX = 400  # of any other text kept in -latest
 LOST_OUTPUT_MAX = 16  # epochs named in -latest whose output was dropped on request
 COLLECT_INTERVAL_S = 30.0
@@ -159,5 +165,8 @@ assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "gran
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
 assert PACE_WAIT_S < PACE_WAIT_MAX_S, "a slow machine gets fewer reads"
+assert USER_MESSAGE_CHARS_MAX + USER_RECORD_CHARS_MAX + USER_TRACE_CHARS_MAX < FAILURE_BYTES_MAX, (
+    "an error of the user's is kept whole"
+)
 assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"
 assert SOURCE_READ_BYTES_MAX * 4 < ELEMENT_BYTES_MAX, "steps may widen the rows of one read"

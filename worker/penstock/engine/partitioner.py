@@ -25,7 +25,7 @@ class Partitioner:
         rows, _ = split_hidden(batch)
         try:
             answer = np.asarray(self._function(rows, tasks))
-        except Exception as error:  # a user's: it is passed on with its place
+        except BaseException as error:  # a user's: it is passed on with its place
             raise UserCodeError(Where(self._step), error) from error
         if answer.shape != (batch.num_rows,) or answer.dtype.kind not in "iu":
             problem = f"a partitioner gives {batch.num_rows} whole numbers, not {_spelled(answer)}"

@@ -16,6 +16,7 @@ from penstock.base.errors import (
     StateError,
     UserCodeError,
 )
+from penstock.base.user_code import named, user_traceback
 from penstock.contract import control as c
 from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
@@ -273,13 +274,13 @@ class Worker:
     def broken(self, task: TaskId, error: BaseException) -> None:
         """Report that a task cannot go on: the job goes back, or fails when that cannot help."""
         fatal = isinstance(error, _FATAL)
-        if not isinstance(error, PenstockError):
+        if isinstance(error, PenstockError):
+            reason = str(error)
+            log.error("event=task_failed task=%s reason=%s", task, reason)
+        else:  # of a source or sink of the user's, or of ours: the log shows every frame
             log.error("event=task_failed task=%s", task, exc_info=error)
-        reason = (
-            str(error)
-            if isinstance(error, PenstockError)
-            else (f"task {task}: {type(error).__name__}: {error}")
-        )
+            trace = user_traceback(error)
+            reason = f"task {task}: {named(error)}" + (f"\n{trace}" if trace else "")
         self._say(c.Broken(self._attempt.marks.attempt, reason, fatal))
 
     # --- Trouble ------------------------------------------------------------------------------

@@ -1,19 +1,19 @@
 """User code by name: ``package.module:function``, ``job.script``. Errors show the user's line."""
 
 import importlib
+import linecache
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.base.user_code import named, user_frames, user_traceback
 from penstock.graph.draft import short_path
 
 SCRIPT_MODULE = "penstock_job_script"
 SCRIPT_FUNCTION = "job"
-_PENSTOCK = str(Path(__file__).parent.parent)
 
 
 def add_folders(folders: Sequence[Path]) -> None:
@@ -54,9 +54,9 @@ def _import(module: str, reference: str, place: str) -> ModuleType:
                 f"{place}: {reference!r}: there is no module {error.name!r} "
                 f"(looked in {looked} and the environment)"
             ) from error
-        raise ConfigError(f"{place}: importing {module!r} failed: {user_line(error)}") from error
-    except Exception as error:
-        raise ConfigError(f"{place}: importing {module!r} failed: {user_line(error)}") from error
+        raise ConfigError(f"{place}: importing {module!r} failed: {told(error)}") from error
+    except BaseException as error:  # sys.exit() too: a module of a job is no script
+        raise ConfigError(f"{place}: importing {module!r} failed: {told(error)}") from error
 
 
 def run_script(source: str, place: str) -> Callable[..., object]:
@@ -68,32 +68,36 @@ def run_script(source: str, place: str) -> Callable[..., object]:
     first = int(line) if line.isdigit() else 1
     module = ModuleType(SCRIPT_MODULE)
     sys.modules[SCRIPT_MODULE] = module
+    lined = "\n" * (first - 1) + source
+    # A traceback shows these lines, also where the file itself is not.
+    linecache.cache[file or place] = (len(lined), None, lined.splitlines(keepends=True), file)
     try:
-        code = compile("\n" * (first - 1) + source, file or place, "exec")
+        code = compile(lined, file or place, "exec")
         exec(code, vars(module))
     except SyntaxError as error:
         where = f"{file or place}:{error.lineno}"
         raise ConfigError(f"{where}: job.script: {error.msg}") from error
-    except Exception as error:
-        raise ConfigError(f"{place}: job.script failed: {user_line(error)}") from error
+    except BaseException as error:  # sys.exit() too
+        raise ConfigError(f"{place}: job.script failed: {told(error)}") from error
     function = getattr(module, SCRIPT_FUNCTION, None)
     if not callable(function):
         raise ConfigError(f"{place}: job.script defines no function {SCRIPT_FUNCTION}(params)")
     return function  # type: ignore[no-any-return]
 
 
+def told(error: BaseException) -> str:
+    """Say which line of user code raised, and what, and show the user's frames below it."""
+    trace = "" if isinstance(error, SyntaxError) else user_traceback(error)
+    return user_line(error) + (f"\n{trace}" if trace else "")
+
+
 def user_line(error: BaseException) -> str:
     """Say which line of user code raised, and what: ``jobs.py:7 (in build): ValueError: ...``."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
-    what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{short_path(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = user_frames(error)
     if not frames:
-        return what
+        return named(error)
     last = frames[-1]
     inside = "" if last.name == "<module>" else f" (in {last.name})"
-    return f"{short_path(last.filename)}:{last.lineno}{inside}: {what}"
-
-
-def _is_users(file: str) -> bool:
-    return not file.startswith(("<frozen", _PENSTOCK))
+    return f"{short_path(last.filename)}:{last.lineno}{inside}: {named(error)}"

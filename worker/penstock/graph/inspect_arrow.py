@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.contract.columns import Columns
 from penstock.graph.arrow import arrow_schema, columns_of_schema
-from penstock.graph.entrypoint import user_line
+from penstock.graph.entrypoint import told
 
 
 def empty_call_columns(function: Callable[..., object], columns: Columns) -> Columns:
@@ -20,10 +20,10 @@ def empty_call_columns(function: Callable[..., object], columns: Columns) -> Col
     batch = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     try:
         given = function(batch)
-    except Exception as error:
+    except BaseException as error:  # a user's
         raise ConfigError(
             "its columns are not declared, and calling it with an empty batch failed: "
-            f"{user_line(error)}"
+            f"{told(error)}"
         ) from error
     if not isinstance(given, pa.RecordBatch | pa.Table):
         raise ConfigError(f"it gives {type(given).__name__}; it must give a pyarrow.RecordBatch")

@@ -77,10 +77,8 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
         job = function(parameters)
     except PenstockError:
         raise
-    except Exception as error:
-        raise ConfigError(
-            f"{place}: building the job failed: {entrypoint.user_line(error)}"
-        ) from error
+    except BaseException as error:  # sys.exit() too
+        raise ConfigError(f"{place}: building the job failed: {entrypoint.told(error)}") from error
     if not isinstance(job, Job):
         raise ConfigError(
             f"{place}: the function returned {type(job).__name__}; it must return the ps.Job"

@@ -1,22 +1,32 @@
 """Calling user functions: slices of bounded size, errors with their place, dead letters.
 
-A batch function that raises is called again row by row to find the rows that are at fault: user
-functions of a step have no memory between calls, so a second call does no harm.
+A batch function that raises is called again with parts of the batch until the row at fault is known
+(:mod:`penstock.steps.search`). A function per record is called once for each row: the row at fault
+is the one that it raised for. What was given is made to a batch afterwards; a value that does not
+fit is looked for among what was given, without another call.
+
+Whatever a function raises is its own, ``SystemExit`` and ``KeyboardInterrupt`` too: signals are
+for the main thread, which runs no user code. Errors of Penstock's storage are not the user's.
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import UserCodeError, Where
+from penstock.base.errors import StateError, StorageError, UserCodeError
+from penstock.base.limits import USER_RECORD_CHARS_MAX, USER_VALUE_CHARS_MAX
+from penstock.base.user_code import named, shortened
 from penstock.contract.graph import Call, OnError
 from penstock.steps.base import Locate
+from penstock.steps.search import Pace, Search
 
 T = TypeVar("T")
-
-RECORD_CHARS_MAX = 200  # of a row in an error message
+T_co = TypeVar("T_co", covariant=True)
+Values = TypeVar("Values", pa.Array, pa.RecordBatch)
 
 ERROR_FIELDS = (
     pa.field("error_step", pa.string()),
@@ -25,27 +35,57 @@ ERROR_FIELDS = (
     pa.field("error_partition", pa.string()),
     pa.field("error_offset", pa.int64()),
 )
+NOT_THE_USERS = (StateError, StorageError)
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """What a function gave for ``rows`` input rows from row ``start`` on."""
+    """What a function gave for ``rows`` input rows from row ``start`` on.
+
+    ``without``: rows among them that were refused, counted from ``start``; ``given`` has nothing
+    of them.
+    """
 
     start: int
     rows: int
     given: T
+    without: tuple[int, ...] = ()
+
+    def taken(self, values: Values) -> Values:
+        """Return of one value per row of the batch those of the rows that were taken."""
+        part = values.slice(self.start, self.rows)
+        return part.take(pa.array(self._places())) if self.without else part
+
+    def row(self, number: int) -> int:
+        """Return the row of the batch that was taken as the ``number``-th."""
+        return self.start + (int(self._places()[number]) if self.without else number)
+
+    def _places(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        return np.delete(np.arange(self.rows), self.without)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Row ``start`` is at fault."""
+    """Row ``start`` is at fault; ``error`` says why, in one bounded text."""
 
     start: int
-    error: Exception
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What became of the rows of one slice, in order: given by the function, or refused."""
+
+    done: tuple[Done[T], ...]
+    refused: tuple[Refused, ...] = ()
 
 
 class Caller(Generic[T]):
-    """Calls one user function of one step. ``run`` turns a slice of rows to a checked answer."""
+    """Calls one user function of one step with batches.
+
+    ``run`` turns a slice of rows to a checked answer. When it raises it has left no trace, so it
+    may be run again.
+    """
 
     def __init__(self, where: Locate, call: Call, run: Callable[[pa.RecordBatch], T]) -> None:
         """Call in slices of at most ``call.batch_rows`` rows; ``where`` places a row."""
@@ -53,54 +93,60 @@ class Caller(Generic[T]):
         self._run = run
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
+        self._pace = Pace()
 
-    def answers(self, batch: pa.RecordBatch) -> Iterator[Done[T] | Refused]:
-        """Yield the answers for a batch in order; refused rows only where they become letters.
+    def answers(self, batch: pa.RecordBatch) -> Iterator[Answer[T]]:
+        """Yield an answer for each slice of a batch, in order; rows are refused as dead letters.
 
-        Raises UserCodeError with the place of the first such row otherwise.
+        Raises UserCodeError with the place of the first row at fault when they are not.
         """
         size = self._rows or max(batch.num_rows, 1)
         for start in range(0, batch.num_rows, size):
-            part = batch.slice(start, size)
+            yield self._answer(batch.slice(start, size), start)
+
+    def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
+        search = Search(part.num_rows)
+        done: list[Done[T]] = []
+        refused: list[Refused] = []
+        error: BaseException | None = None
+        at = rows = 0  # of the smallest range that is known to fail
+        while not search.over:
+            here, tried = search.at, search.next(self._pace.most(part.num_rows))
             try:
-                given = self._run(part)
-            except Exception as error:  # a user's: it is passed on with its place, or kept
-                yield from self._one_by_one(part, start, error)
+                given = self._run(part.slice(here, tried))
+            except BaseException as raised:
+                if not self._is_users(raised):
+                    raise
+                error, at, rows = raised, here, tried
+                search.failed(tried)
+                if tried == 1 and self._keep:
+                    refused.append(Refused(start + here, named(raised)))
+                    self._pace.refused(part.num_rows)
+                elif tried == 1 or quits(raised):
+                    raise self._error(part, start, here, raised) from raised
             else:
-                yield Done(start, part.num_rows, given)
+                done.append(Done(start + here, tried, given))
+                self._pace.passed(tried)
+                if search.passed(tried) and error is not None and not self._keep:
+                    raise self._error(part, start, at, error, rows) from error
+        return Answer(tuple(done), tuple(refused))
 
-    def _one_by_one(
-        self, part: pa.RecordBatch, start: int, first: Exception
-    ) -> Iterator[Done[T] | Refused]:
-        """Find the rows at fault; all of them when each alone is fine."""
-        answers = [self._try_row(part, start, i) for i in range(part.num_rows)]
-        refused = [a for a in answers if isinstance(a, Refused)]
-        if not self._keep:
-            at = refused[0] if refused else Refused(start, first)
-            raise UserCodeError(self._place(part.slice(at.start - start), at.start), at.error)
-        if not refused:
-            answers = [Refused(start + i, first) for i in range(part.num_rows)]
-        yield from answers
+    def _is_users(self, error: BaseException) -> bool:
+        return not isinstance(error, NOT_THE_USERS)
 
-    def _try_row(self, part: pa.RecordBatch, start: int, row: int) -> Done[T] | Refused:
-        try:
-            return Done(start + row, 1, self._run(part.slice(row, 1)))
-        except Exception as error:  # a user's: it is kept with its row
-            return Refused(start + row, error)
+    def _error(
+        self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1
+    ) -> UserCodeError:
+        where = replace(self._where(start + row), record=shown(part.slice(row, 1)), rows=rows)
+        return UserCodeError(where, error)
 
-    def _place(self, rows: pa.RecordBatch, row: int) -> Where:
-        """Place a row of the step's batch, the first of ``rows``; show it where that fails."""
-        where = self._where(row)
-        return where if where.offset is not None else replace(where, record=shown(rows))
-
-    def letters(self, batch: pa.RecordBatch, refused: list[Refused]) -> pa.RecordBatch:
+    def letters(self, batch: pa.RecordBatch, refused: Sequence[Refused]) -> pa.RecordBatch:
         """Return the refused rows with what was wrong with each."""
         rows = batch.take(pa.array([r.start for r in refused], pa.int64()))
-        texts = [f"{type(r.error).__name__}: {r.error}" for r in refused]
         places = [self._where(r.start) for r in refused]
         columns: list[Any] = [
             pa.array([w.step for w in places], pa.string()),
-            pa.array(texts, pa.string()),
+            pa.array([r.error for r in refused], pa.string()),
             pa.array([w.source for w in places], pa.string()),
             pa.array([w.partition for w in places], pa.string()),
             pa.array([w.offset for w in places], pa.int64()),
@@ -109,11 +155,142 @@ class Caller(Generic[T]):
         return pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=pa.schema(fields))
 
 
+class Turn(Protocol[T_co]):
+    """The records of one slice on their way through a function, one call for each."""
+
+    def run(self, append: Callable[[Any], None]) -> None:
+        """Call for one record after the other and append what is given; raises what it raises.
+
+        Called again, it goes on behind the record that raised.
+        """
+        ...
+
+    def undo(self, row: int) -> None:
+        """Take back what the call for this row, the newest one, has changed."""
+        ...
+
+    def spoiled(self, rows: list[int]) -> list[int]:
+        """Take back these rows and those that saw their changes; return which to call again."""
+        ...
+
+    def again(self, row: int) -> Any:
+        """Call once more for a row."""
+        ...
+
+    def together(self, given: list[Any]) -> T_co:
+        """Make one answer of what was given for some rows; raises when a value does not fit."""
+        ...
+
+    def keep(self) -> None:
+        """Store what the calls have changed."""
+        ...
+
+
+class RecordCaller(Caller[T]):
+    """Calls one user function of one step with records."""
+
+    def __init__(
+        self, where: Locate, call: Call, turn: Callable[[pa.RecordBatch, bool], Turn[T]]
+    ) -> None:
+        """Begin a slice with ``turn(slice, may undo)``."""
+        super().__init__(where, call, self._of_one_batch)
+        self._turn = turn
+
+    def _of_one_batch(self, part: pa.RecordBatch) -> T:
+        raise AssertionError("records are answered one by one")
+
+    def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
+        turn = self._turn(part, self._keep)
+        given: list[Any] = []
+        errors: dict[int, str] = {}
+        while len(given) < part.num_rows:
+            try:
+                turn.run(given.append)
+            except BaseException as error:
+                self._refuse(part, start, len(given), error)
+                errors[len(given)] = named(error)
+                turn.undo(len(given))
+                given.append(None)
+        try:
+            answer = turn.together(given if not errors else _but(given, errors))
+        except BaseException as error:
+            if not self._is_users(error):
+                raise
+            answer = self._fitting(part, start, turn, given, errors)
+        turn.keep()
+        without = tuple(sorted(errors))
+        done = Done(start, part.num_rows, answer, without)
+        return Answer((done,), tuple(Refused(start + row, errors[row]) for row in without))
+
+    def _refuse(self, part: pa.RecordBatch, start: int, row: int, error: BaseException) -> None:
+        """Raise when a row cannot become a dead letter."""
+        if not self._is_users(error):
+            raise error
+        if not self._keep or quits(error):
+            raise self._error(part, start, row, error) from error
+
+    def _fitting(
+        self,
+        part: pa.RecordBatch,
+        start: int,
+        turn: Turn[T],
+        given: list[Any],
+        errors: dict[int, str],
+    ) -> T:
+        """Refuse the rows whose given values do not fit, and make an answer of the others."""
+        called = [row for row in range(part.num_rows) if row not in errors]
+        misfits = _misfits(turn, [given[row] for row in called])
+        assert misfits or not called, "values that fit one by one fit together"
+        for number, error in misfits.items():
+            self._refuse(part, start, called[number], error)
+            errors[called[number]] = named(error)
+        for row in turn.spoiled([called[number] for number in misfits]):
+            errors.pop(row, None)
+            try:
+                given[row] = turn.again(row)
+                turn.together([given[row]])
+            except BaseException as error:
+                self._refuse(part, start, row, error)
+                errors[row] = named(error)
+                turn.undo(row)
+        return turn.together(_but(given, errors))
+
+
+def _but(given: list[Any], errors: dict[int, str]) -> list[Any]:
+    return [value for row, value in enumerate(given) if row not in errors]
+
+
+def _misfits(turn: Turn[Any], given: list[Any]) -> dict[int, BaseException]:
+    """Return which of the given values do not fit, and why; nothing of the user's is called."""
+    search, found = Search(len(given)), {}
+    while not search.over:
+        at, tried = search.at, search.next(len(given))
+        try:
+            turn.together(given[at : at + tried])
+        except BaseException as error:
+            search.failed(tried)
+            if tried == 1:
+                found[at] = error
+        else:
+            search.passed(tried)
+    return found
+
+
+def quits(error: BaseException) -> bool:
+    """Say whether somebody has left the debugger: then nothing is called again."""
+    debugger = sys.modules.get("bdb")
+    return debugger is not None and isinstance(error, debugger.BdbQuit)
+
+
 def shown(rows: pa.RecordBatch) -> str:
-    """Spell the first row for a message, cut at RECORD_CHARS_MAX characters."""
+    """Spell the first row for a message; long values are cut, and so is the whole."""
     row = rows.slice(0, 1).to_pylist()[0]
-    text = str({name: value for name, value in row.items() if not name.startswith("__")})
-    return text if len(text) <= RECORD_CHARS_MAX else f"{text[:RECORD_CHARS_MAX]}..."
+    values = (
+        f"{name!r}: {shortened(repr(value), USER_VALUE_CHARS_MAX)}"
+        for name, value in row.items()
+        if not name.startswith("__")
+    )
+    return shortened(f"{{{', '.join(values)}}}", USER_RECORD_CHARS_MAX)
 
 
 def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ A function per batch gets ``(batch, state)``: see :class:`BatchState`. A functio
 What a function changes is stored when it has returned: a call that raises leaves no trace.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.contract.graph import Call, Per
+from penstock.contract.graph import Call
 from penstock.model.columns import Int32s
 from penstock.steps.base import KeyedState, StateSchema, Value, least_bound, with_hidden
 from penstock.steps.calls import Done, as_batch
 from penstock.steps.keyed import KeyColumns, OpenState
-from penstock.steps.stateless import Calling, from_records
+from penstock.steps.stateless import Calling, caller_of, from_records
 
 BYTES = "bytes"
 
@@ -41,6 +41,11 @@ class BatchState:
         self.keys = len(self._rows)
         self._written: dict[str, Any] = {}
         self._gone: npt.NDArray[np.bool_] = np.zeros(self.keys, np.bool_)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the state columns."""
+        return tuple(self._fields)
 
     def __getitem__(self, name: str) -> Any:
         """Return a column's values, one per key. Raises KeyError naming the nearest column."""
@@ -96,7 +101,7 @@ class Process(Calling):
 
         Raises ConfigError for a state column of a type that cannot be kept.
         """
-        super().__init__(name, call, self._batches if call.per is Per.BATCH else self._records)
+        super().__init__(name, caller_of(call, self._batches, self._records))
         self._keys = keys
         self._function = function
         self._output = schemas[1]
@@ -118,27 +123,87 @@ class Process(Calling):
         shown.store()
         return given
 
-    def _records(self, part: pa.RecordBatch) -> pa.RecordBatch:
-        shown = self._shown(part)
-        columns = {name: _listed(shown[name]) for name in self._fields}
-        values = [{n: c[k] for n, c in columns.items()} for k in range(shown.keys)]
-        made: list[Any] = []
-        for record, key in zip(part.to_pylist(), shown.index.tolist(), strict=True):
-            made += self._function(record, values[key])
-        given = from_records(made, self._output)
-        for name in self._fields:
-            shown[name] = [v[name] for v in values]
-        shown.store()
-        return given
+    def _records(self, part: pa.RecordBatch, undo: bool) -> "KeyedTurn":
+        return KeyedTurn(self._function, part, self._shown(part), self._together, undo=undo)
 
-    def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
-        kept = None if bounds is None else bounds.slice(answer.start, answer.rows)
-        if answer.given.num_rows:
-            self._emit(with_hidden(answer.given, least_bound(kept, answer.given.num_rows)))
+    def _together(self, given: Sequence[list[Any]]) -> pa.RecordBatch:
+        return from_records((row for rows in given for row in rows), self._output)
+
+    def _given(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    ) -> pa.RecordBatch:
+        if bounds is None:
+            return done.given
+        return with_hidden(done.given, least_bound(done.taken(bounds), done.given.num_rows))
 
     def counters(self) -> dict[str, int]:
         """Count keys and dead letters."""
         return {**super().counters(), "keys": self._state.about_keys()}
+
+
+class KeyedTurn:
+    """A turn (see :mod:`penstock.steps.calls`) whose calls change the state of their keys.
+
+    What the newest call has changed can be taken back, and what is stored is what they all left.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        part: pa.RecordBatch,
+        shown: BatchState,
+        together: Callable[[Sequence[Any]], Any],
+        *,
+        undo: bool,
+    ) -> None:
+        """Show the state of the rows of ``part`` as dicts; ``undo``: changes may be taken back."""
+        self.together = together
+        self._function = function
+        self._shown = shown
+        columns = {name: _listed(shown[name]) for name in shown.names}
+        self._values = [{n: c[k] for n, c in columns.items()} for k in range(shown.keys)]
+        self._records = part.to_pylist()
+        self._keys: list[int] = shown.index.tolist()
+        self._left = zip(self._records, self._keys, strict=True)
+        self._before: list[dict[str, Any]] | None = [] if undo else None  # what each row found
+
+    def run(self, append: Callable[[Any], None]) -> None:
+        """Call for one record after the other."""
+        function, values, before = self._function, self._values, self._before
+        if before is None:
+            for record, key in self._left:
+                append(list(function(record, values[key])))
+            return
+        for record, key in self._left:
+            before.append(values[key].copy())
+            append(list(function(record, values[key])))
+
+    def undo(self, row: int) -> None:
+        """Give the row's key back what the row found."""
+        assert self._before is not None, "a row that cannot be undone fails the job"
+        self._values[self._keys[row]] = self._before[row].copy()
+
+    def spoiled(self, rows: list[int]) -> list[int]:
+        """Return the rows behind the first of these of each key, which is undone."""
+        first: dict[int, int] = {}
+        for row in rows:
+            first.setdefault(self._keys[row], row)
+        for row in first.values():
+            self.undo(row)
+        return [row for row, key in enumerate(self._keys) if row > first.get(key, row)]
+
+    def again(self, row: int) -> list[Any]:
+        """Call once more, with what the key has now."""
+        assert self._before is not None, "a row that cannot be undone fails the job"
+        values = self._values[self._keys[row]]
+        self._before[row] = values.copy()
+        return list(self._function(self._records[row], values))
+
+    def keep(self) -> None:
+        """Store the state of all keys."""
+        for name in self._shown.names:
+            self._shown[name] = [values[name] for values in self._values]
+        self._shown.store()
 
 
 def _listed(values: Any) -> list[Any]:

@@ -4,7 +4,10 @@ User functions never see hidden columns: a row made from one row keeps its bound
 batch take the least one.
 """
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,8 @@ from penstock.base.errors import Where
 from penstock.contract.graph import Call, Per
 from penstock.model.columns import Int32s
 from penstock.model.text import split_words
-from penstock.steps.base import PlainStep, least_bound, split_hidden, with_hidden
-from penstock.steps.calls import Caller, Done, Refused, as_batch
+from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
+from penstock.steps.calls import Answer, Caller, Done, RecordCaller, Refused, Turn, as_batch
 
 Function = Callable[[Any], Any]
 
@@ -52,10 +55,11 @@ class Split(PlainStep):
 class Calling(PlainStep):
     """A step that calls a user function and may have dead letters."""
 
-    def __init__(self, name: str, call: Call, run: Callable[[pa.RecordBatch], Any]) -> None:
+    def __init__(self, name: str, caller: Callable[[Locate], Caller[Any]]) -> None:
         super().__init__(name)
-        self._caller: Caller[Any] = Caller(self._place, call, run)
-        self._giving: Done[Any] | None = None
+        self._caller: Caller[Any] = caller(self._place)
+        self._giving: tuple[Done[Any], ...] = ()
+        self._ends: list[int] = []  # of what each of them gave, among the rows being emitted
         self._dead_letters = 0
 
     def _place(self, row: int) -> Where:
@@ -66,11 +70,8 @@ class Calling(PlainStep):
         rows, bounds = split_hidden(batch)
         refused: list[Refused] = []
         for answer in self._caller.answers(rows):
-            if isinstance(answer, Refused):
-                refused.append(answer)
-            else:
-                self._giving = answer
-                self._give(rows, bounds, answer)
+            self._give_all(rows, bounds, answer)
+            refused += answer.refused
         if refused:
             self._dead_letters += len(refused)
             places = pa.array([r.start for r in refused], pa.int64())
@@ -78,22 +79,98 @@ class Calling(PlainStep):
             letters = self._caller.letters(rows, refused)
             self._outputs["dead-letter"](with_hidden(letters, kept))
 
-    def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
+    def _give_all(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Answer[Any]) -> None:
+        """Emit one batch, in however many calls it was made: what follows costs per batch."""
+        given = [self._given(rows, bounds, done) for done in answer.done]
+        self._giving = answer.done
+        self._ends = list(accumulate(batch.num_rows for batch in given))
+        if not given or not self._ends[-1]:
+            return
+        self._emit(given[0] if len(given) == 1 else pa.concat_batches(given))
+
+    def _given(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    ) -> pa.RecordBatch:
+        """Return the rows that one call gave, hidden columns included."""
         raise NotImplementedError
 
     def parent(self, row: int) -> int | None:
         """Return the row of which the answer's row was made; None when only its function knows."""
-        assert self._giving is not None, "asked while rows are being emitted"
-        inside = self._parent_in(self._giving, row)
-        return None if inside is None else self._giving.start + inside
+        assert self._giving, "asked while rows are being emitted"
+        place = bisect_right(self._ends, row)
+        done = self._giving[place]
+        inside = self._parent_in(done, row - (self._ends[place - 1] if place else 0))
+        return None if inside is None else done.row(inside)
 
-    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
-        """Do it within the rows of an answer; what was made of a single row was made of it."""
-        return 0 if answer.rows == 1 else None
+    def _parent_in(self, done: Done[Any], row: int) -> int | None:
+        """Do it among the rows that were taken; what was made of a single row was made of it."""
+        return 0 if done.rows == 1 else None
 
     def counters(self) -> dict[str, int]:
         """Count dead letters."""
         return {"dead_letters": self._dead_letters}
+
+
+def each(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
+    """Append what ``function`` gives for each record."""
+    for record in records:
+        append(function(record))
+
+
+def each_list(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
+    """Append a list of what it gives, taken to its end: a generator raises on the way."""
+    for record in records:
+        append(list(function(record)))
+
+
+def each_bool(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
+    """Append whether it is true."""
+    for record in records:
+        append(bool(function(record)))
+
+
+Each = Callable[[Function, Iterator[Any], Callable[[Any], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Begins the turns of a function per record that has no state."""
+
+    function: Function
+    each: Each
+    together: Callable[[Sequence[Any]], Any]
+
+    def __call__(self, part: pa.RecordBatch, _undo: bool) -> "PlainTurn":
+        """Begin with the records of ``part``."""
+        return PlainTurn(self, iter(part.to_pylist()))
+
+
+class PlainTurn:
+    """A turn (see :mod:`penstock.steps.calls`) in which no call changes anything."""
+
+    def __init__(self, records: Records, left: Iterator[Any]) -> None:
+        """Call for what is ``left``."""
+        self._records = records
+        self._left = left
+        self.together = records.together
+
+    def run(self, append: Callable[[Any], None]) -> None:
+        """Call for one record after the other."""
+        self._records.each(self._records.function, self._left, append)
+
+    def undo(self, row: int) -> None:
+        """Do nothing."""
+
+    def spoiled(self, rows: list[int]) -> list[int]:
+        """Return none: no row sees what the call for another has changed."""
+        return []
+
+    def again(self, row: int) -> Any:
+        """Refuse: nothing is ever spoiled."""
+        raise AssertionError("no row of a function without state is called again")
+
+    def keep(self) -> None:
+        """Do nothing."""
 
 
 class Map(Calling):
@@ -108,16 +185,17 @@ class Map(Calling):
                 raise ValueError(f"a map gave {given.num_rows} rows for {part.num_rows}")
             return given
 
-        def records(part: pa.RecordBatch) -> pa.RecordBatch:
-            return from_records([function(r) for r in part.to_pylist()], output)
+        def together(given: Sequence[Any]) -> pa.RecordBatch:
+            return from_records(given, output)
 
-        super().__init__(name, call, batches if call.per is Per.BATCH else records)
+        super().__init__(name, caller_of(call, batches, Records(function, each, together)))
 
-    def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
-        kept = None if bounds is None else bounds.slice(answer.start, answer.rows)
-        self._emit(with_hidden(answer.given, kept))
+    def _given(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    ) -> pa.RecordBatch:
+        return with_hidden(done.given, None if bounds is None else done.taken(bounds))
 
-    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
+    def _parent_in(self, done: Done[Any], row: int) -> int | None:
         return row
 
 
@@ -130,27 +208,26 @@ class FlatMap(Calling):
         def batches(part: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
             return as_batch(function(part), output), None
 
-        def records(part: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
-            made: list[list[dict[str, Any]]] = [list(function(r)) for r in part.to_pylist()]
-            parents = [i for i, rows in enumerate(made) for _ in rows]
-            return from_records((r for rows in made for r in rows), output), parents
+        def together(given: Sequence[list[Any]]) -> tuple[pa.RecordBatch, list[int]]:
+            parents = [i for i, rows in enumerate(given) for _ in rows]
+            return from_records((r for rows in given for r in rows), output), parents
 
-        super().__init__(name, call, batches if call.per is Per.BATCH else records)
+        super().__init__(name, caller_of(call, batches, Records(function, each_list, together)))
 
-    def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
-        given, parents = answer.given
-        if not given.num_rows:
-            return
-        kept = None if bounds is None else bounds.slice(answer.start, answer.rows)
-        if kept is not None and parents is not None:
-            kept = kept.take(pa.array(parents, pa.int64()))
-        elif kept is not None:
-            kept = least_bound(kept, given.num_rows)
-        self._emit(with_hidden(given, kept))
+    def _given(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    ) -> pa.RecordBatch:
+        given, parents = done.given
+        if bounds is None:
+            return given
+        kept = done.taken(bounds)
+        if parents is None:
+            return with_hidden(given, least_bound(kept, given.num_rows))
+        return with_hidden(given, kept.take(pa.array(parents, pa.int64())))
 
-    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
-        parents = answer.given[1]
-        return super()._parent_in(answer, row) if parents is None else parents[row]
+    def _parent_in(self, done: Done[Any], row: int) -> int | None:
+        parents = done.given[1]
+        return super()._parent_in(done, row) if parents is None else parents[row]
 
 
 class Filter(Calling):
@@ -170,19 +247,27 @@ class Filter(Calling):
                 )
             return mask
 
-        def records(part: pa.RecordBatch) -> pa.Array:
-            return pa.array([bool(function(r)) for r in part.to_pylist()], pa.bool_())
+        def together(given: Sequence[bool]) -> pa.Array:
+            return pa.array(given, pa.bool_())
 
-        super().__init__(name, call, batches if call.per is Per.BATCH else records)
+        super().__init__(name, caller_of(call, batches, Records(function, each_bool, together)))
 
-    def _give(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Done[Any]) -> None:
-        part = with_hidden(rows, bounds).slice(answer.start, answer.rows)
-        kept = part.filter(answer.given)
-        if kept.num_rows:
-            self._emit(kept)
+    def _given(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    ) -> pa.RecordBatch:
+        return done.taken(with_hidden(rows, bounds)).filter(done.given)
 
-    def _parent_in(self, answer: Done[Any], row: int) -> int | None:
-        return int(np.flatnonzero(answer.given.fill_null(False))[row])
+    def _parent_in(self, done: Done[Any], row: int) -> int | None:
+        return int(np.flatnonzero(done.given.fill_null(False))[row])
+
+
+def caller_of(
+    call: Call, batches: Callable[[pa.RecordBatch], Any], records: Callable[..., Turn[Any]]
+) -> Callable[[Locate], Caller[Any]]:
+    """Return what makes the caller of a function, once it is known who places its rows."""
+    if call.per is Per.BATCH:
+        return lambda place: Caller(place, call, batches)
+    return lambda place: RecordCaller(place, call, records)
 
 
 def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,109 @@
+"""Functions that raise for some rows: results do not depend on how rows fall into batches."""
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.graph import Call, OnError, Per
+from penstock.state.hot import HotTable
+from penstock.steps.keyed import KeyColumns
+from penstock.steps.process import BatchState, Process
+from penstock.steps.stateless import Filter, FlatMap, Map
+
+ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64()), ("seen", pa.int64())])
+STATE = pa.schema([("seen", pa.int64())])
+
+fates = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["fine", "fine", "fine", "raise", "misfit"])),
+    min_size=1,
+    max_size=60,
+)
+cuts = st.lists(st.integers(1, 20), min_size=1, max_size=8)
+slices = st.one_of(st.none(), st.integers(1, 9))
+
+
+def batches(rows: list[tuple[str, str]], lengths: list[int]) -> list[pa.RecordBatch]:
+    whole = pa.record_batch({"k": [k for k, _ in rows], "n": range(len(rows))}, schema=ROWS)
+    found, at, turn = [], 0, 0
+    while at < len(rows):
+        found.append(whole.slice(at, lengths[turn % len(lengths)]))
+        at, turn = at + lengths[turn % len(lengths)], turn + 1
+    return found
+
+
+def run(step: Any, cut: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[int]]:
+    main: list[dict[str, Any]] = []
+    dead: list[int] = []
+    step.bind({
+        "main": lambda b: main.extend(b.to_pylist()),
+        "dead-letter": lambda b: dead.extend(b.column("n").to_pylist()),
+    })  # fmt: skip
+    for batch in cut:
+        step.on_batch(batch)
+    return main, dead
+
+
+def call(per: Per, rows: int | None) -> Call:
+    return Call("f", per, rows, (), OnError.DEAD_LETTER)
+
+
+@given(fates, cuts, slices, st.sampled_from(list(Per)), st.sampled_from([Map, FlatMap, Filter]))
+def test_every_row_is_given_once_or_refused_once(
+    rows: list[tuple[str, str]], lengths: list[int], size: int | None, per: Per, kind: Any
+) -> None:
+    bad = {n for n, (_, fate) in enumerate(rows) if fate != "fine"}
+
+    def function(given: Any) -> Any:
+        found = [given["n"]] if per is Per.RECORD else given.column("n").to_pylist()
+        if bad.intersection(found):
+            raise ValueError("bad")
+        if kind is Filter:
+            return True if per is Per.RECORD else [True] * len(found)
+        return [given] if kind is FlatMap and per is Per.RECORD else given
+
+    step = kind("s", call(per, size), function, *([] if kind is Filter else [ROWS]))
+    main, dead = run(step, batches(rows, lengths))
+    assert dead == sorted(bad)
+    assert [r["n"] for r in main] == [n for n in range(len(rows)) if n not in bad]
+
+
+@given(fates, cuts, slices, st.sampled_from(list(Per)))
+def test_state_is_as_if_the_rows_at_fault_had_never_come(
+    rows: list[tuple[str, str]], lengths: list[int], size: int | None, per: Per
+) -> None:
+    def by_record(record: dict[str, Any], state: dict[str, Any]) -> Any:
+        state["seen"] += 1
+        fate = rows[record["n"]][1]
+        n = "misfit" if fate == "misfit" else record["n"]
+        yield {"k": record["k"], "n": n, "seen": state["seen"]}
+        if fate == "raise":
+            raise ValueError("bad")
+
+    def by_batch(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
+        seen, places = state["seen"], []
+        for key in state.index:
+            seen[key] += 1
+            places.append(int(seen[key]))
+        state["seen"] = seen
+        told = batch.column("n").to_pylist()
+        if any(rows[n][1] == "raise" for n in told):
+            raise ValueError("bad")
+        numbers = [-1 if rows[n][1] == "misfit" else n for n in told]
+        columns = {"k": batch.column("k"), "n": numbers, "seen": places}
+        return pa.record_batch(columns if -1 not in numbers else {"k": batch.column("k")})
+
+    function = by_record if per is Per.RECORD else by_batch
+    step = Process("s", KeyColumns(ROWS, ["k"], 16), call(per, size), function, (STATE, GIVEN))
+    step.open(HotTable)
+    main, dead = run(step, batches(rows, lengths))
+    seen = dict.fromkeys("abc", 0)
+    expected = []
+    for n, (key, fate) in enumerate(rows):
+        if fate == "fine":
+            seen[key] += 1
+            expected.append({"k": key, "n": n, "seen": seen[key]})
+    assert main == expected
+    assert dead == [n for n, (_, fate) in enumerate(rows) if fate != "fine"]

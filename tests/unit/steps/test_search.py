@@ -1,0 +1,64 @@
+"""Finding rows at fault with few tries, and how many rows are tried at once."""
+
+from math import log2
+
+import pytest
+
+from penstock.steps.search import Pace, Search
+
+
+def look(rows: int, bad: set[int], most: int) -> tuple[list[int], list[range]]:
+    """Search; return the rows found and the ranges that were tried."""
+    search, found, tried = Search(rows), [], []
+    while not search.over:
+        one = range(search.at, search.at + search.next(most))
+        tried.append(one)
+        if bad.intersection(one):
+            search.failed(len(one))
+            found += [one[0]] if len(one) == 1 else []
+        else:
+            search.passed(len(one))
+    return found, tried
+
+
+@pytest.mark.parametrize("bad", [0, 1, 4095, 4096, 5000, 8191])
+def test_one_row_among_many_costs_the_logarithm(bad: int) -> None:
+    found, tried = look(8192, {bad}, 8192)
+    assert found == [bad]
+    assert len(tried) <= log2(8192) + 3
+
+
+def test_a_range_behind_the_row_at_fault_is_tried_once_it_is_known() -> None:
+    found, tried = look(1000, {300}, 1000)
+    assert found == [300]
+    behind = [r for r in tried if r[0] > 300]
+    assert behind == [range(301, 1000)]
+    assert tried.index(behind[0]) == len(tried) - 1
+
+
+def test_rows_that_passed_are_never_tried_again() -> None:
+    bad = {3, 4, 77, 500, 999}
+    found, tried = look(1000, bad, 1000)
+    assert found == sorted(bad)
+    passed = [row for r in tried if not bad.intersection(r) for row in r]
+    assert len(passed) == len(set(passed)) == 1000 - len(bad)
+
+
+def test_what_fails_together_only_is_said_to_have_passed_apart() -> None:
+    search = Search(8)
+    search.failed(search.next(8))
+    assert [search.passed(search.next(8)) for _ in range(4)] == [False, False, False, True]
+    assert search.over
+
+
+def test_more_rows_are_tried_at_once_the_rarer_those_at_fault_are() -> None:
+    pace = Pace()
+    assert pace.most(8192) == 8192, "nothing was at fault yet"
+    pace.refused(8192)
+    rare = pace.most(8192)
+    assert 300 < rare < 2000
+    for _ in range(60):
+        pace.refused(8192)
+    assert pace.most(8192) == 1, "all are at fault: each alone"
+    pace.passed(10_000_000)
+    assert pace.most(8192) == 8192, "none has been for long"

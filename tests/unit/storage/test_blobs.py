@@ -156,3 +156,54 @@ def test_a_root_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file/root"):
         DirectoryBlobStore(tmp_path / "file" / "root")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List what is fsynced, by path."""
+    real, paths = os.fsync, list[str]()
+
+    def noted(file: int) -> None:
+        paths.append(os.readlink(f"/proc/self/fd/{file}"))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_every_folder_above_a_new_file_is_synced_once(tmp_path: Path, synced: list[str]) -> None:
+    store = DirectoryBlobStore(tmp_path / "new" / "root")
+    store.put(NAME, b"x")
+    above = [str(tmp_path / name) for name in ("", "new", "new/root", "new/root/state")]
+    assert set(above) <= set(synced)
+    synced.clear()
+    store.put(BlobName("state/2-2-x-2.state"), b"x")
+    assert synced == [str(tmp_path / "new/root/state/2-2-x-2.state"), above[-1]]
+
+
+def test_a_folder_that_another_made_is_not_taken_for_durable(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    (tmp_path / "new" / "root" / "state").mkdir(parents=True)
+    DirectoryBlobStore(tmp_path / "new" / "root").put(NAME, b"x")
+    assert {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new/root")} <= set(synced)
+
+
+def test_reading_syncs_nothing(store: DirectoryBlobStore, synced: list[str]) -> None:
+    assert store.peek(NAME, 10) is None
+    assert synced == []
+
+
+def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(
+    store: DirectoryBlobStore, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"kept")
+    for name in ("a/1", "a/2", "b/1"):
+        store.put(BlobName(name), b"x")
+    (tmp_path / "root" / "a" / "link").symlink_to(outside)
+    store.delete_folder(BlobName("a"))
+    store.delete_folder(BlobName("a"))
+    assert list(store.list_for_collection()) == ["b/1"]
+    assert (outside / "file").read_bytes() == b"kept"

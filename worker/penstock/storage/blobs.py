@@ -1,15 +1,17 @@
 """Immutable files below one directory, on a local disk or a network file system.
 
-A file is created exclusively, written, fsynced with its folder, and never changed. Nothing
-relies on rename or on listing. Paths are walked folder by folder with ``O_NOFOLLOW``, so neither
-a name nor a symbolic link planted below the root leads out of it. Reads check length and SHA-256
-against the manifest: what differs is an error, never data.
+A file is created exclusively, written, fsynced with its folder, and never changed. The folders
+above it are fsynced once by each store, whoever made them. Nothing relies on rename or on listing.
+Paths are walked folder by folder with ``O_NOFOLLOW``, so neither a name nor a symbolic link planted
+below the root leads out of it. Reads check length and SHA-256 against the manifest: what differs is
+an error, never data.
 """
 
 import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from pathlib import Path
 from penstock.base.errors import PenstockError, StateError, StorageError
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef
+from penstock.folders import make_durable
 
 CHUNK_BYTES = 1024 * 1024
 PART = re.compile(r"(?!\.)[A-Za-z0-9._=-]{1,200}")
@@ -33,6 +36,7 @@ class DirectoryBlobStore:
     def __init__(self, root: Path) -> None:
         """Remember ``root``; it may itself be reached by a link, nothing below it may."""
         self._root = root
+        self._durable: set[tuple[str, ...]] = set()
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -113,6 +117,20 @@ class DirectoryBlobStore:
         except OSError as error:
             raise StorageError(f"{self._root / name}: {error.strerror}") from error
 
+    def delete_folder(self, name: BlobName) -> None:
+        """Remove a folder with all that is in it; a missing one is no error. Raises StorageError.
+
+        Links in it are removed, not followed. Whoever still writes there may make it anew.
+        """
+        *folders, leaf = _parts(name)
+        try:
+            with self._folder(folders) as folder:
+                shutil.rmtree(leaf, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"{self._root / name}: {error.strerror}") from error
+
     def list_for_collection(self) -> Iterator[BlobName]:
         """List the names of plain files in a stable order; links are not followed."""
         try:
@@ -168,11 +186,14 @@ class DirectoryBlobStore:
 
     @contextmanager
     def _folder(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+        if make and () not in self._durable:
+            make_durable(self._root)
+            self._durable.add(())
         folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for part in parts:
+            for count, part in enumerate(parts, start=1):
                 if make:
-                    _make_folder(part, folder)
+                    self._make_folder(tuple(parts[:count]), folder)
                 inner = os.open(part, FOLDER, dir_fd=folder)
                 os.close(folder)
                 folder = inner
@@ -180,20 +201,21 @@ class DirectoryBlobStore:
         finally:
             os.close(folder)
 
+    def _make_folder(self, parts: tuple[str, ...], parent: int) -> None:
+        """Make the last of ``parts``, durably: one that is there may be another's, not synced."""
+        with suppress(FileExistsError):
+            os.mkdir(parts[-1], 0o700, dir_fd=parent)
+            self._durable.discard(parts)
+        if parts not in self._durable:
+            os.fsync(parent)
+            self._durable.add(parts)
+
 
 def _parts(name: str) -> list[str]:
     parts = name.split("/")
     if len(parts) > PARTS_MAX or not all(PART.fullmatch(part) for part in parts):
         raise StateError(f"{name!r} is no name of a stored file")
     return parts
-
-
-def _make_folder(name: str, parent: int) -> None:
-    try:
-        os.mkdir(name, 0o700, dir_fd=parent)
-    except FileExistsError:
-        return
-    os.fsync(parent)
 
 
 def _write(file: int, name: BlobName, pieces: Iterable[bytes]) -> BlobRef:

@@ -21,6 +21,7 @@ RANDOM: dict[str, range] = {
     "storm": range(70),
     "storm-window": range(40),
     "storm-diamond": range(15),
+    "two-copiers": range(15),
     "churn": range(60),
     "churn-window": range(30),
 }
@@ -50,6 +51,7 @@ SOMETIMES = (
     "rescale undone",
     "rollback to a checkpoint",
     "rows held for a new owner",
+    "savepoint complete",
     "sources begun in band",
     "stream broke after a stall",
     "stream broken",

@@ -1,7 +1,11 @@
 import errno
+import json
 import os
+import threading
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +34,13 @@ from penstock.contract.manifest import (
     TaskManifest,
 )
 from penstock.contract.names import blob_name, parse_name
-from penstock.keeper.savepoints import copy_savepoint, import_snapshot, read_snapshot
+from penstock.keeper.savepoints import (
+    SavepointIndex,
+    copy_savepoint,
+    import_snapshot,
+    index_savepoint,
+    read_snapshot,
+)
 from penstock.protocol import actions, events
 from penstock.storage.blobs import OLD_FILE, DirectoryBlobStore
 
@@ -67,8 +77,34 @@ def root(store: DirectoryBlobStore) -> BlobRef:
     return store.put(blob_name(Term(1), Epoch(4), LIFE, 9, ".root.json"), encode(manifest))
 
 
+FOLDERS = (f"{n}-{LIFE}-{n}" for n in count(1))
+
+
+def ordered(root: BlobRef, name: str = "monday") -> actions.CopySavepoint:
+    """Order a copy, as a leader does: each try has a folder of its own."""
+    return actions.CopySavepoint("r1", name, root, next(FOLDERS))
+
+
+def index(folder: Path, order: actions.CopySavepoint) -> events.CoordinatorEvent:
+    action = actions.IndexSavepoint(order.request, order.name, order.root, order.folder)
+    return index_savepoint(folder, "words", action)
+
+
 def copy(store: DirectoryBlobStore, folder: Path, root: BlobRef) -> events.CoordinatorEvent:
-    return copy_savepoint(store, folder, "words", actions.CopySavepoint("r1", "monday", root))
+    """Do what one leader orders until the savepoint is complete, or not."""
+    order = ordered(root)
+    done = copy_savepoint(store, folder, order)
+    return index(folder, order) if isinstance(done, events.SavepointCopied) else done
+
+
+def imported(folder: Path, job: Path) -> events.CoordinatorEvent:
+    """Have another job begin from what is in ``folder``."""
+    order = actions.ImportSnapshot(1, str(folder), Term(7), Epoch(1), Incarnation("new-life"))
+    return import_snapshot(DirectoryBlobStore(job), JobUid("new"), order)
+
+
+def folders(savepoint: Path) -> list[str]:
+    return sorted(path.name for path in savepoint.iterdir())
 
 
 def test_a_savepoint_is_copied_whole_and_again(
@@ -76,39 +112,165 @@ def test_a_savepoint_is_copied_whole_and_again(
 ) -> None:
     done = copy(store, tmp_path / "savepoints", root)
     folder = tmp_path / "savepoints" / "monday"
-    assert done == events.SavepointCopied("r1", str(folder))
-    names = {path.name for path in folder.iterdir()}
-    assert names == {*store.list_for_collection(), "savepoint.json"}
-    assert copy(store, tmp_path / "savepoints", root) == done
+    assert isinstance(done, events.SavepointIndexed)
+    assert done.path == str(folder)
+    assert folders(folder) == [done.folder, "savepoint.json"]
+    names = {path.name for path in (folder / done.folder).iterdir()}
+    assert names == set(store.list_for_collection())
+    again = copy(store, tmp_path / "savepoints", root)
+    assert isinstance(again, events.SavepointIndexed)
+    assert folders(folder) == [done.folder, "savepoint.json"], "the first copy is the savepoint"
 
 
-def test_a_copy_that_was_cut_off_is_finished(
+def test_a_copy_without_an_index_is_no_savepoint_and_goes_when_there_is_one(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
+) -> None:
+    savepoints = tmp_path / "savepoints"
+    left = copy_savepoint(store, savepoints, ordered(root))
+    assert isinstance(left, events.SavepointCopied)
+    (savepoints / "monday" / "notes of a user").write_text("kept")
+    refused = read_snapshot(actions.ReadSnapshot(1, str(savepoints / "monday")))
+    assert isinstance(refused, events.ImportFailed)
+    assert "no savepoint.json" in refused.reason
+    done = copy(store, savepoints, root)
+    assert isinstance(done, events.SavepointIndexed)
+    assert folders(savepoints / "monday") == [done.folder, "notes of a user", "savepoint.json"]
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOSPC])
+def test_a_full_disk_of_one_copier_leaves_the_other_whole(
+    store: DirectoryBlobStore,
+    root: BlobRef,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: int,
+) -> None:
+    """A is stopped inside its second file and deposed; B copies all; A goes on, and cannot."""
+    savepoints = tmp_path / "savepoints"
+    stopped, go_on, said = threading.Event(), threading.Event(), []
+    real, writes = os.write, []
+
+    def write(file: int, data: memoryview) -> int:
+        if threading.current_thread().name == "A":
+            writes.append(file)
+            if len(writes) == 2:
+                real(file, data[:1])
+                stopped.set()
+                assert go_on.wait(60)
+                raise OSError(error, os.strerror(error))
+        return real(file, data)
+
+    monkeypatch.setattr(os, "write", write)
+    first = threading.Thread(name="A", target=lambda: said.append(copy(store, savepoints, root)))
+    first.start()
+    assert stopped.wait(60)
+    done = copy(store, savepoints, root)
+    assert isinstance(done, events.SavepointIndexed), done
+    go_on.set()
+    first.join()
+    assert isinstance(said[0], events.SavepointNotCopied)
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
+    assert folders(savepoints / "monday") == [done.folder, "savepoint.json"]
+
+
+def test_of_two_whole_copies_the_first_index_stands(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
+) -> None:
+    savepoints = tmp_path / "savepoints"
+    first, second = ordered(root), ordered(root)
+    for order in (first, second):
+        assert isinstance(copy_savepoint(store, savepoints, order), events.SavepointCopied)
+    for order in (second, first):  # the one that was deposed is late
+        done = index(savepoints, order)
+        assert done == events.SavepointIndexed("r1", order.folder, str(savepoints / "monday"))
+    assert folders(savepoints / "monday") == [second.folder, "savepoint.json"]
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
+
+
+def test_a_copy_that_ends_behind_anothers_index_removes_itself(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoints, done = tmp_path / "savepoints", list[Any]()
+    real = os.write
+
+    def write(file: int, data: memoryview) -> int:
+        if not done:
+            done.append(None)  # the other one's own writes
+            done.append(copy(store, savepoints, root))
+        return real(file, data)
+
+    monkeypatch.setattr(os, "write", write)
+    late = copy(store, savepoints, root)
+    assert isinstance(late, events.SavepointIndexed)
+    assert isinstance(done[1], events.SavepointIndexed)
+    assert folders(savepoints / "monday") == [done[1].folder, "savepoint.json"]
+
+
+def test_the_name_of_a_complete_savepoint_is_durable(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, synced = os.fsync, list[str]()
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    done = copy(store, tmp_path / "savepoints", root)
+    assert isinstance(done, events.SavepointIndexed)
+    folder = tmp_path / "savepoints" / "monday"
+    above = [tmp_path, tmp_path / "savepoints", folder, folder / done.folder]
+    assert {str(path) for path in above} <= set(synced)
+
+
+def test_a_savepoint_of_format_1_is_read(
     store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
 ) -> None:
     folder = tmp_path / "savepoints" / "monday"
     copy(store, tmp_path / "savepoints", root)
-    (folder / "savepoint.json").unlink()
-    (folder / root.name).write_bytes(b"torn")
-    assert isinstance(copy(store, tmp_path / "savepoints", root), events.SavepointCopied)
-    assert DirectoryBlobStore(folder).get(root) == store.get(root)
+    whole = next(path for path in folder.iterdir() if path.is_dir())
+    for path in whole.iterdir():
+        path.rename(folder / path.name)
+    whole.rmdir()
+    index = SavepointIndex("words", "monday", root)
+    plain = {k: v for k, v in json.loads(encode(index)).items() if k != "folder"}
+    (folder / "savepoint.json").write_text(json.dumps(plain))
+    assert isinstance(imported(folder, tmp_path / "job"), events.Imported)
+    assert isinstance(copy(store, tmp_path / "savepoints", root), events.SavepointIndexed)
+    assert isinstance(imported(folder, tmp_path / "job-2"), events.Imported)
+
+
+def test_a_savepoint_of_a_later_format_is_refused(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
+) -> None:
+    folder = tmp_path / "savepoints" / "monday"
+    copy(store, tmp_path / "savepoints", root)
+    (folder / "savepoint.json").write_bytes(encode(SavepointIndex("w", "s", root, "f", 3)))
+    refused = imported(folder, tmp_path / "job")
+    assert isinstance(refused, events.ImportFailed)
+    assert refused.damaged
+    assert "has format 3, this Penstock reads up to 2" in refused.reason
 
 
 def test_a_name_is_not_used_for_two_savepoints(
     store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
 ) -> None:
-    copy(store, tmp_path / "savepoints", root)
+    savepoints = tmp_path / "savepoints"
     other = store.put(BlobName("1-5-x-0.root.json"), store.get(root))
-    refused = copy(store, tmp_path / "savepoints", other)
-    assert isinstance(refused, events.SavepointNotCopied)
-    assert "choose another name" in refused.reason
+    late = ordered(other)
+    assert isinstance(copy_savepoint(store, savepoints, late), events.SavepointCopied)
+    copy(store, savepoints, root)
+    for refused in (copy(store, savepoints, other), index(savepoints, late)):
+        assert isinstance(refused, events.SavepointNotCopied)
+        assert "choose another name" in refused.reason
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "/tmp/x", ".", ""])
 def test_no_name_leads_elsewhere(
     store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, name: str
 ) -> None:
-    action = actions.CopySavepoint("r1", name, root)
-    refused = copy_savepoint(store, tmp_path / "savepoints", "words", action)
+    refused = copy_savepoint(store, tmp_path / "savepoints", ordered(root, name))
     assert isinstance(refused, events.SavepointNotCopied)
     assert "is no name of a folder" in refused.reason
     assert not (tmp_path / "outside").exists()
@@ -148,9 +310,10 @@ def test_what_is_no_savepoint_is_said(
         assert isinstance(refused, events.ImportFailed)
         assert refused.damaged
         assert words in refused.reason
-    copy(store, tmp_path / "savepoints", root)
+    done = copy(store, tmp_path / "savepoints", root)
+    assert isinstance(done, events.SavepointIndexed)
     folder = tmp_path / "savepoints" / "monday"
-    (folder / root.name).write_bytes(b"altered")
+    (folder / done.folder / root.name).write_bytes(b"altered")
     refused = read_snapshot(actions.ReadSnapshot(2, str(folder)))
     assert isinstance(refused, events.ImportFailed)
     assert refused.damaged

@@ -213,7 +213,7 @@ class Slow(Town):
 
     def finish_copies(self) -> None:
         for keeper, action in self.copies:
-            done = on.SavepointCopied(action.request, f"savepoints/{action.name}")
+            done = on.SavepointCopied(action.request, action.folder)
             self.post(keeper.ordinal, done)
 
 
@@ -223,7 +223,8 @@ def test_a_savepoint_that_cannot_be_copied_is_answered_with_the_reason() -> None
     town.want(requests=(Request("a", "stop", "s"),))
     for tries in (1, 2, 3):
         town.until(lambda n=tries: len(town.__dict__.get("copies", [])) == n)  # type: ignore[misc]
-        town.post(0, on.SavepointNotCopied("a", "s is already another savepoint"))
+        folder = town.copies[-1][1].folder
+        town.post(0, on.SavepointNotCopied("a", folder, "s is already another savepoint"))
     town.until(lambda: bool(town.latest.answers))
     text = "it was not copied: s is already another savepoint"
     assert town.latest.answers[0] == Answer("a", False, text)

@@ -76,6 +76,8 @@ class Performer:
                 self._metadata.do(self._metadata_job(core, action))
             case actions.CopySavepoint() | actions.ReadSnapshot() | actions.ImportSnapshot():
                 self._copies.do(self._copy_job(action))
+            case actions.IndexSavepoint():  # not behind another savepoint's copy
+                self._files.do(self._index_job(action))
             case _:
                 self._files.do(self._file_job(action))
 
@@ -105,8 +107,7 @@ class Performer:
         def copy() -> Item:
             match action:
                 case actions.CopySavepoint():
-                    folder = Path(launch.savepoints)
-                    event = savepoints.copy_savepoint(blobs, folder, launch.job, action)
+                    event = savepoints.copy_savepoint(blobs, Path(launch.savepoints), action)
                 case actions.ReadSnapshot():
                     event = savepoints.read_snapshot(action)
                 case actions.ImportSnapshot():
@@ -114,6 +115,10 @@ class Performer:
             return ForCoordinator(event)
 
         return copy
+
+    def _index_job(self, action: actions.IndexSavepoint) -> Job:
+        folder, job = Path(self._launch.savepoints), self._launch.job
+        return lambda: ForCoordinator(savepoints.index_savepoint(folder, job, action))
 
     def _file_job(self, action: stores.FileAction) -> Job:
         blobs = self._stores.blobs

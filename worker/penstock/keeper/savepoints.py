@@ -1,60 +1,94 @@
 """Savepoints as folders: copied out of a job's directory, and into another's.
 
-A folder holds the files of one checkpoint under their own names, and ``savepoint.json``, written
-last: a folder without it is not a savepoint. Copies are checked against the manifest's hashes,
-so repeating a copy that was cut off is safe.
+::
+
+    NAME/savepoint.json                       the index: names one of the folders, and its manifest
+    NAME/<term>-<life>-<n>/                   one try of one leader to copy all files
+
+A folder without an index is not a savepoint. Each try writes in a folder of its own and removes
+nothing but that, so one that goes on after its leader was deposed harms nobody. The index is
+linked exclusively when a whole copy is durable; the other folders go when it is there.
+In format 1 the files are beside the index.
 """
 
-import os
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.contract.codec import decode, encode
-from penstock.contract.ids import BlobName, Incarnation, JobUid
-from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
-from penstock.contract.names import ROOT_SUFFIX, blob_name
+from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.names import ROOT_SUFFIX
 from penstock.protocol import actions, events
+from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from penstock.storage.blobs import DirectoryBlobStore
 
-INDEX = "savepoint.json"
+INDEX = BlobName("savepoint.json")
 INDEX_BYTES_MAX = 64 * 1024
+INDEX_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointIndex:
-    """What ``savepoint.json`` says: the job it is of, and its root manifest."""
+    """What ``savepoint.json`` says: the job it is of, its root manifest, the folder of its files.
+
+    ``folder`` is beside the index, and empty in format 1: the files are beside it themselves.
+    """
 
     job: str
     name: str
     root: BlobRef
+    folder: str = ""
     format: int = 1
 
 
 def copy_savepoint(
-    store: DirectoryBlobStore, folder: Path, job: str, action: actions.CopySavepoint
+    store: DirectoryBlobStore, savepoints: Path, action: actions.CopySavepoint
 ) -> events.CoordinatorEvent:
-    """Perform :class:`actions.CopySavepoint` into ``folder``/name."""
-    target = folder / action.name
-    if target.parent != folder or target.name != action.name:
-        return events.SavepointNotCopied(action.request, f"{action.name!r} is no name of a folder")
+    """Perform :class:`actions.CopySavepoint` into ``savepoints``/name/folder."""
+    request, folder = action.request, action.folder
+    target = savepoints / action.name
+    if target.parent != savepoints or target.name != action.name:
+        text = f"{action.name!r} is no name of a folder"
+        return events.SavepointNotCopied(request, folder, text)
     try:
-        index = _read_index(target) if target.exists() else None
-        if index is not None and index.root != action.root:
-            raise StorageError(f"{target} is already another savepoint; choose another name")
-        if index is None:
-            _copy_all(store, target, action.root)
-            _write_index(target, SavepointIndex(job, action.name, action.root))
+        copies = DirectoryBlobStore(target)
+        if not _is_indexed(copies, target, action):
+            _copy_all(store, copies, action)
+            if not _is_indexed(copies, target, action):
+                return events.SavepointCopied(request, folder)
+            copies.delete_folder(BlobName(folder))  # another was quicker
     except PenstockError as error:
-        return events.SavepointNotCopied(action.request, str(error))
-    return events.SavepointCopied(action.request, str(target))
+        return events.SavepointNotCopied(request, folder, str(error))
+    return events.SavepointIndexed(request, folder, str(target))
+
+
+def index_savepoint(
+    savepoints: Path, job: str, action: actions.IndexSavepoint
+) -> events.CoordinatorEvent:
+    """Perform :class:`actions.IndexSavepoint` in ``savepoints``/name."""
+    request, folder = action.request, action.folder
+    target = savepoints / action.name
+    index = SavepointIndex(job, action.name, action.root, folder, INDEX_FORMAT)
+    try:
+        copies = DirectoryBlobStore(target)
+        try:
+            copies.put_whole(INDEX, BlobName(f"{INDEX}-{folder}"), encode(index))
+        except StorageError:
+            if not _is_indexed(copies, target, action):  # another's, or ours: the reply was lost
+                raise
+        _clear_others(copies, target)
+    except PenstockError as error:
+        return events.SavepointNotCopied(request, folder, str(error))
+    return events.SavepointIndexed(request, folder, str(target))
 
 
 def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
     """Perform :class:`actions.ReadSnapshot`."""
     try:
-        manifest = _manifest(Path(action.path))
+        *_, manifest = _opened(Path(action.path))
     except PenstockError as error:
         return events.ImportFailed(action.token, str(error), _hopeless(error))
     return events.SnapshotRead(action.token, manifest)
@@ -66,8 +100,7 @@ def import_snapshot(
     """Perform :class:`actions.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
     made: list[BlobName] = []
     try:
-        source = DirectoryBlobStore(Path(action.path))
-        manifest = _adopt(source, store, uid, action, made)
+        manifest = _adopt(store, uid, action, made)
         root = store.put(_fresh(action, ROOT_SUFFIX, made), encode(manifest))
     except PenstockError as error:
         _clear(store, made)
@@ -86,95 +119,97 @@ def _hopeless(error: PenstockError) -> bool:
     return isinstance(error, StateError | PeerError)
 
 
-def _copy_all(store: DirectoryBlobStore, target: Path, root: BlobRef) -> None:
-    copies = DirectoryBlobStore(target)
-    data = store.get(root)
-    manifest = decode(RootManifest, data)
-    for blob in _blobs(manifest):
-        if not _there(copies, blob):
-            copies.put(blob.name, store.get(blob))
-    if not _there(copies, root):
-        copies.put(root.name, data)
-
-
-def _there(copies: DirectoryBlobStore, blob: BlobRef) -> bool:
+def _copy_all(
+    store: DirectoryBlobStore, copies: DirectoryBlobStore, action: actions.CopySavepoint
+) -> None:
+    """Copy every file, the manifest last; what fails leaves no folder behind."""
     try:
-        copies.get(blob)
-    except StateError:
-        copies.delete(blob.name)  # torn by an earlier try, which nobody refers to
-        return False
-    return True
+        data = store.get(action.root)
+        for blob in files_of(decode(RootManifest, data)):
+            copies.put(inside(action.folder, blob).name, store.get(blob))
+        copies.put(inside(action.folder, action.root).name, data)
+    except PenstockError:
+        with suppress(PenstockError):  # whoever writes the index removes it then
+            copies.delete_folder(BlobName(action.folder))
+        raise
 
 
-def _blobs(manifest: RootManifest) -> list[BlobRef]:
-    found = {file.blob.name: file.blob for task in manifest.tasks for file in task.files}
-    return list(found.values())
+def _is_indexed(
+    copies: DirectoryBlobStore,
+    target: Path,
+    action: actions.CopySavepoint | actions.IndexSavepoint,
+) -> bool:
+    """Say whether this savepoint is complete. Raises StorageError when the name is another's."""
+    index = _read_index(copies)
+    if index is not None and index.root != action.root:
+        raise StorageError(f"{target} is already another savepoint; choose another name")
+    return index is not None
 
 
-def _write_index(target: Path, index: SavepointIndex) -> None:
-    staged = target / f".{INDEX}"
+def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:
+    """Remove the folders and indexes of all other tries; what stays harms nobody."""
+    index = _read_index(copies)
+    for name in _left_by_tries(target):
+        if index is not None and name != index.folder:
+            with suppress(PenstockError):
+                if name.startswith(INDEX):
+                    copies.delete(BlobName(name))
+                else:
+                    copies.delete_folder(BlobName(name))
+
+
+def _left_by_tries(target: Path) -> Iterator[str]:
+    """List what tries have made; whatever else a user keeps here is none of it."""
     try:
-        with staged.open("wb") as file:
-            file.write(encode(index))
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(target / INDEX)
-        folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        found = sorted(entry.name for entry in target.iterdir())
     except OSError as error:
-        raise StorageError(f"{target / INDEX}: {error.strerror}") from error
+        raise StorageError(f"{target}: {error.strerror}") from error
+    for name in found:
+        term, *rest = name.removeprefix(f"{INDEX}-").split("-")
+        if term.isdecimal() and len(rest) > 1 and rest[-1].isdecimal():
+            yield name
 
 
-def _read_index(folder: Path) -> SavepointIndex | None:
-    data = DirectoryBlobStore(folder).peek(BlobName(INDEX), INDEX_BYTES_MAX)
-    return None if data is None else decode(SavepointIndex, data)
+def _read_index(copies: DirectoryBlobStore) -> SavepointIndex | None:
+    data = copies.peek(INDEX, INDEX_BYTES_MAX)
+    if data is None:
+        return None
+    index = decode(SavepointIndex, data)
+    if index.format > INDEX_FORMAT:
+        raise StateError(
+            f"savepoint {index.name!r} has format {index.format}, this Penstock reads up to "
+            f"{INDEX_FORMAT}: use the version that wrote it, or a newer one"
+        )
+    return index
 
 
-def _manifest(folder: Path) -> RootManifest:
+def _opened(folder: Path) -> tuple[DirectoryBlobStore, str, RootManifest]:
+    """Return a savepoint's store, the folder of its files in it, and its manifest."""
     if not folder.is_dir():
         raise StateError(f"{folder}: there is no such folder")
-    index = _read_index(folder)
+    store = DirectoryBlobStore(folder)
+    index = _read_index(store)
     if index is None:
         raise StateError(f"{folder} is not a savepoint: it has no {INDEX}")
-    return decode(RootManifest, DirectoryBlobStore(folder).get(index.root))
+    data = store.get(inside(index.folder, index.root))
+    return store, index.folder, decode(RootManifest, data)
 
 
 def _adopt(
-    source: DirectoryBlobStore,
     store: DirectoryBlobStore,
     uid: JobUid,
     action: actions.ImportSnapshot,
     made: list[BlobName],
 ) -> RootManifest:
-    manifest = _manifest(Path(action.path))
+    source, folder, manifest = _opened(Path(action.path))
     renamed: dict[BlobName, BlobRef] = {}
-    for blob in _blobs(manifest):
-        name = _fresh(action, _suffix(blob.name), made)
-        renamed[blob.name] = store.put(name, source.get(blob))
-    tasks = tuple(_rename(task, renamed, action) for task in manifest.tasks)
-    return replace(manifest, job_uid=uid, epoch=action.epoch, term=action.term, tasks=tasks)
-
-
-def _rename(
-    task: TaskManifest, renamed: dict[BlobName, BlobRef], action: actions.ImportSnapshot
-) -> TaskManifest:
-    def adopt(file: StateFile) -> StateFile:
-        return replace(file, blob=renamed[file.blob.name], epoch=action.epoch)
-
-    # Output that the savepoint's job prepared is that job's to publish.
-    return replace(task, files=tuple(adopt(file) for file in task.files), handles=())
+    for blob in files_of(manifest):
+        name = _fresh(action, suffix_of(blob.name), made)
+        renamed[blob.name] = store.put(name, source.get(inside(folder, blob)))
+    return adopted(manifest, renamed, uid, action)
 
 
 def _fresh(action: actions.ImportSnapshot, suffix: str, made: list[BlobName]) -> BlobName:
-    """Return a name that only this try gives; it is in ``made`` before its file is."""
-    life = Incarnation(f"{action.life}.{action.token}")
-    made.append(blob_name(action.term, action.epoch, life, len(made), suffix))
+    """Return the next name of this try; it is in ``made`` before its file is."""
+    made.append(import_name(action, len(made), suffix))
     return made[-1]
-
-
-def _suffix(name: BlobName) -> str:
-    """What follows the number at the end of a stored file's name."""
-    return name.rsplit("-", 1)[-1].lstrip("0123456789")

@@ -105,14 +105,30 @@ class WriteRootFile:
 
 @dataclass(frozen=True, slots=True)
 class CopySavepoint:
-    """Copy every file of ``root`` into the savepoint's folder: SavepointCopied or ...NotCopied.
+    """Copy every file of ``root`` durably into ``folder`` of the savepoint ``name``.
 
-    Files that are there with the right length and hash are done; repeating it is no error.
+    ``folder`` belongs to this action alone; when the copy fails it is removed. Answered by
+    SavepointCopied, SavepointNotCopied, or SavepointIndexed when another has finished it.
     """
 
     request: str
     name: str
     root: BlobRef
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSavepoint:
+    """Link the index of the savepoint ``name`` to ``folder``, exclusively; all in it is durable.
+
+    An index of the same ``root`` is success, whatever folder it names; then all other folders go.
+    Answered by SavepointIndexed or SavepointNotCopied.
+    """
+
+    request: str
+    name: str
+    root: BlobRef
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +219,7 @@ Action = (
     | ReadRootFile
     | WriteRootFile
     | CopySavepoint
+    | IndexSavepoint
     | ReadSnapshot
     | ImportSnapshot
     | SendCommand

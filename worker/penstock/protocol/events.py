@@ -187,17 +187,27 @@ class RootFileFailed:
 
 @dataclass(frozen=True, slots=True)
 class SavepointCopied:
-    """Every file of the savepoint is in the folder ``path``."""
+    """Every file of the savepoint is durable in ``folder``, which nothing names yet."""
 
     request: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointIndexed:
+    """The savepoint is complete at ``path``, from the copy in ``folder`` or an equal one."""
+
+    request: str
+    folder: str
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointNotCopied:
-    """The copy failed; it may be tried again under the same name."""
+    """The copy to ``folder``, or its index, failed; it may be tried again in another folder."""
 
     request: str
+    folder: str
     reason: str
 
 
@@ -299,6 +309,7 @@ CoordinatorEvent = (
     | RootFileWritten
     | RootFileFailed
     | SavepointCopied
+    | SavepointIndexed
     | SavepointNotCopied
     | SnapshotRead
     | Imported
@@ -348,6 +359,7 @@ __all__ = [
     "RootFileRead",
     "RootFileWritten",
     "SavepointCopied",
+    "SavepointIndexed",
     "SavepointNotCopied",
     "SnapshotRead",
     "StoreChanged",

@@ -38,6 +38,7 @@ from penstock.protocol.events import (
     RootFileRead,
     RootFileWritten,
     SavepointCopied,
+    SavepointIndexed,
     SavepointNotCopied,
     SnapshotRead,
     SwapConflicted,
@@ -85,7 +86,7 @@ class Office:
                 self.opening.absorb(lead, event)
             case SnapshotRead() | Imported() | ImportFailed():
                 self.restoring.absorb(lead, event)
-            case SavepointCopied() | SavepointNotCopied():
+            case SavepointCopied() | SavepointIndexed() | SavepointNotCopied():
                 self.requests.hear_copy(lead, event)
             case BlobsListed():
                 self.collection.absorb(lead, event)

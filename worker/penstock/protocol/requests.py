@@ -3,30 +3,64 @@
 A savepoint is an ordinary committed epoch that stays retained under its request until its files
 are copied; complete after its publication and the copy. A stop with a savepoint keeps every later
 epoch from starting, or the savepoint would be older than what is committed.
+
+::
+
+    epoch published ──> COPYING into a folder of this try ──durable──> COPIED ──> INDEXING ──> over
+                            ▲                                                        │
+                            └── WAITING, when it may be tried again <── failed ──────┘
+
+Each try has a folder of its own, so a leader that was deposed harms no copy of the next one. The
+index names one folder, and only who still leads orders it: it makes the copy the savepoint.
 """
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from penstock.base.limits import COPY_TRIES_MAX, SAVEPOINTS_UNDER_WAY_MAX
 from penstock.contract.latest import Answer, Request, Retained
+from penstock.contract.manifest import BlobRef
 from penstock.model.elements import BarrierKind
-from penstock.protocol.actions import CopySavepoint
+from penstock.protocol.actions import CopySavepoint, IndexSavepoint
 from penstock.protocol.epochs import Epochs, Flight
-from penstock.protocol.events import SavepointCopied, SavepointNotCopied
+from penstock.protocol.events import SavepointCopied, SavepointIndexed, SavepointNotCopied
 from penstock.protocol.lead import Lead
+
+CopyEvent = SavepointCopied | SavepointIndexed | SavepointNotCopied
+
+
+class Stage(StrEnum):
+    """Where the copy of one savepoint is; see the diagram above."""
+
+    WAITING = "waiting"
+    COPYING = "copying"
+    COPIED = "copied"
+    INDEXING = "indexing"
+
+
+@dataclass(slots=True)
+class Copying:
+    """A savepoint on its way. ``folder``: of the newest try; ``path``: of what is complete.
+
+    ``retry_at``: when the next try may begin; ``failed``: why each try failed.
+    """
+
+    stage: Stage = Stage.WAITING
+    folder: str = ""
+    retry_at: float = 0.0
+    path: str | None = None
+    failed: list[str] = field(default_factory=list)
+
+    def is_over(self) -> bool:
+        """Say whether it is complete, or was tried often enough."""
+        return self.path is not None or len(self.failed) >= COPY_TRIES_MAX
 
 
 @dataclass(slots=True)
 class Requests:
-    """``copies``: when a request's copy may be begun again, None while it runs.
+    """``copies``: the savepoints on their way, by request; what no swap has recorded yet."""
 
-    ``copied``: folders of finished copies that no swap has recorded yet; ``failed``: why each
-    try of a copy failed.
-    """
-
-    copies: dict[str, float | None] = field(default_factory=dict)
-    copied: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, list[str]] = field(default_factory=dict)
+    copies: dict[str, Copying] = field(default_factory=dict)
 
     def pursue(self, lead: Lead, epochs: Epochs, settled: bool) -> None:
         """Start the next epoch that is asked for or due; called when one may start.
@@ -66,27 +100,20 @@ class Requests:
             request = kept.savepoint
             if request is None or lead.swaps.busy:
                 continue
-            if request not in asked or self._is_over(request):
+            copying = self.copies.setdefault(request, Copying())
+            if request not in asked or copying.is_over():
                 self._record(lead, request, asked.get(request))
-                continue
-            at = self.copies.get(request, lead.desk.now)
-            if at is not None and lead.desk.due(at):
-                self.copies[request] = None
-                name = asked[request].argument or request
-                lead.desk.do(CopySavepoint(request, name, kept.root))
-
-    def _is_over(self, request: str) -> bool:
-        return request in self.copied or len(self.failed.get(request, [])) >= COPY_TRIES_MAX
+            else:
+                _pursue_copy(lead, copying, asked[request], kept.root)
 
     def _record(self, lead: Lead, request: str, asked: Request | None) -> None:
         """Answer, and let the epoch go the way of all others; a stop ends the job with it."""
         at = lead.latest
-        path = self.copied.pop(request, None)
-        tries = self.failed.pop(request, [])
-        self.copies.pop(request, None)
+        copying = self.copies.pop(request)
+        path = copying.path
         answers = at.answers
         if asked is not None:
-            text = path if path is not None else f"it was not copied: {tries[-1]}"
+            text = path if path is not None else f"it was not copied: {copying.failed[-1]}"
             answers = lead.answers(Answer(request, path is not None, text))
         lead.propose(
             replace(
@@ -98,15 +125,33 @@ class Requests:
             )
         )
 
-    def hear_copy(self, lead: Lead, event: SavepointCopied | SavepointNotCopied) -> None:
-        """Keep what became of a copy."""
+    def hear_copy(self, lead: Lead, event: CopyEvent) -> None:
+        """Keep what became of the try under way; of another term's nothing is known here."""
+        copying = self.copies.get(event.request)
+        if copying is None or copying.folder != event.folder:
+            return
         match event:
-            case SavepointCopied(request, path):
-                self.copied[request] = path
-            case SavepointNotCopied(request, reason):
+            case SavepointCopied():
+                copying.stage = Stage.COPIED
+            case SavepointIndexed(path=path):
+                copying.path = path
+            case SavepointNotCopied(request, _, reason):
                 lead.say("savepoint-failed", f"request={request} reason={reason!r}")
-                self.copies[request] = lead.desk.now + lead.settings.meta_retry_interval_s
-                self.failed.setdefault(request, []).append(reason)
+                copying.stage = Stage.WAITING
+                copying.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+                copying.failed.append(reason)
+
+
+def _pursue_copy(lead: Lead, copying: Copying, asked: Request, root: BlobRef) -> None:
+    """Order the next step of a savepoint: a copy in a folder of its own, then the index."""
+    name = asked.argument or asked.id
+    if copying.stage is Stage.WAITING and lead.desk.due(copying.retry_at):
+        copying.folder = f"{lead.term}-{lead.me.incarnation}-{lead.desk.number()}"
+        copying.stage = Stage.COPYING
+        lead.desk.do(CopySavepoint(asked.id, name, root, copying.folder))
+    elif copying.stage is Stage.COPIED:
+        copying.stage = Stage.INDEXING
+        lead.desk.do(IndexSavepoint(asked.id, name, root, copying.folder))
 
 
 def exhausted(lead: Lead) -> bool:

@@ -59,8 +59,18 @@ class ReadFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """Create a file of a fixed name exclusively: it appears whole and durable, or not at all."""
+
+    name: BlobName
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
 class ListFiles:
-    """List the names of the job's directory."""
+    """List the names of the job's directory, or those that begin with ``under``."""
+
+    under: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +105,11 @@ class Sweep:
 
 
 MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
-FileOp = Put | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep
+FileOp = Put | Link | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep
 Op = MetaOp | FileOp
 READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
 STAGING = "_staging/"
+SAVEPOINTS = "savepoints/"
 ROOT_FILE = BlobName("ROOT")
 
 

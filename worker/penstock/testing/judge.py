@@ -13,9 +13,11 @@ from penstock.contract.ids import BlobName
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
-from penstock.testing.calls import ROOT_FILE, STAGING
+from penstock.protocol.savepoints import files_of
+from penstock.testing.calls import ROOT_FILE, SAVEPOINTS, STAGING
 from penstock.testing.kernel import Kernel, Violation
 from penstock.testing.oracle import OutputJudge, check_restorable
+from penstock.testing.savepoints import Index, at, index_name
 from penstock.testing.services import Disk, Torn
 from penstock.testing.task_files import publication
 from penstock.testing.witness import Witness
@@ -35,6 +37,7 @@ class Judge:
         self.committed: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
         self.lost_object = False
+        self.savepoints: dict[str, Index] = {}
 
     # --- The job's object
 
@@ -68,6 +71,9 @@ class Judge:
         if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
             raise Violation("G", f"version {new.version} was committed without an epoch")
         self.output.replay = new.replayed
+        for answer in new.answers:
+            if answer.ok and answer.text.startswith(SAVEPOINTS):
+                self._check_savepoint(answer.text)
         if new.root != old.root and new.root is not None and new.restored == old.restored:
             self._committed(old, new)
 
@@ -165,10 +171,37 @@ class Judge:
                 names.update(dict.fromkeys(f.blob.name for f in task.files))
         return names
 
+    # --- Savepoints
+
+    def indexed(self, name: BlobName, content: object) -> None:
+        """Judge a copy at the moment it becomes a savepoint: all of it is durable."""
+        assert isinstance(content, Index)
+        path = name.removesuffix("/savepoint.json")
+        self.kernel.happened("savepoint complete")
+        self.savepoints[path] = content
+        self._check_savepoint(path)
+
+    def _check_savepoint(self, path: str) -> None:
+        """Restore a savepoint from its own files alone."""
+        index = self.savepoints.get(path)
+        if index is None:
+            raise Violation("C", f"{path} is reported complete without an index")
+        root = self._root(at(path, index.folder, index.root).name)
+        copy = Disk({b.name: self._file(at(path, index.folder, b).name) for b in files_of(root)})
+        check_restorable(self.job, root, root.assignment, copy)
+
+    def _is_saved(self, name: BlobName) -> bool:
+        return any(
+            name == index_name(path) or name.startswith(f"{path}/{index.folder}/")
+            for path, index in self.savepoints.items()
+        )
+
     # --- Files and output
 
     def deleted(self, name: BlobName) -> None:
         """Judge a deletion: it must be garbage under the object as it is now."""
+        if name in self.disk.files and self._is_saved(name):
+            raise Violation("C", f"{name} of a complete savepoint is deleted")
         if self.latest is not None and name in self.listed(self.latest):
             raise Violation("C", f"{name} is deleted though it is listed")
 
@@ -190,6 +223,10 @@ class Judge:
         left = []
         for name, content in self.disk.files.items():
             if name in listed or name == ROOT_FILE or isinstance(content, MembersFile):
+                continue
+            if name.startswith(SAVEPOINTS):
+                if undisturbed and not self._is_saved(name):
+                    left.append(name)
                 continue
             if name.startswith(STAGING):
                 if undisturbed:

@@ -17,6 +17,7 @@ from penstock.protocol.coordinator import Coordinator
 from penstock.protocol.member import Engine, Member
 from penstock.testing.calls import (
     ROOT_FILE,
+    SAVEPOINTS,
     Delete,
     Get,
     LeaseRead,
@@ -33,6 +34,7 @@ from penstock.testing.kernel import Crash, Violation
 from penstock.testing.messages import Leave
 from penstock.testing.network import Packet
 from penstock.testing.ports import Host
+from penstock.testing.savepoints import Steps, begin
 from penstock.testing.services import Stored
 
 LATEST = "latest"
@@ -225,10 +227,28 @@ class KeeperNode:
                 self._ask(core, ReadFile(ROOT_FILE), action)
             case act.WriteRootFile(_, text):
                 self._ask(core, Put(ROOT_FILE, text), action)
+            case (
+                act.CopySavepoint()
+                | act.IndexSavepoint()
+                | act.ReadSnapshot()
+                | act.ImportSnapshot()
+            ):
+                self._step_copy(begin(self.host.job_uid, action), None)
             case act.Note(text):
                 self.kernel.log(f"{self.name}: {text}")
             case _:
                 self._do_message(action)
+
+    def _step_copy(self, steps: Steps, reply: Reply | None) -> None:
+        """Make the next call of an action on savepoints; behind the last one tell what came."""
+        try:
+            op = next(steps) if reply is None else steps.send(reply)
+        except StopIteration as done:
+            self._tell("coordinator", done.value)
+            return
+        if isinstance(op, Put) and op.name.startswith(SAVEPOINTS):
+            self.kernel.happened("savepoint file copied")
+        self._ask("savepoints", op, steps)
 
     def _do_message(self, action: act.Action) -> None:
         match action:
@@ -258,6 +278,9 @@ class KeeperNode:
         assert isinstance(reply.token, Asked)
         core, action = reply.token.core, reply.token.action
         self._lease_calls -= isinstance(reply.op, LeaseRead | LeaseWrite)
+        if core == "savepoints":
+            self._step_copy(action, reply)  # type: ignore[arg-type]
+            return
         if core == "shell":
             if not reply.error:
                 desired = reply.value.data if isinstance(reply.value, Stored) else None

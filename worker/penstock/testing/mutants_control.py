@@ -253,6 +253,28 @@ MUTANTS = (
         "all-drained",
         0,
     ),
+    Mutant(
+        "copiers-share-names",
+        "own-folder",
+        line(
+            "protocol.requests",
+            'copying.folder = f"{lead.term}-{lead.me.incarnation}-{lead.desk.number()}"',
+            'copying.folder = "files"',
+        ),
+        "two-copiers",
+        0,
+    ),
+    Mutant(
+        "index-before-the-files",
+        "index-last",
+        line(
+            "protocol.requests",
+            "copying.stage = Stage.COPYING",
+            "copying.stage = Stage.COPIED",
+        ),
+        "two-copiers",
+        0,
+    ),
     # General mistakes, beside the rules.
     Mutant(
         "held-rows-lost-on-abort",

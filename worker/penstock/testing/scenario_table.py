@@ -210,6 +210,22 @@ DIRECTED = (
         moments=tuple(Moment("members drafted", nth, BeginEmpty()) for nth in (2, 4, 7)),
         poll_us=2_000,
     ),
+    # Leaders lose the Lease while they copy, and go on copying beside their successors.
+    replace(
+        BUSY,
+        name="two-copiers",
+        events=BUSY.events + _at(1.5, Ask("savepoint", "s")) + _at(3.0, Ask("savepoint", "t")),
+        rates={
+            "lease": Rates(failed=0.5),
+            "put": Rates(failed=0.03, unknown=0.02, crash=0.01),
+            "delete": Rates(unknown=0.1),
+        },
+        moments=(
+            Moment("savepoint file copied", 2, Pause(None, 5 * SECOND, **KEEPER)),
+            Moment("savepoint complete", 1, DiskFull(SECOND // 2)),
+            Moment("savepoint complete", 1, KillKeeper(None)),
+        ),
+    ),
     AIMED,
     replace(AIMED, name="aimed-window", job="window"),
     replace(AIMED, name="aimed-diamond", job="diamond"),

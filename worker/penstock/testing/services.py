@@ -20,6 +20,7 @@ from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.testing.calls import (
     READS,
     ROOT_FILE,
+    SAVEPOINTS,
     STAGING,
     Call,
     Delete,
@@ -28,6 +29,7 @@ from penstock.testing.calls import (
     Late,
     LeaseRead,
     LeaseWrite,
+    Link,
     ListFiles,
     MetaGet,
     MetaOp,
@@ -90,6 +92,10 @@ class Watcher(Protocol):
 
     def published(self, target: str, staged: str, content: object) -> None:
         """Output is about to become visible."""
+        ...
+
+    def indexed(self, name: BlobName, content: object) -> None:
+        """A copy is about to become a savepoint."""
         ...
 
 
@@ -213,8 +219,12 @@ class Service:
                 found = self.disk.files.get(name)
                 there = found is not None and not isinstance(found, Torn)
                 return Reply(call.token, op, found, "" if there else "missing")
-            case ListFiles():
-                names = [n for n in sorted(self.disk.files) if not n.startswith(STAGING)]
+            case Link(name, content):
+                return self._link(call, name, content)
+            case ListFiles(under):
+                names = [n for n in sorted(self.disk.files) if n.startswith(under)]
+                if not under:
+                    names = [n for n in names if not n.startswith((STAGING, SAVEPOINTS))]
                 return Reply(call.token, op, tuple(names))
             case Delete(name):
                 if self.watcher is not None:
@@ -229,6 +239,14 @@ class Service:
             case Sweep(sink, attempt):
                 self._sweep(sink, attempt)
                 return Reply(call.token, op)
+
+    def _link(self, call: Call, name: BlobName, content: object) -> Reply:
+        if name in self.disk.files or self.disk.full:
+            return Reply(call.token, call.op, error="failed")
+        if self.watcher is not None:
+            self.watcher.indexed(name, content)
+        self.disk.files[name] = content
+        return Reply(call.token, call.op)
 
     def _sweep(self, sink: str, attempt: int) -> None:
         for name in [n for n in self.disk.files if n.startswith(STAGING)]:

@@ -342,7 +342,9 @@ class Town:
             case do.WriteRootFile(token, text):
                 self.root_file = text
                 self._post(keeper, "c", on.RootFileWritten(token))
-            case do.CopySavepoint(request, name, _):
-                self._post(keeper, "c", on.SavepointCopied(request, f"savepoints/{name}"))
+            case do.CopySavepoint(request, _, _, folder):
+                self._post(keeper, "c", on.SavepointCopied(request, folder))
+            case do.IndexSavepoint(request, name, _, folder):
+                self._post(keeper, "c", on.SavepointIndexed(request, folder, f"savepoints/{name}"))
             case _:
                 raise AssertionError(f"nobody performs {action}")

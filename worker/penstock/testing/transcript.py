@@ -47,7 +47,7 @@ def _actions(step: Step, last: Latest) -> tuple[list[str], Latest]:
                     told.append(f"report {_spell(envelope.body)}")
             case do.ToEngine(_, term, command):
                 told.append(f"engine: {_spell(command)} term={term}")
-            case do.WriteBlob(name) | do.CopySavepoint(_, name):
+            case do.WriteBlob(name) | do.CopySavepoint(_, name) | do.IndexSavepoint(_, name):
                 told.append(f"{type(action).__name__} {name}")
             case do.DeleteBlobs(names):
                 told.append(f"delete {len(names)} files")

@@ -1,0 +1,48 @@
+"""What copiers of savepoints share, whatever they copy with: which files, and under which names."""
+
+from dataclasses import replace
+
+from penstock.contract.ids import BlobName, Incarnation, JobUid
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
+from penstock.contract.names import blob_name
+from penstock.protocol.actions import ImportSnapshot
+
+
+def files_of(manifest: RootManifest) -> tuple[BlobRef, ...]:
+    """List the files of a checkpoint beside its manifest, each once, in a fixed order."""
+    found = {file.blob.name: file.blob for task in manifest.tasks for file in task.files}
+    return tuple(found.values())
+
+
+def inside(folder: str, blob: BlobRef) -> BlobRef:
+    """Return where a file of a savepoint is, seen from its index; format 1 has no ``folder``."""
+    return replace(blob, name=BlobName(f"{folder}/{blob.name}")) if folder else blob
+
+
+def import_name(action: ImportSnapshot, number: int, suffix: str) -> BlobName:
+    """Return the name of a file of one try of an import; no other try gives it."""
+    life = Incarnation(f"{action.life}.{action.token}")
+    return blob_name(action.term, action.epoch, life, number, suffix)
+
+
+def suffix_of(name: BlobName) -> str:
+    """Return what follows the number at the end of a stored file's name."""
+    return name.rsplit("-", 1)[-1].lstrip("0123456789")
+
+
+def adopted(
+    manifest: RootManifest, renamed: dict[BlobName, BlobRef], uid: JobUid, action: ImportSnapshot
+) -> RootManifest:
+    """Return a savepoint's manifest as the job ``uid`` imports it; ``renamed`` are its copies."""
+    tasks = tuple(_renamed(task, renamed, action) for task in manifest.tasks)
+    return replace(manifest, job_uid=uid, epoch=action.epoch, term=action.term, tasks=tasks)
+
+
+def _renamed(
+    task: TaskManifest, renamed: dict[BlobName, BlobRef], action: ImportSnapshot
+) -> TaskManifest:
+    def adopt(file: StateFile) -> StateFile:
+        return replace(file, blob=renamed[file.blob.name], epoch=action.epoch)
+
+    # Output that the savepoint's job prepared is that job's to publish.
+    return replace(task, files=tuple(adopt(file) for file in task.files), handles=())

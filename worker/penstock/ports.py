@@ -4,7 +4,7 @@ Each has a fake in ``penstock.testing`` that passes the same contract tests as t
 Blocking methods say so; none may be called from a task's hot loop unless it says it is cheap.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -13,7 +13,8 @@ from penstock.base.values import fleeting
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.contract.ids import Attempt, BlobName, Epoch, TaskId
+    from penstock.contract.ids import Attempt, BlobName, Epoch, SplitId, TaskId
+    from penstock.contract.inputs import InputSeen
     from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
     from penstock.contract.trust import IngestPlace
 
@@ -231,6 +232,15 @@ class PreparedSource(Protocol):
 
         Splits are opened while rows wait for it: at a start, in a recovery and in a rescale.
         """
+        ...
+
+
+@runtime_checkable
+class ListedSource(Protocol):
+    """A source whose input may have files that the job does not know; beside :class:`Source`."""
+
+    def look(self, known: "Collection[SplitId]") -> "InputSeen":
+        """Compare the input with the splits ``known``. Blocking; raises OSError."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""The five conditions of a StreamJob, and its state in one word."""
+"""The six conditions of a StreamJob, and its state in one word."""
 
 from dataclasses import dataclass
 
+from penstock.contract.inputs import unread_text
 from penstock.contract.latest import Latest
 from penstock.contract.streamjob_status import (
     Condition,
@@ -75,6 +76,7 @@ def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
         ConditionType.PROGRESSING: _progressing(at),
         ConditionType.CHECKPOINTING: _checkpointing(at, state),
         ConditionType.STALLED: _stalled(at),
+        ConditionType.INPUT_COMPLETE: _input_complete(at),
     }
     return tuple(_condition(at.seen, kind, *found) for kind, found in judged.items())
 
@@ -148,6 +150,17 @@ def _stalled(at: Judged) -> tuple[Truth, Reason, str]:
     if at.trouble is not None and at.trouble.reason is not Reason.WAITING_FOR_OLD:
         return Truth.TRUE, at.trouble.reason, at.trouble.message
     return Truth.FALSE, Reason.NOT_STALLED, ""
+
+
+def _input_complete(at: Judged) -> tuple[Truth, Reason, str]:
+    """Judge by the last look of the workers; what they do not list, nobody knows."""
+    inputs = () if at.seen.running is None else at.seen.running.inputs
+    if not inputs:
+        return Truth.UNKNOWN, Reason.NOT_LISTED, ""
+    unread = [text for text in map(unread_text, inputs) if text]
+    if not unread:
+        return Truth.TRUE, Reason.ALL_KNOWN, ""
+    return Truth.FALSE, Reason.FILES_NOT_READ, "; ".join(unread)
 
 
 def checkpoint_age(at: Judged) -> float | None:

@@ -157,6 +157,17 @@ def _why_no_snapshot(at: Judged) -> str:
     return ""
 
 
+def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn once for each change of the files that are not read."""
+    before = old.condition(ConditionType.INPUT_COMPLETE)
+    now = new.condition(ConditionType.INPUT_COMPLETE)
+    if now is None or now.status is not Truth.FALSE:
+        return []
+    if before is not None and before.message == now.message:
+        return []
+    return [Event(now.reason, now.message, warning=True)]
+
+
 def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
     """Tell what changed: an operation begun, a spec refused, a job stalled, ready or ended."""
     found: list[Event] = []
@@ -170,6 +181,7 @@ def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
             same = before is not None and (before.status, before.reason) == (truth, now.reason)
             if not same:
                 found.append(Event(now.reason, now.message, warning=True))
+    found += _input_news(old, new)
     if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
         found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))
     was, chosen = old.autoscaling, new.autoscaling

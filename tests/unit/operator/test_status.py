@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import JobState, JobStatus
-from penstock.contract.streamjob_status import CheckpointSummary
+from penstock.contract.streamjob_status import CheckpointSummary, ConditionType, Truth
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from tests.unit.operator.observing import running, spec_of
@@ -42,3 +43,33 @@ def test_a_count_stays_while_no_worker_speaks_and_goes_with_the_next_commit() ->
     assert checkpoint_of(silent).failures == 3
     later = replace(committed(8), job=silent.job, now=seen.now + 60.0)
     assert checkpoint_of(later).failures == 0
+
+
+def test_files_that_are_not_read_are_a_condition_and_one_warning_for_each_change() -> None:
+    seen = committed(7)
+    unknown = decide(seen).status
+    assert unknown is not None
+    judged = unknown.condition(ConditionType.INPUT_COMPLETE)
+    assert judged is not None
+    assert (judged.status, judged.reason) == (Truth.UNKNOWN, "NotListed")
+
+    def looked(before: Observed, *names: str) -> tuple[Observed, list[str]]:
+        assert before.running is not None
+        inputs = (InputSeen("in", 2, len(names), names, step="lines"),)
+        now = replace(before, running=replace(before.running, inputs=inputs))
+        decided = decide(now)
+        warned = [e.message for e in decided.events if e.reason == "FilesNotRead" and e.warning]
+        status = decided.status or now.job.status
+        return replace(now, job=replace(now.job, status=status)), warned
+
+    seen, warned = looked(replace(seen, job=replace(seen.job, status=unknown)))
+    assert not warned
+    told = []
+    for names in (("a",), ("a",), ("a", "b")):
+        seen, warned = looked(seen, *names)
+        told.append(len(warned))
+    assert told == [1, 0, 1]
+    judged = seen.job.status.condition(ConditionType.INPUT_COMPLETE)
+    assert judged is not None
+    assert (judged.status, judged.reason) == (Truth.FALSE, "FilesNotRead")
+    assert "2 files are not in the checkpoint and not read: a, b" in judged.message

@@ -5,7 +5,10 @@ whatever numbers rise then.
 """
 
 from penstock.cli.rates import short_count, short_seconds
+from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.status import ENDED, CommittedRows, JobState, JobStatus
+
+HOW_TO_READ = "to read them, run a job of another name over a folder that has only them"
 
 
 class Events:
@@ -17,12 +20,13 @@ class Events:
         self._leader: int | None = None
         self._trouble: str | None = None
         self._workers = 0  # of the version that ran last
+        self._inputs: dict[str, InputSeen] = {}
         self._recoveries = self._rescales = self._elections = 0
 
     def add(self, now: JobStatus) -> list[str]:
         """Take a status; return a line for everything that has happened since the one before."""
         self._first = self._first or now
-        said = [*self._troubles(now), *self._leadership(now)]
+        said = [*self._troubles(now), *self._leadership(now), *self._looks(now)]
         before = self._settled
         if now.state is not JobState.RUNNING:
             return said
@@ -51,6 +55,20 @@ class Events:
         if trouble is None:
             return ["trouble is over"] if known is not None and now.state not in ENDED else []
         return [f"trouble: {trouble}"] if trouble != known else []
+
+    def _looks(self, now: JobStatus) -> list[str]:
+        """Say of each input which files are not read, and what is passed over: when it changes."""
+        said: list[str] = []
+        for seen in now.inputs:
+            before = self._inputs.get(seen.step, InputSeen(seen.path, 0))
+            self._inputs[seen.step] = seen
+            unread, passed = unread_text(seen), passed_text(seen)
+            if passed != passed_text(before):
+                said.append(passed or f"input of {seen.step}: nothing is passed over any more")
+            if unread != unread_text(before):
+                gone = f"input of {seen.step}: all its files are in the checkpoint"
+                said.append(f"{unread}; {HOW_TO_READ}" if unread else gone)
+        return said
 
     def _leadership(self, now: JobStatus) -> list[str]:
         leader = next((w.ordinal for w in now.workers if w.leader), None)
@@ -84,6 +102,7 @@ class Events:
             # Counters begin anew with an attempt.
             since = "since the last recovery: " if self._recoveries else ""
             lines.append(since + ", ".join(lost))
+        lines += filter(None, map(unread_text, last.inputs))
         # A recovery or a rescale makes counters that say less than was handed over.
         exact = not self._recoveries and not self._rescales
         return [*lines, *_uncommitted(last, exact=exact)]

@@ -17,6 +17,7 @@ from penstock.cli.rates import (
     short_seconds,
     step_rates,
 )
+from penstock.contract.inputs import unread_text
 from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus
 
 REFRESH_PER_S = 4
@@ -78,6 +79,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
+    parts += [Text(text, style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.failure:
         parts.append(Text(now.failure, style="red"))
     return Group(*parts)

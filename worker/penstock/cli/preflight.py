@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError
-from penstock.contract.graph import Sink, Source
+from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.contract.graph import Sink, Source, Step
+from penstock.contract.inputs import passed_text
 from penstock.graph.load import compile_draft, draft_of
 
 if TYPE_CHECKING:
@@ -33,14 +35,11 @@ def check_before_start(job: "JobFile", file: Path, settings: Sequence[str]) -> N
 def check_paths(job: "CompiledJob") -> None:
     """Raise ConfigError when an input is not there, or an output can be no folder."""
     for step in job.graph.steps:
-        if not isinstance(step.parameters, Source | Sink):
-            continue
-        connector = step.parameters.connector
-        path = connector.options.get("path")
-        if connector.kind != "parquet" or not isinstance(path, str):
+        path = _parquet_path(step)
+        if path is None:
             continue
         reads = isinstance(step.parameters, Source)
-        problem = input_problem(Path(path)) if reads else output_problem(Path(path))
+        problem = input_problem(path) if reads else output_problem(path)
         if problem is not None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
 
@@ -49,9 +48,33 @@ def input_problem(path: Path) -> str | None:
     """Say what is wrong with a Parquet input."""
     if not path.exists():
         return f"is not there (looked from {Path.cwd()})"
-    if path.is_dir() and next(path.glob("*.parquet"), None) is None:
-        return "has no *.parquet file"
-    return None
+    return nothing_to_read(list_input(path)) if path.is_dir() else None
+
+
+def input_lines(job: "CompiledJob") -> list[str]:
+    """Say of each input how many files it has, that these are all, and what is passed over."""
+    lines = []
+    for step in job.graph.steps:
+        path = _parquet_path(step)
+        if path is None or not isinstance(step.parameters, Source) or not path.is_dir():
+            continue
+        count = len(list_input(path).files)
+        files = "1 file" if count == 1 else f"{count:,} files"
+        lines.append(
+            f"input of {step.name}: {files} in {path}; the set of files is fixed when the job first"
+            " starts: files that come later are not read"
+        )
+        lines += filter(None, [passed_text(look_at(path, ()).of(step.name))])
+    return lines
+
+
+def _parquet_path(step: Step) -> Path | None:
+    """Return the path of a step that reads or writes Parquet files."""
+    if not isinstance(step.parameters, Source | Sink):
+        return None
+    connector = step.parameters.connector
+    path = connector.options.get("path")
+    return Path(path) if connector.kind == "parquet" and isinstance(path, str) else None
 
 
 def output_problem(path: Path) -> str | None:

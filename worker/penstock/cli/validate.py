@@ -19,7 +19,7 @@ def validate(
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
 ) -> None:
     """Check a job file, its code and the columns of its inputs."""
-    from penstock.cli.preflight import check_paths  # noqa: PLC0415
+    from penstock.cli.preflight import check_paths, input_lines  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
 
@@ -30,3 +30,5 @@ def validate(
     if not quiet:
         steps, stages = len(job.graph.steps), len(job.plan.stages)
         print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")
+        for line in () if cluster else input_lines(job):
+            print(line)

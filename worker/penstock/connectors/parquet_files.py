@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.input_files import list_input, nothing_to_read
 
-SUFFIX = ".parquet"
 MAGIC = b"PAR1"
 TAIL_BYTES = 8  # length of the footer, then the magic
 
@@ -51,11 +51,11 @@ def find_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise ConfigError(f"parquet source: there is no file or folder {path}")
-    visible = (p for p in path.iterdir() if not p.name.startswith((".", "_")))
-    found = sorted(p for p in visible if p.name.endswith(SUFFIX) and p.is_file())
-    if not found:
-        raise ConfigError(f"parquet source: no *{SUFFIX} file in folder {path}")
-    return found
+    found = list_input(path)
+    problem = nothing_to_read(found)
+    if problem is not None:
+        raise ConfigError(f"parquet source: folder {path} {problem}")
+    return [path / name for name in found.files]
 
 
 def read_identity(path: Path) -> FileIdentity:

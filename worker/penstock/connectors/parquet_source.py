@@ -7,7 +7,7 @@ A file is open while its rows are read, and between two row groups it may be clo
 take no more memory than the few that are read. Files with a rate are all read in turns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
+from penstock.connectors.input_files import look_at
 from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_files import (
     FileIdentity,
@@ -27,6 +28,7 @@ from penstock.connectors.parquet_files import (
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 
@@ -76,6 +78,10 @@ class ParquetSource:
         return SplitState(
             SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0
         )
+
+    def look(self, known: Collection[str]) -> InputSeen:
+        """Say which files of the folder are not among the splits ``known``. Blocking; OSError."""
+        return look_at(self._path, known)
 
     def open(self, state: SplitState) -> "ParquetReader":
         """Read a file from a row on. Raises StateError when it is not the file that was listed."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
+from penstock.contract.inputs import InputSeen
 from penstock.contract.status import SinkStatus, StepStatus
 
 
@@ -10,12 +11,14 @@ from penstock.contract.status import SinkStatus, StepStatus
 class EngineProgress:
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
-    Said about once a second, beside the reports of the protocol. A lost one does no harm.
+    ``inputs`` are told by one engine of a job. Said about once a second, beside the reports of the
+    protocol. A lost one does no harm.
     """
 
     attempt: Attempt
     steps: tuple[StepStatus, ...] = ()
     sinks: tuple[SinkStatus, ...] = ()
+    inputs: tuple[InputSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

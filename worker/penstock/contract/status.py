@@ -6,6 +6,8 @@ Counters are cumulative since the attempt began; whoever shows rates takes two o
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.inputs import InputSeen
+
 
 class JobState(StrEnum):
     """The state for people, as in the status of a StreamJob."""
@@ -139,6 +141,7 @@ class JobStatus:
     a worker's absence from ``workers`` mean that it is silent. ``failed_checkpoints`` counts those
     since the newest that was committed under this leader. ``load`` is measured in a cluster only;
     None until one window is full. ``committed`` is there at the end of a run on one machine.
+    ``inputs`` is what was last seen of the folders that sources read.
     """
 
     job: str
@@ -161,3 +164,4 @@ class JobStatus:
     failed_checkpoints: int = 0
     load: Load | None = None
     committed: tuple[CommittedRows, ...] = ()
+    inputs: tuple[InputSeen, ...] = ()

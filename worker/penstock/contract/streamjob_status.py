@@ -30,13 +30,17 @@ class StreamJobState(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """What is judged. Good when True, but for Stalled; Progressing is neither."""
+    """What is judged. Good when True, but for Stalled; Progressing is neither.
+
+    InputComplete is False while an input has files that the job will not read.
+    """
 
     READY = "Ready"
     ACCEPTED = "Accepted"
     PROGRESSING = "Progressing"
     CHECKPOINTING = "Checkpointing"
     STALLED = "Stalled"
+    INPUT_COMPLETE = "InputComplete"
 
 
 class Truth(StrEnum):
@@ -102,6 +106,10 @@ class Reason(StrEnum):
     OUTPUT_UNPUBLISHED = "OutputUnpublished"
     REPLAY_FAILED = "ReplayFailed"
     WAITING_FOR_WORKERS = "WaitingForWorkers"
+    # InputComplete
+    ALL_KNOWN = "AllKnown"
+    FILES_NOT_READ = "FilesNotRead"
+    NOT_LISTED = "NotListed"
 
 
 _OPERATIONS: Final = (
@@ -158,6 +166,11 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.OUTPUT_UNPUBLISHED,
         Reason.REPLAY_FAILED,
         Reason.WAITING_FOR_WORKERS,
+    ),
+    ConditionType.INPUT_COMPLETE: (
+        Reason.ALL_KNOWN,
+        Reason.FILES_NOT_READ,
+        Reason.NOT_LISTED,
     ),
 }
 

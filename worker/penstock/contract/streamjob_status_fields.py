@@ -40,7 +40,7 @@ def _message(meaning: str, **more: object) -> Field:
 CONDITION = (
     text(
         "type",
-        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled",
+        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, InputComplete",
         required=True,
         pattern=r"[A-Z][A-Za-z]*",
         length_max=64,

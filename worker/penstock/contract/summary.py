@@ -67,6 +67,7 @@ def job_status(seen: Seen) -> JobStatus:
         failure=latest.failure or latest.stalled or seen.trouble or _trouble(seen),
         address=seen.address,
         listening_s=seen.listening_s,
+        inputs=next((r.progress.inputs for r in reports if r.progress and r.progress.inputs), ()),
         failed_checkpoints=0 if (led := _of_leader(seen)) is None else led.failed_checkpoints,
     )
 

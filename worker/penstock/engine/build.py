@@ -17,12 +17,13 @@ from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.trust import IngestPlace
 from penstock.engine.coalesce import Coalescer, turn_bytes
+from penstock.engine.input_watch import Watched
 from penstock.engine.partitioner import Partitioner
 from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
-from penstock.ports import PreparedSource, PushedSource, SinkPublisher, SinkWriter
+from penstock.ports import ListedSource, PreparedSource, PushedSource, SinkPublisher, SinkWriter
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
@@ -126,6 +127,14 @@ class JobParts:
             StageSplits(stage, tuple(found.source.splits()))
             for stage, found in self._inputs.items()
             if found is not None
+        )
+
+    def watched(self) -> tuple[Watched, ...]:
+        """List the sources whose inputs may have files that the job does not know."""
+        return tuple(
+            Watched(found.name, stage, found.source)
+            for stage, found in self._inputs.items()
+            if found is not None and isinstance(found.source, ListedSource)
         )
 
     def parts(self, core: TaskCore, attempt: Attempt, *, fresh: bool) -> TaskParts:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from penstock.contract.ids import ChannelId, TaskId
+from penstock.contract.inputs import InputSeen
 from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.progress import EngineProgress
 from penstock.contract.status import SinkStatus, StepStatus
@@ -27,7 +28,9 @@ class Progress:
         self._before: dict[TaskId, tuple[float, float]] = {}
         self._at = time.monotonic()
 
-    def draw(self, attempt: Attempt, stats: ExchangeStats) -> EngineProgress:
+    def draw(
+        self, attempt: Attempt, stats: ExchangeStats, inputs: tuple[InputSeen, ...] = ()
+    ) -> EngineProgress:
         """Return the counters as they stand."""
         now = time.monotonic()
         span, self._at = max(now - self._at, _FLOOR_S), now
@@ -37,7 +40,7 @@ class Progress:
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
-        return EngineProgress(attempt.marks.attempt, tuple(steps), self._sinks)
+        return EngineProgress(attempt.marks.attempt, tuple(steps), self._sinks, inputs)
 
     def _stage(
         self,

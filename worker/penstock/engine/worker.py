@@ -26,6 +26,7 @@ from penstock.contract.trust import ON_LOOPBACK, IngestPlace
 from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
 from penstock.engine.build import JobParts
 from penstock.engine.inbox import Stop
+from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
 from penstock.engine.progress import Progress, ProgressTeller
 from penstock.engine.publisher import Job, Publisher, Staging
 from penstock.engine.restore import Preloader, read_base, read_root
@@ -87,6 +88,8 @@ class Worker:
         self._broken: AttemptId | None = None
         self._progress = Progress(job.plan, job.guarantees)
         self._told = AttemptId(0)
+        self._inputs = InputWatch(job.watched() if ordinal == LOOKS else ())
+        self._inputs.start()
         self._counting = ProgressTeller(self._say_progress)
         self._counting.start()
         self._teller = StatusTeller(self._status, self._say_status, heartbeat_interval_s)
@@ -102,6 +105,7 @@ class Worker:
         """Stop everything; False when threads are left that only the end of the process ends."""
         self._teller.stop()
         self._counting.stop()
+        self._inputs.stop()
         self._attempt.end(Stop())
         self._publisher.close()
         self._preloader.close()
@@ -182,6 +186,7 @@ class Worker:
         root = self._root(order.root) if order.root is not None else None
         self._job.claim(fresh=root is None)
         self._attempt.build(order, root)
+        self._inputs.begin(known_splits(root, order.splits))
 
     def _prepare(self, order: c.Prepare) -> None:
         if order.attempt < self._attempt.marks.attempt:
@@ -216,6 +221,7 @@ class Worker:
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
+            self._inputs.look()  # also in a job that ended before it was time to
             self._say_progress()  # the last counters go before the word that ends the engine
         elif status.running not in (0, self._told):
             self._told = status.running
@@ -223,7 +229,7 @@ class Worker:
         self._say(status)
 
     def _say_progress(self) -> None:
-        self._say(self._progress.draw(self._attempt, self._exchange.stats()))
+        self._say(self._progress.draw(self._attempt, self._exchange.stats(), self._inputs.seen))
 
     # --- For tasks (Host) ---------------------------------------------------------------------
 

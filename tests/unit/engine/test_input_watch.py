@@ -1,0 +1,64 @@
+"""The look for files that are in no checkpoint: said once for each change."""
+
+import logging
+from collections.abc import Collection
+
+import pytest
+
+from penstock.contract.commands import StageSplits
+from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
+from penstock.contract.inputs import InputSeen
+from penstock.contract.manifest import SplitState, TaskManifest
+from penstock.engine.input_watch import InputWatch, Watched, known_splits
+from tests.rigs import root
+
+STAGE = StageIndex(0)
+
+
+class Folder:
+    """An input whose files are the names it is given."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.fails = False
+
+    def look(self, known: Collection[SplitId]) -> InputSeen:
+        if self.fails:
+            raise OSError("stale handle")
+        unread = tuple(n for n in self.names if n not in known)
+        return InputSeen("in", len(known), len(unread), unread)
+
+
+def splits(*names: str) -> tuple[SplitState, ...]:
+    return tuple(SplitState(SplitId(n), "{}", 0) for n in names)
+
+
+def test_the_known_files_are_those_restored_and_those_listed_first_by_stage() -> None:
+    task = TaskId(StageIndex(1), Ordinal(0), 0)
+    restored = root(1, TaskManifest(task, splits=splits("c")))
+    first = (StageSplits(STAGE, splits("a", "b")),)
+    assert known_splits(restored, first) == {STAGE: {"a", "b"}, StageIndex(1): {"c"}}
+    assert known_splits(None, ()) == {}
+
+
+def test_a_change_is_logged_once_and_a_folder_that_fails_keeps_what_was_seen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = Folder("a")
+    watch = InputWatch((Watched("lines", STAGE, folder),))
+    watch.look()
+    assert not watch.seen, "nothing is known before the first attempt"
+
+    watch.begin({STAGE: frozenset({SplitId("a")})})
+    watch.look()
+    assert list(watch.seen) == [InputSeen("in", 1, step="lines")]
+    assert not caplog.records
+
+    folder.names = ("a", "b")
+    for _ in range(3):
+        watch.look()
+    assert [r.message.split(" ")[0] for r in caplog.records] == ["event=input_not_read"]
+    folder.fails = True
+    watch.look()
+    assert watch.seen[0].unread_names == ("b",)

@@ -1,0 +1,111 @@
+"""Looks now and then whether inputs have files that are in no checkpoint, and says so once.
+
+Only one worker looks, on a thread of its own, never between batches. A folder that takes long to
+list is listed less often.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.base.limits import INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE
+from penstock.contract.commands import StageSplits
+from penstock.contract.ids import Ordinal, SplitId, StageIndex
+from penstock.contract.inputs import InputSeen, passed_text, unread_text
+from penstock.contract.manifest import RootManifest
+from penstock.ports import ListedSource
+
+log = logging.getLogger(__name__)
+
+LOOKS = Ordinal(0)  # the worker that is there as long as the job runs
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A source step whose input can be listed, and the stage that its splits belong to."""
+
+    step: str
+    stage: StageIndex
+    source: ListedSource
+
+
+def known_splits(
+    root: RootManifest | None, first: tuple[StageSplits, ...]
+) -> dict[StageIndex, frozenset[SplitId]]:
+    """Return the splits of each stage that an attempt began with: restored, or listed first."""
+    known: dict[StageIndex, set[SplitId]] = {}
+    for group in first:
+        known.setdefault(group.stage, set()).update(s.split for s in group.splits)
+    for task in root.tasks if root is not None else ():
+        known.setdefault(task.task.stage, set()).update(s.split for s in task.splits)
+    return {stage: frozenset(splits) for stage, splits in known.items()}
+
+
+class InputWatch:
+    """One for an engine. ``seen`` is what the newest look has found, for people."""
+
+    def __init__(self, watched: tuple[Watched, ...]) -> None:
+        """Look at nothing before :meth:`start` or :meth:`look`."""
+        self.seen: tuple[InputSeen, ...] = ()
+        self._watched = watched
+        self._known: Mapping[StageIndex, frozenset[SplitId]] | None = None
+        self._said: dict[str, tuple[str, str]] = {}
+        self._wanted = threading.Event()
+        self._over = False
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Look at an interval from now on; without anything to look at there is no thread."""
+        if self._watched:
+            threading.Thread(target=self._run, name="input-watch", daemon=True).start()
+
+    def begin(self, known: Mapping[StageIndex, frozenset[SplitId]]) -> None:
+        """Compare with the splits of a new attempt from now on, and look soon."""
+        self._known = known
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """End the thread after the look under way."""
+        self._over = True
+        self._wanted.set()
+
+    def look(self) -> float:
+        """Look at every input now; return the seconds that it took.
+
+        A folder that cannot be listed keeps what was seen of it: reading it says what is wrong.
+        """
+        began = time.monotonic()
+        with self._lock:
+            old = {seen.step: seen for seen in self.seen}
+            found = [self._look_at(watched, old) for watched in self._watched]
+            self.seen = tuple(seen for seen in found if seen is not None)
+        return time.monotonic() - began
+
+    def _look_at(self, watched: Watched, old: Mapping[str, InputSeen]) -> InputSeen | None:
+        known = None if self._known is None else self._known.get(watched.stage, frozenset())
+        if known is None:
+            return None
+        try:
+            seen = watched.source.look(known).of(watched.step)
+        except OSError as error:
+            log.info("event=input_not_listed step=%s reason=%s", watched.step, error)
+            return old.get(watched.step)
+        self._say(seen)
+        return seen
+
+    def _say(self, seen: InputSeen) -> None:
+        unread, passed = words = unread_text(seen), passed_text(seen)
+        before = self._said.get(seen.step, ("", ""))
+        self._said[seen.step] = words
+        if unread != before[0]:
+            log.warning("event=input_not_read step=%s reason=%r", seen.step, unread or "none left")
+        if passed != before[1]:
+            log.info("event=input_passed_over step=%s reason=%r", seen.step, passed or "none left")
+
+    def _run(self) -> None:
+        while not self._over:
+            self._wanted.clear()
+            took_s = self.look()
+            self._wanted.wait(max(INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE * took_s))

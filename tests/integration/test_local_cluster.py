@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,26 @@ def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Pa
         assert old.keeper_pid in [w.keeper_pid for w in now.workers], "it lives on as a member"
         finish_quickly(cluster, folders)
     assert "event=deposed" in log_of(folders, old.ordinal)
+    check_exact(folders)
+
+
+def test_a_leader_that_stood_still_for_less_than_its_lease_condemns_nobody(tmp_path: Path) -> None:
+    folders = make_lines(tmp_path, files=3, lines=LINES)
+    # As in a cluster: members are lost long before the lease is.
+    cluster_like = replace(QUICK, lease_duration_s=24.0, lease_renew_deadline_s=20.0)
+    stands_still_s = cluster_like.heartbeat_timeout_s * 1.6
+    with started(cluster_settings(folders, rate=RATE, control=cluster_like)) as cluster:
+        before = until(cluster, sound)
+        old = leader(before)
+        assert old.keeper_pid is not None
+        os.kill(old.keeper_pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        wait_until(lambda: time.monotonic() - stopped > stands_still_s)
+        os.kill(old.keeper_pid, signal.SIGCONT)
+        now = after_more(cluster)
+        assert (now.attempt, now.term) == (before.attempt, before.term)
+        assert [w.engine_pid for w in now.workers] == [w.engine_pid for w in before.workers]
+        finish_quickly(cluster, folders)
     check_exact(folders)
 
 

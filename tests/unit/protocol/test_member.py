@@ -284,10 +284,20 @@ def test_an_engine_whose_code_does_not_load_is_not_started_again() -> None:
 
 def test_a_silent_engine_is_ended() -> None:
     bench = Bench()
-    bench.take(Tick(), dt=19.0)
-    assert not [a for a in bench.actions if isinstance(a, EndEngine)]
-    bench.take(Tick(), dt=1.1)
+    ended = [a for _ in range(76) for a in bench.take(Tick(), dt=0.25) if isinstance(a, EndEngine)]
+    assert not ended, "19 s"
+    for _ in range(4):
+        bench.take(Tick(), dt=0.25)
     assert [a.reason for a in bench.actions if isinstance(a, EndEngine)] == ["silent for 20 s"]
+
+
+def test_a_keeper_that_stood_still_hears_its_engine_before_it_judges() -> None:
+    bench = Bench()
+    bench.take(Tick(), dt=25.0)
+    assert not [a for a in bench.actions if isinstance(a, EndEngine)]
+    bench.say(control.EngineStatus())
+    bench.take(Tick(), dt=0.25)
+    assert not [a for a in bench.actions if isinstance(a, EndEngine)]
 
 
 def test_a_keeper_that_ends_takes_its_engine_along() -> None:

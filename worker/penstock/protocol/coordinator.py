@@ -71,7 +71,7 @@ class Coordinator:
         self.settings = settings
         self.me = me
         self.job_uid = job_uid
-        self.desk = Desk(me.incarnation)
+        self.desk = Desk(me.incarnation, settings.heartbeat_interval_s)
         self.election = Election(settings, me.incarnation)
         self.plan: PhysicalPlan | None = None
         self.desired: Desired | None = None
@@ -200,10 +200,12 @@ class Coordinator:
             self._take_office(claim.swaps, claim.uid)
 
     def _take_office(self, swaps: Swaps, uid: str) -> None:
-        now, settings = self.desk.now, self.settings
+        settings = self.settings
         at = swaps.latest
         courier = Courier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
-        roster = Roster(settings.heartbeat_timeout_s, now)
+        roster = Roster(
+            settings.heartbeat_timeout_s, self.desk.sign(), settings.lease_renew_deadline_s
+        )
         for lost in at.lost:
             life = roster.life(lost.ordinal, lost.incarnation)
             life.pod = lost.pod

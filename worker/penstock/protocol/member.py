@@ -56,7 +56,7 @@ from penstock.protocol.actions import (
     StartEngine,
     ToEngine,
 )
-from penstock.protocol.desk import Desk
+from penstock.protocol.desk import Desk, Sign
 from penstock.protocol.draining import Draining, Sight
 from penstock.protocol.events import (
     CommandArrived,
@@ -99,7 +99,7 @@ class Member:
         self.keeper = keeper
         self.job_uid = job_uid
         self.pod = pod
-        self.desk = Desk(Incarnation(""))
+        self.desk = Desk(Incarnation(""), settings.heartbeat_interval_s)
         self.term = Term(0)  # announced here
         self.fence = Term(0)  # the highest that is known to exist
         self.leader: Leader | None = None
@@ -114,7 +114,7 @@ class Member:
         self.open = Open()
         self.sequence = 0
         self.deaths = 0
-        self.engine_seen_at = 0.0
+        self.engine_seen = Sign()
         self.start_at = 0.0
         self.beat_at = 0.0
         self.repeat_at = 0.0
@@ -269,7 +269,7 @@ class Member:
             self._hello(report)
         if self.hello is None or incarnation != self.hello.incarnation:
             return
-        self.engine_seen_at = self.desk.now
+        self.engine_seen = self.desk.sign()
         match report:
             case EngineStatus():
                 self._status(report)
@@ -362,9 +362,9 @@ class Member:
             self._end("the job is closed" if self.closed else "the keeper ends")
             return
         if self.engine is Engine.UP:
-            silent_at = self.engine_seen_at + self.settings.engine_silence_timeout_s
-            if self.desk.due(silent_at):
-                self._end(f"silent for {self.settings.engine_silence_timeout_s:g} s")
+            timeout_s = self.settings.engine_silence_timeout_s
+            if self.desk.due(self.desk.silent_at(self.engine_seen, timeout_s, timeout_s)):
+                self._end(f"silent for {timeout_s:g} s")
         failed = self.lost is not None and self.lost.fatal
         may_start = self.engine is Engine.OFF and self.closed is False and not failed
         if may_start and self.desk.due(self.start_at):

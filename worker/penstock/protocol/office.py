@@ -271,7 +271,7 @@ def _announce(lead: Lead) -> None:
     patience_s = SUSPECT_HEARTBEATS * lead.settings.heartbeat_interval_s
     for member in lead.members():
         life = lead.life(member)
-        silent = lead.desk.due(life.seen_at + patience_s)
+        silent = lead.desk.due(life.seen.at + patience_s)
         if life.lost is None and (silent or life.term < lead.term):
             lead.want(member, lead.announcement(), lead.term)
     for life in lead.roster.lives.values():  # given up or not: only then it can be told to end

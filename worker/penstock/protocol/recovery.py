@@ -228,7 +228,7 @@ def record_lost(lead: Lead) -> None:
     wanted = max(lead.target(), at.workers)
     gone = [
         life
-        for life in sorted(lead.roster.lives.values(), key=lambda x: x.seen_at)
+        for life in sorted(lead.roster.lives.values(), key=lambda x: x.seen.at)
         if life.lost is not None
         and life.ordinal < wanted
         and _candidate(lead, life.ordinal) is None

@@ -4,6 +4,9 @@
 
     unknown ──heartbeat──> live ──silence, refused twice, replaced, given up──> lost (for ever)
 
+Silence counts while this leader listens: after a gap in its own steps it reads what has come
+before it judges anyone, see :class:`Desk`.
+
 Never two admitted lives of one ordinal: an attempt's members are fixed by the swap that wrote
 them, and a stranger is at most a candidate for the next one. A lost life is never taken back.
 """
@@ -14,7 +17,7 @@ from penstock.contract.control import EngineLost, EngineStatus, Envelope, Heartb
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Member
 from penstock.protocol.courier import Address
-from penstock.protocol.desk import Desk
+from penstock.protocol.desk import Desk, Sign
 
 REFUSALS = 2  # dials in a row that show that nobody listens any more
 NO_STATUS = EngineStatus()
@@ -28,7 +31,7 @@ class Life:
     incarnation: Incarnation
     heartbeat: Heartbeat | None = None
     term: Term = Term(0)
-    seen_at: float = 0.0
+    seen: Sign = Sign()
     keeper: str = ""
     pod: str = ""
     refusals: int = 0
@@ -42,17 +45,22 @@ class Life:
 
 @dataclass(slots=True)
 class Roster:
-    """``since`` is when this leader began to listen: silence is counted from then, not before."""
+    """``since`` is when this leader began to listen: silence is counted from then, not before.
+
+    A life that is silent for ``timeout_s`` is lost; up to ``excused_s_max`` of a leader's own
+    standstill are not counted.
+    """
 
     timeout_s: float
-    since: float
+    since: Sign
+    excused_s_max: float
     lives: dict[Incarnation, Life] = field(default_factory=dict)
 
     def life(self, ordinal: Ordinal, incarnation: Incarnation) -> Life:
         """Return the record of a life, made on its first mention."""
         known = self.lives.get(incarnation)
         if known is None:
-            known = Life(ordinal, incarnation, seen_at=self.since)
+            known = Life(ordinal, incarnation, seen=self.since)
             self.lives[incarnation] = known
         return known
 
@@ -80,7 +88,7 @@ class Roster:
             return
         life.heartbeat = heartbeat
         life.term = term
-        life.seen_at = desk.now
+        life.seen = desk.sign()
         life.refusals = 0
         life.keeper = heartbeat.keeper
         life.pod = heartbeat.pod
@@ -104,13 +112,16 @@ class Roster:
 
     def alive(self, desk: Desk, life: Life) -> bool:
         """Say whether a life is neither lost nor silent; silence makes it lost."""
-        if life.lost is None and desk.due(life.seen_at + self.timeout_s):
+        if life.lost is None and desk.due(self._silent_at(desk, life)):
             self.lose(life, f"not heard of for {self.timeout_s:g} s")
         return life.lost is None
 
     def heard(self, desk: Desk, life: Life) -> bool:
         """Say whether a life, lost or not, has been heard of lately."""
-        return life.heartbeat is not None and desk.now < life.seen_at + self.timeout_s
+        return life.heartbeat is not None and desk.now < self._silent_at(desk, life)
+
+    def _silent_at(self, desk: Desk, life: Life) -> float:
+        return desk.silent_at(life.seen, self.timeout_s, self.excused_s_max)
 
     def candidate(
         self, desk: Desk, ordinal: Ordinal, fingerprint: str, members: list[Incarnation] | None

@@ -37,9 +37,26 @@ class ControlSettings:
     restarts_before_stalled: int = limits.RESTARTS_BEFORE_STALLED
     collect_interval_s: float = limits.COLLECT_INTERVAL_S
 
+    @property
+    def loss_known_s(self) -> float:
+        """Return after how long at most a leader knows that a member has fallen silent.
+
+        A standstill of its own is no silence of others, but it leads on only when it is shorter
+        than the renewal deadline; so no more than that is excused.
+        """
+        return self.heartbeat_timeout_s + self.lease_renew_deadline_s
+
     def __post_init__(self) -> None:
         """Hold the relations that safety and liveness rest on, whatever was configured."""
-        assert self.lease_retry_s < self.lease_renew_deadline_s < self.lease_duration_s
-        assert self.heartbeat_interval_s * 2 < self.heartbeat_timeout_s
+        assert self.lease_retry_s < self.lease_renew_deadline_s < self.lease_duration_s, (
+            "a leader must stop before another one may begin, and may miss one renewal"
+        )
+        assert self.heartbeat_interval_s * 4 < self.heartbeat_timeout_s, (
+            "a standstill is measured from the next alarm, which is up to 2.5 heartbeats away: "
+            "what is not measured, and the heartbeat on its way, are no silence yet"
+        )
+        assert self.loss_known_s <= self.ready_timeout_s, (
+            "who died is given up as dead before all are given up as late"
+        )
         assert 1 <= self.retain <= limits.RETAINED_CHECKPOINTS_MAX
         assert self.backoff_first_s <= self.backoff_max_s

@@ -6,6 +6,7 @@ from penstock.contract.ids import Ordinal
 from penstock.testing.kernel import Kernel
 from penstock.testing.messages import Leave
 from penstock.testing.nemesis import (
+    FOLLOWER,
     Ask,
     BeginEmpty,
     BreakStream,
@@ -88,9 +89,10 @@ class Fate:
                 self.kernel.resume(name)
 
     def _process(self, letter: str, ordinal: int | None) -> str:
-        if ordinal is None:
+        if ordinal in (None, FOLLOWER):
             leader = self.world.latest().leader
-            ordinal = 0 if leader is None else leader.ordinal
+            leads = 0 if leader is None else leader.ordinal
+            ordinal = leads if ordinal is None else (leads + 1) % len(self.world.workers)
         worker = self.world.workers.get(Ordinal(ordinal))
         if worker is None:
             return ""

@@ -185,6 +185,24 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "standstill-is-silence",
+        "gap",
+        line("protocol.desk", "self.absent_s += now - self.alarm", "pass"),
+        "leader-stands-still",
+        0,
+    ),
+    Mutant(
+        "standstills-excuse-for-ever",
+        "gap-limit",
+        line(
+            "protocol.desk",
+            "return heard.at + timeout_s + min(self.absent_s - heard.absent_s, excused_s_max)",
+            "return heard.at + timeout_s + self.absent_s - heard.absent_s",
+        ),
+        "leader-always-late",
+        0,
+    ),
+    Mutant(
         "rows-to-the-old-owner",
         "leaving",
         line(

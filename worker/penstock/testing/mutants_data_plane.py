@@ -163,8 +163,8 @@ MUTANTS = (
             "return self._prepared",
         ),
         "checkpoint",
-        8,
-        "77:before",
+        7,
+        "86:before",
     ),
     Mutant(
         "barrier-heard-again",

@@ -10,6 +10,8 @@ from random import Random
 
 from penstock.testing.kernel import SECOND
 
+FOLLOWER = -1  # in the place of an ordinal: the worker after the leader
+
 
 @dataclass(frozen=True, slots=True)
 class KillKeeper:

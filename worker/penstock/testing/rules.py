@@ -47,6 +47,8 @@ RULES: dict[str, str] = {
     "final": "end of stream follows the publication of the final epoch",
     "unseen": "an input that is not read to its end keeps the final epoch from being taken",
     "start": "sources start when all are ready and the old output is visible",
+    "gap": "time in which a leader stood still is no silence of others",
+    "gap-limit": "a leader that is late at every turn knows a loss all the same",
     "gone": "while a member cannot come back the attempt goes on with the wanted number",
     "leaving": "nothing is sent to a task that leaves, and moving rows are held",
     "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",

@@ -6,6 +6,7 @@ from penstock.testing.channel_ends import ChannelSizes
 from penstock.testing.faults import Rates
 from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (
+    FOLLOWER,
     Ask,
     BeginEmpty,
     DiskFull,
@@ -99,12 +100,37 @@ SOON = Terminate(None, grace_us=15 * SECOND, away_us=18 * SECOND, soon=True)
 TOGETHER = tuple(replace(SOON, ordinal=o) for o in (None, 0, 1, 2))  # the leader first
 IN_TROUBLE = tuple(replace(t, away_us=SECOND, soon=False) for t in TOGETHER)
 
+# A leader is deposed long before it would count as lost.
+PATIENT = replace(CONTROL, heartbeat_timeout_s=8.0, ready_timeout_s=10.0)
 IMPATIENT = replace(CONTROL, checkpoint_timeout_s=0.4, rescale_timeout_s=0.4)
 FORGETFUL = replace(CONTROL, checkpoint_interval_s=0.3, retain=1, collect_interval_s=0.3)
 KEEPER, ENGINE = {"keeper": True, "engine": False}, {"keeper": False, "engine": True}
 
+# Shorter than the renewal deadline, longer than the silence after which a member is lost.
+STANDSTILL = Pause(None, SECOND * 14 // 10, **KEEPER)
+LATE = Pause(None, SECOND * 9 // 10, **KEEPER)
+FALLEN_SILENT = Pause(FOLLOWER, 15 * SECOND, keeper=True, engine=True)
+
 DIRECTED = (
     BUSY,
+    # The leader's keeper stands still, and everybody is well: nothing may come of it.
+    replace(
+        BUSY,
+        name="leader-stands-still",
+        workers=3,
+        events=_at(1.2, STANDSTILL) + _at(4.0, STANDSTILL),
+        attempts=(1, 1),
+    ),
+    # The leader's keeper is late at every turn, and a member is silent: it is lost all the same.
+    replace(
+        BUSY,
+        name="leader-always-late",
+        control=replace(PATIENT, heartbeat_timeout_s=6.0),
+        events=_at(1.2, FALLEN_SILENT)
+        + tuple(t for n in range(11) for t in _at(1.3 + n * 0.93, LATE)),
+        safety_us=13 * SECOND,
+        attempts=(2, 2),
+    ),
     replace(BUSY, name="around-window", job="window"),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(
@@ -114,7 +140,7 @@ DIRECTED = (
     replace(
         BUSY,
         name="deposed",
-        control=replace(CONTROL, heartbeat_timeout_s=8.0),
+        control=PATIENT,
         moments=tuple(
             Moment("committed a rescale", nth, Pause(None, 5 * SECOND, **KEEPER)) for nth in (1, 2)
         ),
@@ -125,7 +151,7 @@ DIRECTED = (
         name="late-acks",
         workers=3,
         events=(),
-        control=replace(CONTROL, heartbeat_timeout_s=8.0, checkpoint_interval_s=0.3),
+        control=replace(PATIENT, checkpoint_interval_s=0.3),
         rates={"message": Rates(unknown=0.5)},
         moments=tuple(
             Moment("snapshot begun", nth, Pause(None, 4 * SECOND, **KEEPER)) for nth in (5, 14)

@@ -33,17 +33,17 @@ from penstock.protocol.settings import ControlSettings
 from penstock.testing.obedient import PLAN, ObedientEngine
 
 JOB = JobUid("job")
-SETTINGS = ControlSettings(
+SETTINGS = ControlSettings(  # a cluster's ratios: a member is lost long before the Lease is
     heartbeat_interval_s=0.25,
     heartbeat_timeout_s=2.0,
-    lease_duration_s=3.0,
-    lease_renew_deadline_s=2.0,
-    lease_retry_s=0.5,
+    lease_duration_s=6.0,
+    lease_renew_deadline_s=4.0,
+    lease_retry_s=0.8,
     meta_poll_interval_s=0.25,
     checkpoint_interval_s=1.0,
     checkpoint_first_delay_s=0.5,
     checkpoint_timeout_s=5.0,
-    ready_timeout_s=4.0,
+    ready_timeout_s=6.0,
     prepare_timeout_s=4.0,
     rescale_timeout_s=8.0,
     collect_interval_s=2.0,

@@ -144,12 +144,18 @@ class World:
         """Run both phases and compare. Raises Violation."""
         safety = self.scenario.safety_us
         self._advance(safety)
+        self._check_attempts()
         self.faults.quiet = True
         self.fate.calm()
         if not self._advance(safety + self.scenario.liveness_us, until_done=True):
             seconds = self.scenario.liveness_us // SECOND
             raise Violation("L", f"no end {seconds} s after the last fault")
         self._compare()
+
+    def _check_attempts(self) -> None:
+        least, most = self.scenario.attempts or (0, self.latest().attempt)
+        if not least <= self.latest().attempt <= most:
+            raise Violation("L", f"{self.latest().attempt} attempts, not {least} to {most}")
 
     def _compare(self) -> None:
         latest = self.latest()

@@ -1,0 +1,131 @@
+"""Silence counts while one listens: a core that was not woken heard nobody, and judges nobody."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.base import limits
+from penstock.contract.ids import Incarnation
+from penstock.protocol.desk import Desk, Sign
+from penstock.protocol.settings import ControlSettings
+from penstock.testing.scenario import CONTROL
+from penstock.testing.town import SETTINGS, Town
+
+LATE_S, TIMEOUT_S, EXCUSED_S = 0.5, 5.0, 10.0
+
+
+def running(workers: int = 3) -> Town:
+    town = Town(workers)
+    town.until(lambda: town.latest.epoch >= 1)
+    town.run(1.0)
+    return town
+
+
+def stand_still(town: Town, seconds: float) -> None:
+    who = town.leader().ordinal
+    town.freeze(who)
+    town.run(seconds)
+    town.thaw(who)
+
+
+@pytest.mark.parametrize("pause_s", [2.2, 2.7, 3.1])
+def test_a_leader_that_stood_still_reads_before_it_judges(pause_s: float) -> None:
+    town = running()
+    at, engines = town.latest, [town.engine(o) for o in range(3)]
+    stand_still(town, pause_s)
+    town.run(8.0)
+    assert [o for o in range(3) if town.keepers[o].engine is not engines[o]] == []
+    assert (town.latest.attempt, town.latest.term) == (at.attempt, at.term)
+
+
+@pytest.mark.parametrize("pause_s", [3.9, 5.9, 20.0])
+def test_a_leader_that_stood_still_for_longer_hands_over_and_condemns_nobody(
+    pause_s: float,
+) -> None:
+    town = running()
+    at, engines = town.latest, [town.engine(o) for o in range(3)]
+    stand_still(town, pause_s)
+    town.run(8.0)
+    assert town.latest.term > at.term
+    others = [o for o in range(3) if o != at.leader.ordinal]  # type: ignore[union-attr]
+    assert [o for o in others if town.keepers[o].engine is not engines[o]] == []
+
+
+def test_a_member_that_fell_silent_in_a_standstill_is_lost_soon_after_it() -> None:
+    town = running()
+    attempt, leader = town.latest.attempt, town.leader().ordinal
+    silent = (leader + 1) % 3
+    town.freeze(leader)
+    town.freeze(silent)
+    town.run(3.0)
+    town.thaw(leader)
+    back = town.now
+    town.until(lambda: bool(town.latest.lost))
+    assert [lost.ordinal for lost in town.latest.lost] == [silent]
+    assert town.latest.attempt == attempt
+    assert town.now - back <= SETTINGS.heartbeat_timeout_s + SETTINGS.heartbeat_interval_s
+
+
+def heard_and_woken_at(*steps: float) -> tuple[Desk, Sign]:
+    """Hear somebody at 0, with a wish to be woken every second, and be woken at ``steps``."""
+    desk = Desk(Incarnation("me"), LATE_S)
+    desk.begin(0.0)
+    heard = desk.sign()
+    for now in steps:
+        desk.due(desk.now + 1.0)
+        desk.begin(now)
+    return desk, heard
+
+
+def test_a_step_in_time_excuses_nothing() -> None:
+    desk, heard = heard_and_woken_at(1.0, 2.4, 3.4)
+    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
+
+
+def test_what_a_step_came_too_late_is_no_silence() -> None:
+    desk, heard = heard_and_woken_at(1.0, 9.0, 10.0)
+    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + 7.0
+
+
+def test_what_was_excused_before_a_sign_of_life_does_not_count_after_it() -> None:
+    desk, _ = heard_and_woken_at(1.0, 9.0)
+    assert desk.silent_at(desk.sign(), TIMEOUT_S, EXCUSED_S) == 9.0 + TIMEOUT_S
+
+
+def test_a_core_that_is_late_at_every_turn_judges_some_time() -> None:
+    desk, heard = heard_and_woken_at(*(4.0 * n for n in range(1, 9)))
+    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + EXCUSED_S
+
+
+def test_an_event_that_nobody_waited_for_comes_when_it_comes() -> None:
+    desk = Desk(Incarnation("me"), LATE_S)
+    desk.begin(0.0)
+    heard = desk.sign()
+    desk.begin(100.0)
+    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
+
+
+def test_a_loss_is_known_within_a_lease() -> None:
+    assert ControlSettings().loss_known_s <= limits.LEASE_DURATION_S
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"heartbeat_interval_s": 1.3},
+        {"lease_renew_deadline_s": 2.0},
+        {"lease_duration_s": 10.0},
+        {"heartbeat_timeout_s": 51.0},
+    ],
+)
+def test_times_that_do_not_fit_each_other_are_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(AssertionError):
+        replace(ControlSettings(), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("simulated", [CONTROL, SETTINGS], ids=["simulation", "town"])
+def test_the_simulator_has_the_ratios_of_a_cluster(simulated: ControlSettings) -> None:
+    real = ControlSettings()
+    scale = real.lease_duration_s / simulated.lease_duration_s
+    for name in ("heartbeat_timeout_s", "lease_renew_deadline_s", "lease_retry_s"):
+        assert getattr(simulated, name) * scale == pytest.approx(getattr(real, name)), name

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import BatchState, Process
+from penstock.steps.process import Process
 from penstock.steps.stateless import Filter, FlatMap, Map
+from penstock.steps.values import BatchState
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64()), ("seen", pa.int64())])

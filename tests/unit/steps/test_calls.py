@@ -15,8 +15,9 @@ from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import BatchState, Process
+from penstock.steps.process import Process
 from penstock.steps.stateless import Filter, FlatMap, Map
+from penstock.steps.values import BatchState
 
 ROWS = 8192
 NUMBERS = pa.schema([("n", pa.int64())])

@@ -11,7 +11,8 @@ from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, Compute, Function, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns, RunningAggregate
-from penstock.steps.process import BatchState, Process
+from penstock.steps.process import Process
+from penstock.steps.values import BatchState
 
 ROWS = pa.record_batch(
     {

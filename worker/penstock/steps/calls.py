@@ -21,6 +21,7 @@ from penstock.base.errors import StateError, StorageError, UserCodeError
 from penstock.base.limits import USER_RECORD_CHARS_MAX, USER_VALUE_CHARS_MAX
 from penstock.base.user_code import named, shortened
 from penstock.contract.graph import Call, OnError
+from penstock.model.exact import exact_cast
 from penstock.steps.base import Locate
 from penstock.steps.search import Pace, Search
 
@@ -294,7 +295,7 @@ def shown(rows: pa.RecordBatch) -> str:
 
 
 def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:
-    """Check what a batch function gave against the declared columns; safe casts are made."""
+    """Check what a batch function gave against the declared columns; exact casts are made."""
     if not isinstance(given, pa.RecordBatch | pa.Table):
         raise TypeError(f"it gave {type(given).__name__}; it must give a pyarrow.RecordBatch")
     if isinstance(given, pa.Table):
@@ -304,5 +305,8 @@ def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:
         return given
     if given.schema.names != schema.names:
         raise TypeError(f"it gave the columns {given.schema.names}, declared are {schema.names}")
-    columns = [c.cast(f.type) for c, f in zip(given.columns, schema, strict=True)]
+    columns = [
+        exact_cast(column, f.type, f"column {f.name!r}")
+        for column, f in zip(given.columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -16,11 +16,13 @@ import pyarrow as pa
 from penstock.base.errors import Where
 from penstock.contract.graph import Call, Per
 from penstock.model.columns import Int32s
+from penstock.model.exact import exact_array
 from penstock.model.text import split_words
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.calls import Answer, Caller, Done, RecordCaller, Refused, Turn, as_batch
 
 Function = Callable[[Any], Any]
+_DICT = frozenset((dict,))
 
 
 class Split(PlainStep):
@@ -120,7 +122,7 @@ def each(function: Function, records: Iterator[Any], append: Callable[[Any], Non
 def each_list(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
     """Append a list of what it gives, taken to its end: a generator raises on the way."""
     for record in records:
-        append(list(function(record)))
+        append(list(given_records(function(record))))
 
 
 def each_bool(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
@@ -270,12 +272,32 @@ def caller_of(
     return lambda place: RecordCaller(place, call, records)
 
 
+def given_records(given: Any) -> Iterable[Any]:
+    """Pass on what a function per record gave, unless it is no iterable of records."""
+    if given is None or isinstance(given, dict | str | bytes):
+        shown = "None" if given is None else f"one {type(given).__name__}"
+        raise TypeError(f"it gave {shown}; it must give an iterable of records, [] for none")
+    found: Iterable[Any] = given
+    return found
+
+
 def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Make a batch of dicts; a record with a missing or unknown field is refused."""
+    """Make a batch of dicts; a missing or unknown field, or a lossy value, is refused."""
     rows = list(records)
+    names = set(schema.names)
+    if not _DICT.issuperset(map(type, rows)) or any(names != set(s) for s in set(map(tuple, rows))):
+        _complain_of_fields(rows, schema)
+    columns = [
+        exact_array([row[name] for row in rows], kind, f"column {name!r}")
+        for name, kind in zip(schema.names, schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _complain_of_fields(rows: list[Any], schema: pa.Schema) -> None:
+    """Name the first record that has not the declared fields; a kind of dict may have them."""
     names = set(schema.names)
     for row in rows:
         if not isinstance(row, dict) or row.keys() != names:
             shown = sorted(row) if isinstance(row, dict) else type(row).__name__
             raise TypeError(f"it gave a record with {shown}, declared are {schema.names}")
-    return pa.RecordBatch.from_pylist(rows, schema)

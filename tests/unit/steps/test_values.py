@@ -1,0 +1,165 @@
+"""State as user functions see it: declared columns only, in their types, the same in any batch."""
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, UserCodeError
+from penstock.contract.graph import Call, Per
+from penstock.state.hot import HotTable
+from penstock.steps.keyed import KeyColumns
+from penstock.steps.process import Process
+from penstock.steps.stateless import FlatMap, Map
+from penstock.steps.values import BatchState, state_field
+
+ROWS = pa.record_batch({"k": ["a", "a"], "n": [1, 2]})
+STATE = pa.schema(
+    [("x", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "Europe/Berlin"))]
+)
+GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64())])
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def run(per: Per, function: Any, batches: list[pa.RecordBatch] | None = None) -> list[Any]:
+    keys = KeyColumns(ROWS.schema, ["k"], 16)
+    step = Process("own", keys, Call("f", per), function, (STATE, GIVEN))
+    step.open(HotTable)
+    out: list[Any] = []
+    step.bind({"main": lambda batch: out.extend(batch.to_pylist())})
+    for batch in batches or [ROWS]:
+        step.on_batch(batch)
+    return out
+
+
+def refusal(function: Any, per: Per = Per.RECORD) -> str:
+    with pytest.raises(UserCodeError) as error:
+        run(per, function)
+    return str(error.value)
+
+
+def test_a_lossy_state_value_is_refused_with_step_record_column_and_value() -> None:
+    def function(record: Any, state: Any) -> list[Any]:
+        state["x"] += 0.6
+        return []
+
+    text = refusal(function)
+    assert text.startswith(
+        "step 'own': ValueError: state column 'x' cannot hold 0.6 as int64: it is no whole number"
+    )
+    assert "{'k': 'a', 'n': 1}" in text, "the record is shown"
+    assert "test_values.py" in text, "so is the user's line"
+
+
+def test_a_lossy_output_value_is_refused_with_step_record_column_and_value() -> None:
+    def function(record: Any, state: Any) -> list[Any]:
+        return [{"k": "a", "n": 1.7}]
+
+    text = "step 'own': ValueError: column 'n' cannot hold 1.7 as int64: it is no whole number"
+    assert refusal(function) == f"{text}\nrecord: {{'k': 'a', 'n': 1}}"
+
+
+def test_a_lossy_output_batch_is_refused_with_the_row_at_fault() -> None:
+    def function(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+        halves = [n / 2 for n in batch["n"].to_pylist()]
+        return pa.record_batch({"k": batch["k"], "n": halves})
+
+    text = "step 'own': ValueError: column 'n' cannot hold 0.5 as int64: it is no whole number"
+    assert refusal(function, Per.BATCH) == f"{text}\nrecord: {{'k': 'a', 'n': 1}}"
+
+
+@pytest.mark.parametrize("kind", [Map, FlatMap])
+@pytest.mark.parametrize("per", list(Per))
+def test_stateless_functions_are_held_to_their_columns_too(kind: Any, per: Per) -> None:
+    def function(rows: Any) -> Any:
+        if per is Per.BATCH:
+            return pa.record_batch({"k": rows["k"], "n": [n + 0.7 for n in rows["n"].to_pylist()]})
+        record = {"k": rows["k"], "n": rows["n"] + 0.7}
+        return record if kind is Map else [record]
+
+    step = kind("own", Call("f", per), function, GIVEN)
+    step.bind({"main": lambda _: None})
+    with pytest.raises(UserCodeError, match=r"column 'n' cannot hold 1\.7 as int64"):
+        step.on_batch(ROWS)
+
+
+def test_an_undeclared_name_is_refused_where_it_is_used() -> None:
+    def uses(use: Any) -> str:
+        return refusal(lambda record, state: use(state))
+
+    near = "unknown state column 'tex': did you mean 'text'?"
+    assert near in uses(lambda state: state["tex"])
+    assert near in uses(lambda state: state.get("tex", 0))
+    assert near in uses(lambda state: state.setdefault("tex", 0))
+    assert near in uses(lambda state: state.pop("tex", 0))
+    assert near in uses(lambda state: state.update(tex=5))
+    assert near in uses(lambda state: state.__setitem__("tex", 5))
+    assert near in uses(lambda state: state.__delitem__("tex"))
+
+
+def test_none_is_refused_where_a_column_begins_with_zero() -> None:
+    def function(record: Any, state: Any) -> list[Any]:
+        state["text"] = state["at"] = None
+        state["x"] = None
+        return []
+
+    assert "state column 'x' cannot hold None" in refusal(function)
+
+
+def test_a_cleared_key_begins_anew_at_once_and_is_gone() -> None:
+    seen: list[Any] = []
+
+    def function(record: Any, state: Any) -> list[Any]:
+        seen.append(dict(state))
+        state["x"], state["text"], state["at"] = record["n"], "there", NOON
+        if record["n"] == 2:
+            state.clear()
+        return []
+
+    run(Per.RECORD, function, [ROWS, ROWS])
+    new = {"x": 0, "text": None, "at": None}
+    assert seen == [new, {"x": 1, "text": "there", "at": NOON}] * 2
+
+
+def test_times_come_back_as_times_with_their_zone() -> None:
+    seen: list[Any] = []
+
+    def record_function(record: Any, state: Any) -> list[Any]:
+        seen.append(state["at"])
+        state["at"] = NOON
+        seen.append(state["at"])
+        return []
+
+    run(Per.RECORD, record_function, [ROWS.slice(0, 1), ROWS.slice(1)])
+    assert seen == [None, NOON, NOON, NOON]
+    assert {str(time.tzinfo) for time in seen[1:]} == {"Europe/Berlin"}
+
+    def batch_function(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
+        state["at"] = [NOON]
+        return pa.RecordBatch.from_pylist(
+            [{"k": str(state["at"].type), "n": len(state["at"])}], GIVEN
+        )
+
+    assert run(Per.BATCH, batch_function)[0]["k"] == "timestamp[us, tz=Europe/Berlin]"
+
+
+def test_a_stored_array_is_a_copy() -> None:
+    def function(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
+        x = state["x"]
+        state["x"] = x
+        x += 1
+        return pa.record_batch({"k": ["a"], "n": state["x"]})
+
+    assert [row["n"] for row in run(Per.BATCH, function, [ROWS, ROWS])] == [0, 0]
+
+
+def test_a_function_that_gives_no_records_is_told_so() -> None:
+    assert "it gave None; it must give an iterable of records" in refusal(lambda *_: None)
+    assert "it gave one dict; it must give an iterable" in refusal(lambda record, _: record)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.float16(), pa.month_day_nano_interval()])
+def test_a_state_column_that_cannot_be_kept_is_refused(kind: pa.DataType) -> None:
+    with pytest.raises(ConfigError, match=r"step 'own': state column 'x' cannot be of type"):
+        state_field("own", pa.field("x", kind))

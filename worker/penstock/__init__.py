@@ -5,8 +5,8 @@ the keeper import ``penstock.contract``, and must not pay for Arrow and numba to
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as mypy knows it; typing itself costs more than the rest of this file
 if TYPE_CHECKING:
     from penstock.base.errors import (
         ConfigError,

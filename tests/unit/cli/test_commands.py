@@ -1,13 +1,15 @@
 """Commands as a shell runs them: output, messages on standard error, exit codes."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from penstock.base.errors import ConfigError
-from penstock.cli.app import make_app
+from penstock.cli.app import exit_code, make_app
 from penstock.cli.local import cluster_settings, restore_of
 from penstock.cli.preflight import check_before_start
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
@@ -68,6 +70,21 @@ def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
         done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
         assert done.exit_code == 3, command
         assert "'j'" in done.stderr or " j " in done.stderr, done.stderr
+
+
+def test_a_fault_of_ours_is_one_line_and_a_file(capfd: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(lambda: tuple(range(1))[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["penstock"])
+        assert exit_code(app) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(
+        "error: IndexError: tuple index out of range: this is a fault of Penstock"
+    )
+    kept = Path(line.split()[-1])
+    assert "Traceback" in kept.read_text()
+    kept.unlink()
 
 
 def test_a_missing_input_folder_is_found_before_anything_starts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Frames of Penstock itself are left out: nobody can mend a job there. Everything 
 the text travels in heartbeats and is kept in the status of the job.
 """
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from traceback import FrameSummary
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IMPORTS = os.path.dirname(importlib.__file__) + os.sep
 _BECAUSE = "The above exception was the direct cause of the one before it:"
 _MEANWHILE = "The one before it was raised while this one was handled:"
 
@@ -46,7 +48,7 @@ def user_frames(error: BaseException) -> "list[FrameSummary]":
 
 def is_users(file: str) -> bool:
     """Say whether a file of a traceback is neither Penstock's nor part of the import machinery."""
-    return not file.startswith(("<frozen", _OURS))
+    return not file.startswith(("<frozen", _OURS, _IMPORTS))
 
 
 def user_traceback(error: BaseException) -> str:

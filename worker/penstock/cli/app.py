@@ -7,7 +7,7 @@ import typer
 
 from penstock.base.errors import PenstockError
 from penstock.cli.checkpoint import checkpoint
-from penstock.cli.exits import exit_of_error, print_error
+from penstock.cli.exits import Exit, exit_of_error, internal, print_error
 from penstock.cli.graph import graph
 from penstock.cli.logs import logs
 from penstock.cli.replay import replay
@@ -76,12 +76,27 @@ def _version(
 
 
 def run() -> None:
-    """Run the command line; errors of ours are one message and an exit code, never a traceback."""
+    """Run the command line; what goes wrong is a message and an exit code, never a traceback."""
     app = make_app()
     gc.freeze()
     gc.enable()
+    sys.exit(exit_code(app))
+
+
+def exit_code(app: typer.Typer) -> int:
+    """Run a command line and return its exit code; errors are written to standard error."""
     try:
         app()
+        code: int | str | None = Exit.OK
+    except SystemExit as ended:  # how typer ends, also after a closed pipe
+        code = ended.code
     except PenstockError as error:
         print_error(str(error))
-        sys.exit(exit_of_error(error))
+        code = exit_of_error(error)
+    except OSError as error:  # of a place that nobody looked at before
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        code = Exit.FAILED
+    except Exception as error:
+        print_error(internal(error))
+        code = Exit.FAILED
+    return Exit.OK if code is None else code if isinstance(code, int) else Exit.FAILED

@@ -1,7 +1,9 @@
 """Exit codes of every command; part of the public interface."""
 
 import sys
+import traceback
 from enum import IntEnum
+from tempfile import NamedTemporaryFile
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.contract.status import JobState
@@ -35,6 +37,21 @@ def exit_of_error(error: PenstockError) -> Exit:
 
 
 def print_error(text: str) -> None:
-    """Write an error to standard error, each line marked."""
-    for line in text.splitlines() or [""]:
-        print(f"error: {line}", file=sys.stderr)
+    """Write an error to standard error, each line marked. Whoever has closed it is told nothing."""
+    try:
+        for line in text.splitlines() or [""]:
+            print(f"error: {line}", file=sys.stderr)
+        sys.stderr.flush()
+    except OSError:
+        return
+
+
+def internal(error: BaseException) -> str:
+    """Spell an error that is a fault of ours, and keep its stack trace in a file."""
+    what = f"{type(error).__name__}: {error}"
+    try:
+        with NamedTemporaryFile("w", prefix="penstock-", suffix=".txt", delete=False) as file:
+            traceback.print_exception(error, file=file)
+    except OSError as unkept:
+        return f"{what}: this is a fault of Penstock; its stack trace cannot be kept: {unkept}"
+    return f"{what}: this is a fault of Penstock; please report it with {file.name}"

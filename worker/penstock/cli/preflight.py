@@ -48,7 +48,10 @@ def input_problem(path: Path) -> str | None:
     """Say what is wrong with a Parquet input."""
     if not path.exists():
         return f"is not there (looked from {Path.cwd()})"
-    return nothing_to_read(list_input(path)) if path.is_dir() else None
+    try:
+        return nothing_to_read(list_input(path)) if path.is_dir() else None
+    except OSError as error:
+        return f"cannot be listed: {error.strerror}"
 
 
 def input_lines(job: "CompiledJob") -> list[str]:
@@ -102,7 +105,8 @@ def _needs_a_look(graph: "DeclaredGraph") -> bool:
 def _validate_elsewhere(file: Path, settings: Sequence[str]) -> None:
     sets = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "penstock.cli", "validate", str(file), "--quiet", *sets]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    # What the user's modules print while they are imported is not part of what `run` shows.
+    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         lines = [line.removeprefix("error: ") for line in done.stderr.strip().splitlines()]
         raise ConfigError("\n".join(lines) or f"validation ended with code {done.returncode}")

@@ -18,7 +18,7 @@ from penstock.cli.options import (
     JsonOption,
     SetOption,
 )
-from penstock.cli.screen import Screen, make_screen
+from penstock.cli.screen import Watched, make_screen
 from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.contract.streamjob_read import cluster_only
 
@@ -95,38 +95,48 @@ def run(  # noqa: PLR0917  typer passes by name
 
 
 def _show(cluster: "LocalCluster", job: "JobFile", as_json: bool) -> Exit:
-    cluster.start()
-    screen = make_screen(as_json)
-    try:
-        ignored = cluster_only(job.plain)
-        if ignored:
-            screen.note(f"ignored on this machine: {', '.join(ignored)}")
-        return watch(cluster, screen)
-    finally:
-        screen.close()
-
-
-def watch(cluster: "LocalCluster", screen: Screen) -> Exit:
-    """Show the job until it has ended; turn signals into a clean stop, then an immediate one."""
     interrupts = Interrupts()
-    with interrupts.caught():
-        while True:
-            ended = cluster.wait(LOOK_INTERVAL_S)
-            status = ended if ended is not None else cluster.status()
-            # The last counters are there when every process has ended, not before.
-            if status.state not in ENDED or ended is not None:
-                screen.show(status)
-            if ended is not None:
-                screen.close()
-                return _ended(ended, interrupts)
-            if interrupts.count >= 2:
-                cluster.kill()
-                screen.show(cluster.status())
-                screen.note("stopped at once; run it again to go on from the last checkpoint")
-                return Exit.INTERRUPTED
-            if interrupts.count == 1 and interrupts.first_time():
-                screen.note("stopping after a last checkpoint; Ctrl-C again stops at once")
-                Thread(target=cluster.stop, args=(None,), daemon=True).start()
+    with interrupts.caught():  # before there is anything that has to be stopped
+        cluster.start()
+        screen = Watched(make_screen(as_json))
+        try:
+            ignored = cluster_only(job.plain)
+            if ignored:
+                screen.note(f"ignored on this machine: {', '.join(ignored)}")
+            return watch(cluster, screen, interrupts)
+        finally:
+            screen.close()
+
+
+def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") -> Exit:
+    """Show the job until it has ended; turn signals into a clean stop, then an immediate one.
+
+    Where nobody reads what is shown any more (``| head``), that is a reason to stop as well.
+    """
+    while True:
+        ended = cluster.wait(LOOK_INTERVAL_S)
+        status = ended if ended is not None else cluster.status()
+        # The last counters are there when every process has ended, not before.
+        if status.state not in ENDED or ended is not None:
+            screen.show(status)
+        if ended is not None:
+            screen.close()
+            return Exit.FAILED if screen.lost is not None else _ended(ended, interrupts)
+        if interrupts.count >= 2:
+            cluster.kill()
+            screen.show(cluster.status())
+            screen.note("stopped at once; run it again to go on from the last checkpoint")
+            return Exit.INTERRUPTED
+        if interrupts.count == 1 and interrupts.first_time():
+            screen.note("stopping after a last checkpoint; Ctrl-C again stops at once")
+            _stop(cluster)
+        elif screen.lost is not None and interrupts.first_time():
+            print_error(f"standard output: {screen.lost}: stopping after a last checkpoint")
+            _stop(cluster)
+
+
+def _stop(cluster: "LocalCluster") -> None:
+    Thread(target=cluster.stop, args=(None,), daemon=True).start()
 
 
 def _ended(status: JobStatus, interrupts: "Interrupts") -> Exit:

@@ -1,7 +1,9 @@
 """What a running job looks like: a live table on a terminal, plain lines without one, or JSON."""
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from typing import IO, Protocol
 
 from penstock.cli.events import Events
@@ -46,6 +48,36 @@ def make_screen(as_json: bool, out: IO[str] | None = None) -> Screen:
 
         return LiveScreen()
     return PlainLines(stream)
+
+
+class Watched:
+    """Shows on another screen for as long as somebody reads it; ``lost`` says why nobody does."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.lost: str | None = None
+        self._screen = screen
+
+    def show(self, status: JobStatus) -> None:
+        """Show the status, or note that nobody sees it."""
+        self._do(lambda: self._screen.show(status))
+
+    def note(self, text: str) -> None:
+        """Show one line, or note that nobody sees it."""
+        self._do(lambda: self._screen.note(text))
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._do(self._screen.close)
+
+    def _do(self, write: Callable[[], None]) -> None:
+        if self.lost is not None:
+            return
+        try:
+            write()
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+            # What is still buffered would fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class JsonLines:

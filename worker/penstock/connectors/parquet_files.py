@@ -51,7 +51,10 @@ def find_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise ConfigError(f"parquet source: there is no file or folder {path}")
-    found = list_input(path)
+    try:
+        found = list_input(path)
+    except OSError as error:
+        raise ConfigError(f"parquet source: folder {path}: {error.strerror}") from error
     problem = nothing_to_read(found)
     if problem is not None:
         raise ConfigError(f"parquet source: folder {path} {problem}")
@@ -60,8 +63,11 @@ def find_files(path: Path) -> list[Path]:
 
 def read_identity(path: Path) -> FileIdentity:
     """Look at the end of a file. Raises ConfigError naming it when it is no whole Parquet file."""
-    size = path.stat().st_size
-    footer = _footer_hash(path, size)
+    try:
+        size = path.stat().st_size
+        footer = _footer_hash(path, size)
+    except OSError as error:
+        raise ConfigError(f"parquet source: file {path}: {error.strerror}") from error
     try:
         rows = pq.ParquetFile(path).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:

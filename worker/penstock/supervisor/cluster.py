@@ -4,7 +4,9 @@ import os
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -217,11 +219,17 @@ class LocalCluster:
             while not self._kill and self._turn():
                 self._wake.wait(self._pause_s())
                 self._wake.clear()
-        except BaseException as error:
+        except Exception as error:
             failure = f"the supervisor failed: {type(error).__name__}: {error}"
-            raise
-        finally:
+            with suppress(OSError):  # a full disk, which may be what failed
+                traceback.print_exception(error, file=self._log_file)
+        try:
             self._finish(failure)
+        except Exception as error:  # whoever waits must hear of the end, whatever fails in it
+            why = failure or f"the supervisor failed: {type(error).__name__}: {error}"
+            state, now = JobState.FAILED, _wall_us()
+            self._final = JobStatus(self._settings.job, self._uid, state, now, failure=why)
+            self._ended.set()
 
     def _pause_s(self) -> float:
         due = self._workers.next_due()

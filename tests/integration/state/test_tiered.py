@@ -123,19 +123,19 @@ def test_windows_on_disk_come_due_in_order(tmp_path: Path) -> None:
     for end in range(-5, 7):
         ends = np.full(len(names), end * 10, np.int64)
         found = table.rows(CODEC.window_keys([names], ends, CODEC.hashed([names])))
-        table.column("end")[found] = ends
+        table.set_due(found, ends)
         table.column("n")[found] += 1
     assert table._cold is not None
-    assert table.next_end() == -50
+    assert table.next_due() == -50
     seen: list[int] = []
-    while table.next_end() <= 30:
-        rows = table.due(30, 200)
+    while table.next_due() <= 30:
+        rows = table.take_due(30, 200)
         seen += table.column("end")[rows].tolist()
         assert table.column("n")[rows].tolist() == [1] * len(rows)
         table.delete(rows)
     assert seen == sorted(seen)
     assert len(seen) == 9 * 500
-    assert table.next_end() == 40
+    assert table.next_due() == 40
     table.close()
 
 

@@ -154,6 +154,7 @@ CHECKPOINT_INTERVAL_S_DEFAULT = 10.0
 CHECKPOINT_TIMEOUT_S_DEFAULT = 600.0
 CHECKPOINT_FIRST_DELAY_S = 0.2  # the first output should not wait for a whole interval
 STATE_FILES_PER_TASK_MAX = 16  # more are compacted: bounds what a restore reads
+FIRED_ROWS_MAX = 65_536  # windows emitted as one batch; the next slice waits until it has left
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # of files merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 

@@ -89,8 +89,10 @@ class Performer:
                 self._pass_on(LatencyMarker(self.task, origin_ns))
 
     def _advance(self, action: ev.Advance) -> None:
-        self._parts.chain.on_watermark(action.time_us)
-        self._flush()
+        more = True
+        while more:  # slices: what has fired waits for credit, not for memory
+            more = self._parts.chain.on_watermark(action.time_us)
+            self._flush()
 
     def _flush(self) -> None:
         """Route what the steps have emitted since the last time."""

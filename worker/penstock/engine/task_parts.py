@@ -29,8 +29,8 @@ class Chain(Protocol):
         """Take rows."""
         ...
 
-    def on_watermark(self, time_us: int) -> None:
-        """Let event time pass."""
+    def on_watermark(self, time_us: int) -> bool:
+        """Let event time pass; true when more is due: call again when what came may have left."""
         ...
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:

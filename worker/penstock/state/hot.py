@@ -24,6 +24,7 @@ from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, t
 from penstock.model.kernels import arena, clock, table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
+from penstock.state.due import NEVER, DueRows
 from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
 
@@ -59,6 +60,7 @@ class HotTable:
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
         for value in self.values:
             self._make_column(value)
+        self._due = DueRows(self._capacity) if schema.timed else None
         fixed = sum(c.strides[0] for c in self._columns.values())
         listed = self._changed.itemsize
         self._row_bytes = table.ROW.itemsize + listed + fixed + SPAN_BYTES * len(self._spans)
@@ -123,17 +125,22 @@ class HotTable:
         self._clear(rows)
         table.delete(self._table, rows)
 
-    def due(self, bound: int, most: int) -> Int32s:
-        """Return live rows with ``end <= bound``, by end, then row."""
-        found = np.empty(self.high_row, np.int32)
-        count = table.due_rows(self._table, self._columns[END], bound, found)
-        rows = found[:count]
-        return rows[np.argsort(self._columns[END][rows], kind="stable")][:most]
+    def set_due(self, rows: Int32s, times: Int64s) -> None:
+        """Set when rows that :meth:`rows` gave come due (timed state)."""
+        assert self._due is not None, f"state {self.schema.name!r} has no times"
+        self._due.set(self._table, self._columns[END], rows, times)
 
-    def next_end(self) -> int:
-        """Return the earliest window end of all live rows; the largest int64 when none is left."""
-        none = np.iinfo(np.int64).max
-        return int(table.least_end(self._table, self._columns[END], none))
+    def take_due(self, bound: int, most: int) -> Int32s:
+        """Return up to ``most`` live rows that are due at ``bound``, and queue them no more.
+
+        By time, key group, hash and key. They stay live until they are deleted.
+        """
+        assert self._due is not None, f"state {self.schema.name!r} has no times"
+        return self._due.take(self._table, bound, most)
+
+    def next_due(self) -> int:
+        """Return when the first queued row comes due; NEVER when there is none."""
+        return NEVER if self._due is None else self._due.first()
 
     def about_keys(self) -> int:
         """Return how many rows there are, tombstones included."""
@@ -233,9 +240,12 @@ class HotTable:
         """
         rows = self.rows(keys)
         for name, column in self._columns.items():
-            column[rows] = values[name]
+            if name != END or self._due is None:
+                column[rows] = values[name]
         for name in self._spans:
             self.write_bytes(name, rows, values[name])
+        if self._due is not None:
+            self.set_due(rows, np.ascontiguousarray(values[END]))
         gone = rows[deleted]
         if len(gone):
             self._clear(gone)
@@ -300,7 +310,8 @@ class HotTable:
     def size_bytes(self) -> int:
         """Return the memory in use: rows, bytes and slots."""
         slots = self._a.nbytes + self._b.nbytes
-        return self.high_row * self._row_bytes + int(self._heads[arena.TOP]) + slots
+        due = 0 if self._due is None else self._due.size_bytes(self.high_row)
+        return self.high_row * self._row_bytes + int(self._heads[arena.TOP]) + slots + due
 
     # --- Growth -----------------------------------------------------------------------------
 
@@ -328,6 +339,8 @@ class HotTable:
             n: (doubled(s, used, least), doubled(z, used, least))
             for n, (s, z) in self._spans.items()
         }
+        if self._due is not None:
+            self._due.grow(used, least)
         self._capacity = len(self._changed)
         self._bundle()
 
@@ -375,6 +388,9 @@ class HotTable:
     # --- Values -----------------------------------------------------------------------------
 
     def _clear(self, rows: Int32s) -> None:
+        """Make the values of rows those of a new key; none of them comes due any more."""
+        if self._due is not None:
+            self._due.clear(self._table, rows)
         for column in self._columns.values():
             column[rows] = 0
         for spans in self._spans.values():

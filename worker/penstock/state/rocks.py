@@ -3,7 +3,8 @@
 It is a cache of local life: it has no log, nothing of it is ever restored, and it goes with the
 task. What a checkpoint needs of it is copied into the same files as everything else.
 
-    key    group (16 bits), window end (64 bits, timed state only, order-preserving), tag, key bytes
+    key    group (16 bits), tag, key bytes; of timed state group, window end and hash (64 bits
+           each, order-preserving), tag, key bytes: in the order in which rows come due
     value  hash, fixed-width columns, then each bytes column as length plus one (32 bits) and bytes
     dirty  the same keys; value: the generation of the uncommitted change (64 bits)
 """
@@ -19,14 +20,16 @@ import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
 from penstock.model.columns import Int64s, flat, text
-from penstock.model.keys import EncodedKeys, Keys
+from penstock.model.keys import Keys
 from penstock.state.copies import RowsCopy
 from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
 
 MEMTABLE_BYTES = 8 * 1024 * 1024
 _GROUP = struct.Struct(">H")
-_TIMED = struct.Struct(">HQ")
+_TIMED = struct.Struct(">HQQ")
+_DUE = struct.Struct(">HQ")  # how the key of timed state begins
+DUE_BYTES = _DUE.size
 _LENGTH = struct.Struct("<I")
 _MARK = struct.Struct("<q")
 _BIAS = 1 << 63  # turns signed into unsigned order
@@ -80,36 +83,42 @@ class ColdRows:
         for i in places:
             valid = not len(bitmap) or bool(bitmap[(bit + i) >> 3] >> ((bit + i) & 7) & 1)
             raw = data[offsets[i] : offsets[i + 1]].tobytes() if valid else None
-            found.append(self._key(int(keys.groups[i]), raw))
+            found.append(self._key(int(keys.groups[i]), int(keys.hashes[i]), raw))
         return list(dict.fromkeys(found))
 
-    def keys_of(self, groups: Sequence[int], keys: EncodedKeys) -> list[bytes]:
-        """Return the database keys of a table's rows."""
+    def keys_of(self, copied: RowsCopy) -> list[bytes]:
+        """Return the database keys of rows that were copied."""
+        keys = copied.keys
         ends, data, null = keys.ends.tolist(), keys.data.tobytes(), keys.null.tolist()
+        rows = zip(copied.groups.tolist(), copied.hashes.tolist(), strict=True)
         return [
-            self._key(group, None if null[i] else data[ends[i] : ends[i + 1]])
-            for i, group in enumerate(groups)
+            self._key(group, hashed, None if null[i] else data[ends[i] : ends[i + 1]])
+            for i, (group, hashed) in enumerate(rows)
         ]
 
-    def _key(self, group: int, raw: bytes | None) -> bytes:
+    def _key(self, group: int, hashed: int, raw: bytes | None) -> bytes:
         tagged = _NULL if raw is None else _VALUE + raw
         if not self._schema.timed:
             return _GROUP.pack(group) + tagged
         assert raw is not None, "a key with a window end is never a lone null"
         end = int.from_bytes(raw[1:9], "little", signed=True)
-        return _TIMED.pack(group, end + _BIAS) + tagged
+        return _TIMED.pack(group, end + _BIAS, hashed) + tagged
 
     # --- Rows ---------------------------------------------------------------------------------
 
-    def put(self, copied: RowsCopy, marks: Int64s) -> None:
-        """Store rows; a mark above 0 is the generation of a change that is not committed."""
+    def put(self, copied: RowsCopy, marks: Int64s) -> list[bytes]:
+        """Store rows and return their database keys.
+
+        A mark above 0 is the generation of a change that is not committed.
+        """
         batch = WriteBatch(raw_mode=True)
-        keys = self.keys_of(copied.groups.tolist(), copied.keys)
+        keys = self.keys_of(copied)
         for key, value, mark in zip(keys, self._encoded(copied), marks.tolist(), strict=True):
             batch.put(key, value)
             if mark > 0:
                 batch.put(key, _MARK.pack(mark), self._dirty_handle)
         self._values.write(batch, self._unlogged)
+        return keys
 
     def get(self, keys: list[bytes]) -> list[ColdRow]:
         """Return those of the rows that are there."""
@@ -157,21 +166,19 @@ class ColdRows:
 
     # --- Windows ------------------------------------------------------------------------------
 
-    def due(self, group: int, bound: int, most: int) -> list[ColdRow]:
-        """Return up to ``most`` rows of a group whose window ends at or before ``bound``."""
+    def from_key(self, key: bytes, bound: int, most: int) -> list[ColdRow]:
+        """Return up to ``most`` rows of the group of ``key``, from it on, due at ``bound``."""
         found: list[ColdRow] = []
-        prefix = _GROUP.pack(group)
-        for key, value in self._values.items(from_key=prefix):
-            if len(found) == most or not key.startswith(prefix) or end_of(key) > bound:
+        group = key[: _GROUP.size]
+        for at, value in self._values.items(from_key=key):
+            if len(found) == most or not at.startswith(group) or end_of(at) > bound:
                 break
-            found.append(ColdRow(key, value))
+            found.append(ColdRow(at, value))
         return found
 
-    def first_end(self, group: int) -> int | None:
-        """Return the earliest window end of a group."""
-        prefix = _GROUP.pack(group)
-        key = next(_prefixed(self._values.keys(from_key=prefix), prefix), None)
-        return None if key is None else end_of(key)
+    def next_key(self, key: bytes) -> bytes | None:
+        """Return the first database key of the group of ``key`` that is not before it."""
+        return next(_prefixed(self._values.keys(from_key=key), key[: _GROUP.size]), None)
 
     # --- Encoding -----------------------------------------------------------------------------
 
@@ -211,8 +218,14 @@ class ColdRows:
 
 def end_of(key: bytes) -> int:
     """Return the window end in a database key of timed state."""
-    end: int = _TIMED.unpack_from(key)[1]
+    end: int = _DUE.unpack_from(key)[1]
     return end - _BIAS
+
+
+def group_of(key: bytes) -> int:
+    """Return the key group in a database key."""
+    group: int = _GROUP.unpack_from(key)[0]
+    return group
 
 
 def _prefixed(keys: Iterator[bytes], prefix: bytes) -> Iterator[bytes]:

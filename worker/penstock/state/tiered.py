@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.model.columns import Bytes, Int32s
+from penstock.model.columns import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
+from penstock.state.cold_due import ColdDue
 from penstock.state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
 from penstock.state.hot import HotTable
 from penstock.state.rocks import ColdRow, ColdRows
 from penstock.steps.base import StateSchema
 
-NEVER = np.iinfo(np.int64).max
 ROWS_MIN = 1024  # in memory, however small the budget
 EVICT_SHARE = 4  # a quarter of the rows moves out at once: the sweep is paid by many batches
 
@@ -39,7 +39,7 @@ class TieredTable:
         self._cold: ColdRows | None = None
         self._hand = np.zeros(1, np.int64)
         self._groups: set[int] = set()  # that have rows on disk; iterated sorted only
-        self._cold_end = NEVER
+        self._cold_due: ColdDue | None = None  # of timed state on disk
         self._only_cold = 0
 
     # --- The handle that steps use ----------------------------------------------------------
@@ -74,23 +74,23 @@ class TieredTable:
         self._purge(rows)
         self.hot.delete(rows)
 
-    def due(self, bound: int, most: int) -> Int32s:
-        """Return live rows with ``end <= bound``; one end at a time while some are on disk."""
-        if self._cold is not None and self._cold_end <= bound:
-            bound = min(bound, self.next_end())
-            room = most
-            for group in sorted(self._groups):
-                found = self._cold.due(group, bound, room) if room > 0 else []
-                self._warm(self._not_hot(found))
-                room -= len(found)
-        return self.hot.due(bound, most)
+    def set_due(self, rows: Int32s, times: Int64s) -> None:
+        """Set when rows come due."""
+        self.hot.set_due(rows, times)
 
-    def next_end(self) -> int:
-        """Return the earliest window end of all live rows."""
-        if self._cold is not None and self.schema.timed:
-            ends = [self._cold.first_end(group) for group in sorted(self._groups)]
-            self._cold_end = min((e for e in ends if e is not None), default=NEVER)
-        return min(self._cold_end, self.hot.next_end())
+    def take_due(self, bound: int, most: int) -> Int32s:
+        """Return up to ``most`` live rows that are due: see :meth:`HotTable.take_due`.
+
+        As many rows on disk are brought into memory, so all that come first are there.
+        """
+        if self._cold_due is not None:
+            self._warm(self._not_hot(self._cold_due.take(bound, most)))
+        return self.hot.take_due(bound, most)
+
+    def next_due(self) -> int:
+        """Return when the first queued row comes due, here or on disk."""
+        ends = self.hot.next_due()
+        return ends if self._cold_due is None else min(ends, self._cold_due.first())
 
     def about_keys(self) -> int:
         """Return about how many rows there are, in memory and only on disk."""
@@ -171,7 +171,7 @@ class TieredTable:
         """Close the database, if there is one."""
         if self._cold is not None:
             self._cold.close()
-            self._cold = None
+            self._cold = self._cold_due = None
 
     # --- Moving rows ------------------------------------------------------------------------
 
@@ -196,11 +196,12 @@ class TieredTable:
             return
         if self._cold is None:
             self._cold = ColdRows(self._folder(), self.schema)
+            self._cold_due = ColdDue(self._cold) if self.schema.timed else None
         copied = self.hot.copy_rows(rows)
-        self._cold.put(copied, self.hot.dirty_marks(rows))
+        keys = self._cold.put(copied, self.hot.dirty_marks(rows))
         self._groups.update(np.unique(copied.groups).tolist())
-        if self.schema.timed:
-            self._cold_end = min(self._cold_end, int(copied.values["end"].min()))
+        if self._cold_due is not None:
+            self._cold_due.add(keys)
         self.hot.release(rows)
         self._only_cold += len(rows)
 
@@ -220,4 +221,4 @@ class TieredTable:
     def _purge(self, rows: Int32s) -> None:
         if self._cold is not None and len(rows):
             copied = self.hot.copy_rows(rows)
-            self._cold.delete(self._cold.keys_of(copied.groups.tolist(), copied.keys))
+            self._cold.delete(self._cold.keys_of(copied))

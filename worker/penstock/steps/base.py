@@ -20,7 +20,7 @@ from penstock.base.errors import Where
 from penstock.contract.keygroups import Share
 
 if TYPE_CHECKING:
-    from penstock.model.columns import Int32s
+    from penstock.model.columns import Int32s, Int64s
     from penstock.model.keys import EncodedKeys, Keys
 
 Emit = Callable[[pa.RecordBatch], None]
@@ -87,12 +87,23 @@ class KeyedState(Protocol):
         """Delete rows (each listed once): the key is gone, its values begin anew."""
         ...
 
-    def due(self, bound: int, most: int) -> "Int32s":
-        """Return up to ``most`` live rows with ``end <= bound``, by end, then row (timed state)."""
+    def set_due(self, rows: "Int32s", times: "Int64s") -> None:
+        """Set when rows that ``rows`` gave come due: their column ``end`` (timed state).
+
+        A row whose time is not set never comes due.
+        """
         ...
 
-    def next_end(self) -> int:
-        """Return the earliest end of all live rows; the largest int64 when there is none."""
+    def take_due(self, bound: int, most: int) -> "Int32s":
+        """Return up to ``most`` live rows with ``end <= bound``, and queue them no more.
+
+        By end, then key group, hash and key: never by how they came. Whoever takes rows deletes
+        them, or sets when they come due again; until then a cut has them as they are.
+        """
+        ...
+
+    def next_due(self) -> int:
+        """Return the earliest end of all rows that are queued; the largest int64 without any."""
         ...
 
     def about_keys(self) -> int:
@@ -117,8 +128,11 @@ class Step(Protocol):
         """Take rows in order; emit before returning."""
         ...
 
-    def on_watermark(self, time_us: int) -> None:
-        """Hear that event time has reached ``time_us``; never goes back."""
+    def on_watermark(self, time_us: int) -> bool:
+        """Hear that event time has reached ``time_us``; never goes back.
+
+        What is due is emitted in slices: true when there is more, then it is called again.
+        """
         ...
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
@@ -152,8 +166,9 @@ class PlainStep:
         self._outputs = outputs
         self._emit = outputs["main"]
 
-    def on_watermark(self, time_us: int) -> None:
+    def on_watermark(self, time_us: int) -> bool:
         """Do nothing: this step does not look at time."""
+        return False
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Do nothing: the state itself was loaded by the task."""

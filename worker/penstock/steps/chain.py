@@ -105,10 +105,12 @@ class Chain:
             return Where(step, found[0], found[1])
         return Where(step, found[0], found[1], found[2] + at)
 
-    def on_watermark(self, time_us: int) -> None:
-        """Let event time pass: steps in order, so that fired rows meet later steps before it."""
-        for step in self.steps:
-            step.on_watermark(time_us)
+    def on_watermark(self, time_us: int) -> bool:
+        """Let event time pass: steps in order, so that fired rows meet later steps before it.
+
+        Returns true after a slice of what is due: what was emitted may leave before the next one.
+        """
+        return any(step.on_watermark(time_us) for step in self.steps)
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Tell the steps that state of these groups was loaded by the task."""

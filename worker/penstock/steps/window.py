@@ -1,10 +1,11 @@
 """Tumbling windows of event time per key: counted in compiled loops, emitted once.
 
 A row is late for its window iff ``end + lateness <= bound``, with the bound that its source
-stamped: that does not depend on how channels interleave. A window emits, in order of its end,
-when the watermark reaches ``end + lateness``; a row that comes for an emitted window all the same
-(its split was idle) is late too, and counted apart. The state is keyed by (end, key) and lives
-with the key's group, so open windows move and are restored like everything else.
+stamped: that does not depend on how channels interleave. A window emits when the watermark
+reaches ``end + lateness``: by end, and within it by key group, hash and key. A row that comes for
+an emitted window all the same (its split was idle) is late too, and counted apart. The state is
+keyed by (end, key) and lives with the key's group, so open windows move and are restored like
+everything else.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.graph import Compute
 from penstock.contract.keygroups import Share
 from penstock.model.columns import Int64s, fixed, fixed_array, flat
@@ -28,8 +30,6 @@ from penstock.steps.base import (
 )
 from penstock.steps.keyed import KeyColumns, OpenState
 
-NEVER = np.iinfo(np.int64).max
-FIRED_ROWS_MAX = 65_536  # windows emitted in one batch
 _TIME = pa.timestamp("us")
 
 
@@ -61,7 +61,6 @@ class Window(PlainStep):
         self._aggregates = aggregates
         self._output = output
         self._fired: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)
-        self._next_end = NEVER
         self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
 
     def open(self, state: OpenState) -> None:
@@ -83,9 +82,8 @@ class Window(PlainStep):
         if len(ends):
             keys = self._keys.codec.window_keys(self._keys.of(rows), ends, hashed)
             found = self._state.rows(keys)
-            self._state.column("end")[found] = ends
+            self._state.set_due(found, ends)
             self._aggregates.fold(self._state, found, rows)
-            self._next_end = min(self._next_end, int(ends.min()))
 
     def _judge(
         self,
@@ -111,18 +109,17 @@ class Window(PlainStep):
         late = np.flatnonzero(verdicts != windows.ON_TIME)
         self._outputs["late"](batch.take(pa.array(late)))
 
-    def on_watermark(self, time_us: int) -> None:
-        """Emit every window whose end + lateness the watermark has reached."""
+    def on_watermark(self, time_us: int) -> bool:
+        """Emit windows whose end + lateness the watermark has reached; say whether more have."""
         np.maximum(self._fired, time_us, out=self._fired)
         bound = time_us - self._shape.lateness_us
-        while self._next_end <= bound and self._next_end != NEVER:
-            rows = self._state.due(bound, FIRED_ROWS_MAX)
-            if len(rows):
-                self._emit(self._emitted(rows))
-                self._state.delete(rows)
-            self._next_end = self._state.next_end()
-            done = len(rows) or self._next_end > bound or self._next_end == NEVER
-            assert done, "a window that is due is found, or this would never end"
+        if self._state.next_due() > bound:
+            return False
+        rows = self._state.take_due(bound, FIRED_ROWS_MAX)
+        if len(rows):
+            self._emit(self._emitted(rows))
+            self._state.delete(rows)
+        return len(rows) == FIRED_ROWS_MAX
 
     def _emitted(self, rows: npt.NDArray[np.int32]) -> pa.RecordBatch:
         ends = self._state.column("end")[rows]
@@ -136,10 +133,9 @@ class Window(PlainStep):
         return with_hidden(batch, pa.array(np.full(len(rows), NO_BOUND, np.int64)))
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Look for open windows among what was loaded; up to the watermark all have emitted."""
+        """Know that up to the watermark all windows of these groups have emitted."""
         if watermark_us is not None:
             np.maximum(self._fired, watermark_us, out=self._fired)
-        self._next_end = self._state.next_end()
 
     def counters(self) -> dict[str, int]:
         """Count open windows, and late rows by what made them late."""

@@ -15,6 +15,7 @@ def compile_all() -> int:
         aggregate,
         arena,
         clock,
+        due,
         encode,
         gather,
         jit,
@@ -25,7 +26,9 @@ def compile_all() -> int:
         xxhash,
     )
 
-    modules = (aggregate, arena, clock, encode, gather, routing, table, windows, words, xxhash)
+    modules = (
+        *(aggregate, arena, clock, due, encode, gather, routing, table, windows, words, xxhash),
+    )
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

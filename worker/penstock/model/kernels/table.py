@@ -16,7 +16,6 @@ from numba import from_dtype
 from penstock.model.kernels.arena import copy_bytes, equal_bytes, free_block, take_block
 from penstock.model.kernels.jit import (
     I32,
-    I64,
     INT,
     OUT_I32,
     OUT_I64,
@@ -36,7 +35,8 @@ from penstock.model.kernels.xxhash import is_valid
 # Items of the array of counters.
 ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, WHOLE, KEPT, COUNTERS = range(12)
 # Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the clock's hand.
-LIVE, DELETED, LISTED, SEEN = 1, 2, 4, 8
+# QUEUED: in the queue of rows that come due (``kernels.due``).
+LIVE, DELETED, LISTED, SEEN, QUEUED = 1, 2, 4, 8, 16
 _IN_USE = LIVE | LISTED | SEEN
 TAIL = 4096
 NO_ROW = -1
@@ -227,7 +227,8 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any
         elif not _is_kept(row, records, counters):
             _keep(row, records, kept, counters)
         # Mostly the row is marked already: reading that is cheaper than writing it again.
-        if records[row].mark != counters[GENERATION] or records[row].status != _IN_USE:
+        status = records[row].status & ~QUEUED
+        if records[row].mark != counters[GENERATION] or status != _IN_USE:
             records[row].status = (records[row].status & ~DELETED) | LIVE | SEEN
             _mark(row, records, changed, counters)
         rows[i] = row
@@ -340,29 +341,6 @@ def rows_of_groups(table: Any, wanted: Any, rows: Any) -> Any:
             rows[found] = row
             found += 1
     return found
-
-
-@kernel(INT, TABLE, I64, INT, OUT_I32)
-def due_rows(table: Any, ends: Any, bound: int, rows: Any) -> Any:
-    """Write the live rows whose window ends at or before ``bound``; return how many."""
-    records, counters = table[2], table[6]
-    found = 0
-    for row in range(counters[ROWS]):
-        if records[row].status & LIVE != 0 and ends[row] <= bound:
-            rows[found] = row
-            found += 1
-    return found
-
-
-@kernel(INT, TABLE, I64, INT)
-def least_end(table: Any, ends: Any, none: int) -> Any:
-    """Return the earliest window end of all live rows; ``none`` when there is no row."""
-    records, counters = table[2], table[6]
-    least = none
-    for row in range(counters[ROWS]):
-        if records[row].status & LIVE != 0:
-            least = min(least, ends[row])
-    return least
 
 
 @kernel(INT, TABLE, INT)

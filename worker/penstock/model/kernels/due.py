@@ -1,0 +1,415 @@
+"""Rows in the order in which they come due: a heap of buckets, each the rows of one time and group.
+
+A queued row has a time, which the caller keeps in a column by row. Rows of one time and key group
+form a bucket: a list through ``after`` and ``before``, so that any row leaves it in a few steps.
+Buckets are found by (time, group) in slots, and the heap has the one that comes first on top.
+Rows come due by time, key group, hash, key bytes: an order that only the keys decide. A bucket is
+put in this order when its turn comes, once, however many slices it is taken in.
+
+Slots grow one by one (linear hashing, Litwin 1980), so no insertion pays for all that are there.
+Costs: queueing O(1), and O(log buckets) where the time and group are new; taking O(rows taken).
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import from_dtype
+
+from penstock.model.kernels.jit import (
+    I32,
+    I64,
+    INT,
+    OUT_I32,
+    OUT_I64,
+    OUT_U64,
+    VOID,
+    helper,
+    kernel,
+    tuple_of,
+)
+from penstock.model.kernels.table import QUEUED, TABLE
+
+# Items of the array of counters: buckets ever made, the first free one (plus one), those in use
+# (which is the size of the heap), slots, the power of two at or below them, and the most rows
+# that were put in order at once.
+MADE, FREE, USED, SLOTS, ROUND, SORTED, COUNTERS = range(7)
+
+# ``head`` is its first row, ``place`` where it is in the heap, ``chain`` the next bucket (plus
+# one) of its slot or of the free list, ``ordered`` whether its rows are in the order of firing.
+BUCKET = np.dtype(
+    [
+        ("time", "i8"),
+        ("group", "i4"),
+        ("head", "i4"),
+        ("place", "i4"),
+        ("chain", "i4"),
+        ("ordered", "i4"),
+    ],
+    align=True,
+)
+OUT_BUCKETS = from_dtype(BUCKET)[::1]
+
+# after, before (of a bucket's first row: the inverse of the bucket), buckets, slots (a bucket plus
+# one), heap, counters
+DUE = tuple_of((OUT_I32, OUT_I32, OUT_BUCKETS, OUT_I32, OUT_I32, OUT_I64))
+# rows and hashes of a bucket as they are listed, the same in order, and where cells begin
+SCRATCH = tuple_of((OUT_I32, OUT_U64, OUT_I32, OUT_U64, OUT_I32))
+
+_END = -1  # behind the last row of a bucket
+_WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
+_SHORT = 16  # a cell up to here is sorted by insertion
+_MIX_TIME, _MIX_GROUP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+
+# Helpers take arrays one by one: see ``kernels.table``.
+# ruff: noqa: PLR0917
+
+
+# --- Slots: from time and group to bucket --------------------------------------------------------
+
+
+@helper
+def _slot(time: Any, group: Any, counters: Any) -> Any:
+    mixed = np.uint64(time) * _MIX_TIME ^ np.uint64(group) * _MIX_GROUP
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    base = counters[ROUND]
+    at = np.int64(mixed & np.uint64(2 * base - 1))
+    return at if at < counters[SLOTS] else at - base
+
+
+@helper
+def _split(buckets: Any, slots: Any, counters: Any) -> None:
+    """Add a slot, and give it its part of the buckets of the one that had them so far."""
+    new = counters[SLOTS]
+    old = new - counters[ROUND]
+    here, slots[old] = slots[old], 0
+    slots[new] = 0
+    counters[SLOTS] = new + 1
+    while here != 0:
+        behind = buckets[here - 1].chain
+        at = _slot(buckets[here - 1].time, buckets[here - 1].group, counters)
+        buckets[here - 1].chain = slots[at]
+        slots[at] = here
+        here = behind
+    if counters[SLOTS] == 2 * counters[ROUND]:
+        counters[ROUND] *= 2
+
+
+@helper
+def _unchain(bucket: Any, buckets: Any, slots: Any, counters: Any) -> None:
+    at = _slot(buckets[bucket].time, buckets[bucket].group, counters)
+    if slots[at] == bucket + 1:
+        slots[at] = buckets[bucket].chain
+        return
+    here = slots[at] - 1
+    while buckets[here].chain != bucket + 1:
+        here = buckets[here].chain - 1
+    buckets[here].chain = buckets[bucket].chain
+
+
+# --- The heap: which bucket comes first ----------------------------------------------------------
+
+
+@helper
+def _is_before(one: Any, other: Any, buckets: Any) -> bool:
+    if buckets[one].time != buckets[other].time:
+        return bool(buckets[one].time < buckets[other].time)
+    return bool(buckets[one].group < buckets[other].group)
+
+
+@helper
+def _rise(at: Any, bucket: Any, buckets: Any, heap: Any) -> None:
+    """Put a bucket at a free place, or as far above it as it belongs."""
+    while at > 0:
+        above = (at - 1) // _WAYS
+        if not _is_before(bucket, heap[above], buckets):
+            break
+        heap[at] = heap[above]
+        buckets[heap[at]].place = at
+        at = above
+    heap[at] = bucket
+    buckets[bucket].place = at
+
+
+@helper
+def _sink(at: Any, bucket: Any, buckets: Any, heap: Any, size: Any) -> None:
+    """Put a bucket at a free place, or as far below it as it belongs."""
+    while _WAYS * at + 1 < size:
+        least = _WAYS * at + 1
+        for child in range(least + 1, min(least + _WAYS, size)):
+            if _is_before(heap[child], heap[least], buckets):
+                least = child
+        if not _is_before(heap[least], bucket, buckets):
+            break
+        heap[at] = heap[least]
+        buckets[heap[at]].place = at
+        at = least
+    heap[at] = bucket
+    buckets[bucket].place = at
+
+
+# --- Buckets and their rows ----------------------------------------------------------------------
+
+
+@helper
+def _bucket(time: Any, group: Any, buckets: Any, slots: Any, heap: Any, counters: Any) -> Any:
+    """Find or make the bucket of a time and group."""
+    here = slots[_slot(time, group, counters)]
+    while here != 0 and (buckets[here - 1].time != time or buckets[here - 1].group != group):
+        here = buckets[here - 1].chain
+    if here != 0:
+        return np.int64(here - 1)
+    bucket = counters[FREE] - 1
+    if bucket < 0:
+        bucket = counters[MADE]
+        counters[MADE] += 1
+    else:
+        counters[FREE] = buckets[bucket].chain
+    buckets[bucket].time = time
+    buckets[bucket].group = group
+    buckets[bucket].head = _END
+    at = _slot(time, group, counters)
+    buckets[bucket].chain = slots[at]
+    slots[at] = bucket + 1
+    counters[USED] += 1
+    _rise(counters[USED] - 1, bucket, buckets, heap)
+    if counters[USED] > counters[SLOTS]:
+        _split(buckets, slots, counters)
+    return np.int64(bucket)
+
+
+@helper
+def _drop_bucket(bucket: Any, buckets: Any, slots: Any, heap: Any, counters: Any) -> None:
+    """Forget a bucket that has no row left."""
+    _unchain(bucket, buckets, slots, counters)
+    counters[USED] -= 1
+    at, last = np.int64(buckets[bucket].place), np.int64(heap[counters[USED]])
+    if last != bucket:
+        _sink(at, last, buckets, heap, counters[USED])
+        if buckets[last].place == at:
+            _rise(at, last, buckets, heap)
+    buckets[bucket].chain = counters[FREE]
+    counters[FREE] = bucket + 1
+
+
+@helper
+def _enqueue(row: Any, bucket: Any, after: Any, before: Any, buckets: Any) -> None:
+    first = buckets[bucket].head
+    after[row], before[row] = first, ~bucket
+    if first != _END:
+        before[first] = row
+    buckets[bucket].head = row
+    buckets[bucket].ordered = 0
+
+
+@helper
+def _leave(
+    row: Any, after: Any, before: Any, buckets: Any, slots: Any, heap: Any, counters: Any
+) -> None:
+    """Take a row out of its bucket, and the bucket with it if it was the last one."""
+    behind, ahead = after[row], before[row]
+    if behind != _END:
+        before[behind] = ahead
+    if ahead >= 0:
+        after[ahead] = behind
+    elif behind != _END:
+        buckets[~ahead].head = behind
+    else:
+        _drop_bucket(np.int64(~ahead), buckets, slots, heap, counters)
+
+
+@kernel(VOID, TABLE, DUE, OUT_I64, I32, I64)
+def set_due(table: Any, due: Any, column: Any, rows: Any, times: Any) -> None:
+    """Write the times of rows to ``column``, and queue each row for its own.
+
+    A row may be listed again: the last time holds. Rows that have theirs already cost a look.
+    """
+    records = table[2]
+    after, before, buckets, slots, heap, counters = due
+    for i in range(rows.size):
+        row = rows[i]
+        queued = records[row].status & QUEUED != 0
+        if queued and column[row] == times[i]:
+            continue
+        if queued:
+            _leave(row, after, before, buckets, slots, heap, counters)
+        column[row] = times[i]
+        records[row].status |= QUEUED
+        bucket = _bucket(times[i], records[row].group, buckets, slots, heap, counters)
+        _enqueue(row, bucket, after, before, buckets)
+
+
+@kernel(VOID, TABLE, DUE, I32)
+def clear_due(table: Any, due: Any, rows: Any) -> None:
+    """Take those of the rows that are queued out of the queue."""
+    records = table[2]
+    after, before, buckets, slots, heap, counters = due
+    for i in range(rows.size):
+        if records[rows[i]].status & QUEUED != 0:
+            records[rows[i]].status &= ~QUEUED
+            _leave(rows[i], after, before, buckets, slots, heap, counters)
+
+
+@kernel(INT, DUE, INT)
+def first_due(due: Any, none: int) -> Any:
+    """Return the earliest time of all queued rows; ``none`` when there is no row."""
+    buckets, heap, counters = due[2], due[4], due[5]
+    return buckets[heap[0]].time if counters[USED] != 0 else none
+
+
+# --- Taking rows in order ------------------------------------------------------------------------
+
+
+@helper
+def _is_less(row: Any, hashed: Any, other: Any, other_hash: Any, records: Any, arena: Any) -> bool:
+    """Compare by hash, then by the bytes of the key; a shorter key comes before a longer one."""
+    if hashed != other_hash:
+        return bool(hashed < other_hash)
+    size, other_size = records[row].length, records[other].length
+    at, other_at = records[row].start, records[other].start
+    for i in range(min(size, other_size)):
+        if arena[at + i] != arena[other_at + i]:
+            return bool(arena[at + i] < arena[other_at + i])
+    return bool(size < other_size)
+
+
+@helper
+def _insert(rows: Any, hashes: Any, first: Any, stop: Any, records: Any, arena: Any) -> None:
+    for i in range(first + 1, stop):
+        row, hashed, at = rows[i], hashes[i], i
+        while at > first and _is_less(row, hashed, rows[at - 1], hashes[at - 1], records, arena):
+            rows[at], hashes[at] = rows[at - 1], hashes[at - 1]
+            at -= 1
+        rows[at], hashes[at] = row, hashed
+
+
+@helper
+def _sift(rows: Any, hashes: Any, first: Any, at: Any, size: Any, records: Any, arena: Any) -> None:
+    """Let an item of a heap with the greatest on top sink to its place; places from ``first``."""
+    row, hashed = rows[first + at], hashes[first + at]
+    while 2 * at + 1 < size:
+        child = first + 2 * at + 1
+        if child + 1 < first + size and _is_less(
+            rows[child], hashes[child], rows[child + 1], hashes[child + 1], records, arena
+        ):
+            child += 1
+        if not _is_less(row, hashed, rows[child], hashes[child], records, arena):
+            break
+        rows[first + at], hashes[first + at] = rows[child], hashes[child]
+        at = child - first
+    rows[first + at], hashes[first + at] = row, hashed
+
+
+@helper
+def _sort(rows: Any, hashes: Any, first: Any, stop: Any, records: Any, arena: Any) -> None:
+    """Sort a few rows by insertion, many (whose hashes were made alike) by a heap."""
+    if stop - first <= _SHORT:
+        _insert(rows, hashes, first, stop, records, arena)
+        return
+    size = stop - first
+    for at in range((size - 2) // 2, -1, -1):
+        _sift(rows, hashes, first, at, size, records, arena)
+    for last in range(size - 1, 0, -1):
+        rows[first], rows[first + last] = rows[first + last], rows[first]
+        hashes[first], hashes[first + last] = hashes[first + last], hashes[first]
+        _sift(rows, hashes, first, 0, last, records, arena)
+
+
+@helper
+def _put_in_order(
+    head: Any,
+    after: Any,
+    records: Any,
+    arena: Any,
+    listed: Any,
+    listed_hashes: Any,
+    rows: Any,
+    hashes: Any,
+    cells: Any,
+) -> Any:
+    """Write the rows of the list from ``head`` on to ``rows``, in order; return how many.
+
+    Hashes are spread evenly, so the top bits of each say about where its row belongs: rows are
+    dealt out to about as many cells as there are rows, and the few of each cell are sorted.
+    """
+    count, row = 0, np.int64(head)
+    while row != _END:
+        listed[count], listed_hashes[count] = row, records[row].hash
+        count += 1
+        row = np.int64(after[row])
+    bits = 1
+    while (1 << bits) < count:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    for cell in range((1 << bits) + 1):
+        cells[cell] = 0
+    for i in range(count):
+        cells[np.int64(listed_hashes[i] >> shift) + 1] += 1
+    for cell in range(1 << bits):
+        cells[cell + 1] += cells[cell]
+    for i in range(count):
+        at = np.int64(listed_hashes[i] >> shift)
+        rows[cells[at]], hashes[cells[at]] = listed[i], listed_hashes[i]
+        cells[at] += 1
+    first: Any = np.int64(0)
+    for cell in range(1 << bits):  # dealing moved the beginning of each cell to its end
+        stop = np.int64(cells[cell])
+        if stop - first > 1:
+            _sort(rows, hashes, first, stop, records, arena)
+        first = stop
+    return count
+
+
+@helper
+def _relink(bucket: Any, rows: Any, count: Any, after: Any, before: Any, buckets: Any) -> None:
+    """Bring the list of a bucket into the order of ``rows``, which are all that it has."""
+    buckets[bucket].head = rows[0]
+    buckets[bucket].ordered = 1
+    before[rows[0]] = ~bucket
+    for i in range(1, count):
+        after[rows[i - 1]] = rows[i]
+        before[rows[i]] = rows[i - 1]
+    after[rows[count - 1]] = _END
+
+
+@kernel(INT, TABLE, DUE, SCRATCH, INT, OUT_I32)
+def take_due(table: Any, due: Any, scratch: Any, bound: int, taken: Any) -> Any:
+    """Take rows whose time is at or before ``bound`` off the queue, in order; return how many.
+
+    At most ``taken.size``: rows that are left stay queued, and their bucket in order.
+    """
+    records, arena = table[2], table[3]
+    after, before, buckets, slots, heap, counters = due
+    listed, listed_hashes, rows, hashes, cells = scratch
+    found = 0
+    while found < taken.size and counters[USED] != 0:
+        bucket = np.int64(heap[0])
+        if buckets[bucket].time > bound:
+            break
+        if buckets[bucket].ordered == 0:
+            count = _put_in_order(
+                buckets[bucket].head,
+                after,
+                records,
+                arena,
+                listed,
+                listed_hashes,
+                rows,
+                hashes,
+                cells,
+            )
+            counters[SORTED] = max(counters[SORTED], count)
+            _relink(bucket, rows, count, after, before, buckets)
+        row = np.int64(buckets[bucket].head)
+        while row != _END and found < taken.size:
+            taken[found] = row
+            found += 1
+            records[row].status &= ~QUEUED
+            row = np.int64(after[row])
+        if row == _END:
+            _drop_bucket(bucket, buckets, slots, heap, counters)
+        else:
+            buckets[bucket].head = row
+            before[row] = ~bucket
+    return found

@@ -1,0 +1,76 @@
+"""When the rows that are only on disk come due: of each key group, where the first of them may be.
+
+Database keys of timed state are in the order in which rows come due, so a key for each group is
+all that has to be known: in front of it no row is on disk only. That is a lower bound, made exact
+by one look at the database when it matters. So memory follows the key groups, not the rows.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from penstock.base.limits import KEY_GROUPS_MAX
+from penstock.model.columns import Int64s
+from penstock.state.due import NEVER
+from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, end_of, group_of
+
+_PAST = b"\xff" * 9  # more than any hash and tag
+
+
+class ColdDue:
+    """The order in which rows come due that are in ``cold``, which is of timed state."""
+
+    def __init__(self, cold: ColdRows) -> None:
+        """Begin with no row."""
+        self._cold = cold
+        self._from: dict[int, bytes] = {}
+        self._ends: Int64s = np.full(KEY_GROUPS_MAX, NEVER, np.int64)
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Hear of rows that have moved out of memory."""
+        for key in keys:
+            known = self._from.get(group_of(key))
+            if known is None or key < known:
+                self._put(key)
+
+    def first(self) -> int:
+        """Return the earliest end of the rows on disk; NEVER when there is none."""
+        key = self._first_key()
+        return NEVER if key is None else end_of(key)
+
+    def take(self, bound: int, most: int) -> list[ColdRow]:
+        """Return up to ``most`` rows due at ``bound``: no row on disk only comes before the last.
+
+        Some are stale copies of rows in memory. The caller brings the others there at once: they
+        count as there from now on.
+        """
+        found: list[ColdRow] = []
+        while len(found) < most:
+            key = self._first_key()
+            if key is None or end_of(key) > bound:
+                break
+            room = most - len(found)
+            part = self._cold.from_key(key, end_of(key), room)
+            found += part
+            all_of_end = len(part) < room
+            self._put(key[:DUE_BYTES] + _PAST if all_of_end else part[-1].key + b"\0")
+        return found
+
+    def _put(self, key: bytes) -> None:
+        group = group_of(key)
+        self._from[group], self._ends[group] = key, end_of(key)
+
+    def _first_key(self) -> bytes | None:
+        """Return the first key there is, by end and group."""
+        while True:
+            group = int(np.argmin(self._ends))
+            if self._ends[group] == NEVER:
+                return None
+            key = self._cold.next_key(self._from[group])
+            if key is None:
+                del self._from[group]
+                self._ends[group] = NEVER
+            elif end_of(key) == self._ends[group]:
+                return key
+            else:
+                self._put(key)

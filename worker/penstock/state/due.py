@@ -1,0 +1,74 @@
+"""Which rows of a table come due when: derived from their times, kept beside them, never stored.
+
+A time is a column of the table, so it is in every delta and moves with its row; this queue is
+filled again by whoever loads rows. See ``model.kernels.due`` for order and costs.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from penstock.model.columns import Int32s, Int64s
+from penstock.model.kernels import due
+from penstock.state.region import doubled, reserve
+
+NEVER = np.iinfo(np.int64).max
+_ROW_BYTES = 8  # after, before
+_BUCKET_BYTES = due.BUCKET.itemsize + 8  # with its slot and its place in the heap
+_SORTED_BYTES = 28  # of each row while its bucket is put in order
+
+
+class DueRows:
+    """The queue of one time column. ``table`` is what kernels take of the rows' own table.
+
+    A bucket has a row at least, so nothing here is longer than the table's arrays of rows.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Make an empty queue for so many rows; address space is reserved, memory is not."""
+        self._after, self._before = reserve("int32", capacity), reserve("int32", capacity)
+        self._buckets = reserve(due.BUCKET, capacity)
+        self._slots, self._heap = reserve("int32", capacity + 1), reserve("int32", capacity)
+        self._counters = np.zeros(due.COUNTERS, np.int64)
+        self._counters[[due.SLOTS, due.ROUND]] = 1
+        self._bundle(capacity)
+
+    def _bundle(self, capacity: int) -> None:
+        """Put the arrays together as kernels take them."""
+        links = (self._after, self._before)
+        self._due = (*links, self._buckets, self._slots, self._heap, self._counters)
+        rows, hashes = reserve("int32", capacity), reserve("uint64", capacity)
+        ordered = reserve("int32", capacity), reserve("uint64", capacity)
+        self._scratch = (rows, hashes, *ordered, reserve("int32", 2 * capacity + 1))
+
+    def grow(self, used: int, least: int) -> None:
+        """Make room for ``least`` rows; ``used`` is how many there ever were."""
+        made, slots = int(self._counters[due.MADE]), int(self._counters[due.SLOTS])
+        self._after = doubled(self._after, used, least)
+        self._before = doubled(self._before, used, least)
+        self._buckets = doubled(self._buckets, made, least)
+        self._slots = doubled(self._slots, slots, least + 1)
+        self._heap = doubled(self._heap, int(self._counters[due.USED]), least)
+        self._bundle(len(self._after))
+
+    def set(self, table: Any, column: Int64s, rows: Int32s, times: Int64s) -> None:
+        """Write the times of live rows to their column, and queue each row for its own."""
+        due.set_due(table, self._due, column, rows, times)
+
+    def clear(self, table: Any, rows: Int32s) -> None:
+        """Take rows out of the queue; those that are not in it are fine."""
+        due.clear_due(table, self._due, rows)
+
+    def take(self, table: Any, bound: int, most: int) -> Int32s:
+        """Take up to ``most`` rows with ``time <= bound`` off the queue, in order."""
+        taken = np.empty(min(most, len(self._after)), np.int32)
+        return taken[: due.take_due(table, self._due, self._scratch, bound, taken)]
+
+    def first(self) -> int:
+        """Return the earliest time of all rows here; NEVER when there is none."""
+        return int(due.first_due(self._due, NEVER))
+
+    def size_bytes(self, high_row: int) -> int:
+        """Return the memory in use beside a table whose highest row was ``high_row - 1``."""
+        buckets = int(self._counters[due.MADE]) * _BUCKET_BYTES
+        return high_row * _ROW_BYTES + buckets + int(self._counters[due.SORTED]) * _SORTED_BYTES

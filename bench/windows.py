@@ -1,0 +1,181 @@
+"""Tumbling windows of one task: rate and longest pause against how many windows are open.
+
+    python -m bench.windows [OPEN/ENDS ...] [--out FOLDER]
+
+One thread drives the step and its table, without sources, channels and sinks. 1 M keys, each row of
+another one, so that every row opens a window and another window fires for it: the most that firing
+can cost. OPEN windows are open at a time, and they end at ENDS different moments. A watermark comes
+behind every batch. A pause is one call of the step: a batch of rows, or one slice of what is fired;
+``pause_watermark_ms`` is all slices of a watermark together. Deletions are committed every half a
+million rows, as by checkpoints; copying and writing them is not in the figures
+(``micro/state.py``). CPU is that of the thread: where others use the machine it says more.
+"""
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bench import machine, records, table
+from bench.records import Record
+from penstock.contract.graph import Compute, Function
+from penstock.state.tiered import TieredTable
+from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
+from penstock.steps.keyed import KeyColumns
+from penstock.steps.window import Window, WindowShape, window
+
+TITLE = "tumbling windows of one task, 1 M keys, against how many are open"
+GROUPS = 256
+KEYS = 1_000_000
+BATCH_ROWS = 8192
+MEASURED_ROWS = 4_000_000
+COMMIT_ROWS = 500_000
+MEMORY_BYTES = 1 << 34
+TIME = pa.timestamp("us")
+INPUT = pa.schema([("key", pa.int64()), ("ts", TIME)])
+OUTPUT = pa.schema(
+    [("key", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())]
+)
+SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000")
+FIGURES = (
+    "rows_per_s",
+    "cpu_ns_per_row",
+    "pause_batch_ms",
+    "pause_slice_ms",
+    "pause_watermark_ms",
+    "state_mib",
+)
+
+
+class Task:
+    """A window step of ``size`` us over a table, and the windows it has fired."""
+
+    def __init__(self, size: int) -> None:
+        """Open the step."""
+        keys = KeyColumns(INPUT, ["key"], GROUPS)
+        compute = (Compute("count", Function.COUNT),)
+        shape = WindowShape(size, 0, 0, "ts")
+        self.step: Window = window("w", shape, keys, compute, (INPUT, OUTPUT))
+        self.step.open(self._open)
+        self.step.bind({"main": self._count, "late": self._count})
+        self.fired = 0
+
+    def _open(self, schema: StateSchema) -> TieredTable:
+        self.table = TieredTable(schema, MEMORY_BYTES, Path)
+        return self.table
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        self.fired += batch.num_rows
+
+    def commit(self) -> None:
+        """Let all deletions be committed."""
+        generation, _ = self.table.cut()
+        while not self.table.copy_on():
+            pass
+        self.table.settle(generation)
+
+
+class Clocks:
+    """What the calls of the step took while it was measured."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._worked = self._cpu = 0.0
+        self._pauses = {"batch": 0.0, "slice": 0.0, "watermark": 0.0}
+
+    def turn(self, task: Task, batch: pa.RecordBatch, time_us: int, *, counts: bool) -> None:
+        """Give the step a batch and a watermark."""
+        cpu, begun = time.thread_time(), time.perf_counter()
+        task.step.on_batch(batch)
+        moments = [time.perf_counter()]
+        more = True
+        while more:
+            more = task.step.on_watermark(time_us)
+            moments.append(time.perf_counter())
+        cpu = time.thread_time() - cpu
+        if counts:
+            self.rows += batch.num_rows
+            self._worked += moments[-1] - begun
+            self._cpu += cpu
+            self._note("batch", moments[0] - begun)
+            self._note("slice", float(np.diff(moments).max()))
+            self._note("watermark", moments[-1] - moments[0])
+
+    def _note(self, what: str, seconds: float) -> None:
+        self._pauses[what] = max(self._pauses[what], seconds)
+
+    def figures(self) -> dict[str, float]:
+        """Return rate, CPU and the longest pauses."""
+        return {
+            "rows_per_s": round(self.rows / self._worked, 1),
+            "cpu_ns_per_row": round(self._cpu / self.rows * 1e9, 1),
+            **{f"pause_{what}_ms": round(s * 1e3, 2) for what, s in self._pauses.items()},
+        }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure every cell named on the command line, or the sweep; exit 0 when all were exact."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.windows")
+    parser.add_argument("cell", nargs="*", default=SWEEP, metavar="OPEN/ENDS")
+    parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
+    options = parser.parse_args(arguments)
+    made_on = machine.describe()
+    runs = [measure(*map(int, cell.split("/"))) for cell in options.cell]
+    record: Record = {
+        "kind": "scenario",
+        "scenario": "windows",
+        "title": TITLE,
+        "command": f"python -m bench.windows {shlex.join(sys.argv[1:])}".strip(),
+        "machine": made_on,
+        "targets": [],
+        "runs": runs,
+    }
+    stem = f"windows-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    print(f"   kept in {records.write(stem, record, options.out)}")
+    return 0 if all(run["exact"] for run in runs) else 1
+
+
+def measure(open_windows: int, ends: int) -> Record:
+    """Fill the state, then measure rows until windows of a few ends at least have fired."""
+    size = open_windows // ends
+    task, clocks, behind = Task(size), Clocks(), open_windows - size
+    for batch, now in batches(np.random.default_rng(1).permutation(KEYS)):
+        clocks.turn(task, batch, now - behind, counts=now > open_windows + size + BATCH_ROWS)
+        if now % COMMIT_ROWS < BATCH_ROWS:
+            task.commit()
+        if clocks.rows >= max(MEASURED_ROWS, 2 * size):
+            break
+    wanted = (now - behind) // size * size
+    wrong = [] if task.fired == wanted else [f"{task.fired} windows fired, not {wanted}"]
+    found = {**clocks.figures(), "state_mib": task.table.size_bytes >> 20}
+    task.table.close()
+    name = f"windows open={open_windows},ends={ends}"
+    shown = ", ".join(f"{table.title(k)} {table.number(found[k])}" for k in FIGURES)
+    print(f"   {name}: {shown}{''.join(wrong)}", flush=True)
+    told = {"open": open_windows, "ends": ends, "keys": KEYS}
+    return {
+        "name": name, "exact": not wrong, "wrong": wrong, "results": found, "scenario": told,
+        "hdr": None,
+    }  # fmt: skip
+
+
+def batches(order: npt.NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield rows of a key each, a microsecond apart, and the event time behind them."""
+    bounds = pa.array(np.full(BATCH_ROWS, NO_BOUND, np.int64))
+    numbers, now = np.arange(BATCH_ROWS), 0
+    while True:
+        keys = pa.array(order[(now + numbers) % KEYS])
+        times = pa.array(now + numbers).cast(TIME)
+        now += BATCH_ROWS
+        columns = [keys, times, bounds]
+        yield pa.RecordBatch.from_arrays(columns, ["key", "ts", BOUND_COLUMN]), now
+
+
+if __name__ == "__main__":
+    sys.exit(main())

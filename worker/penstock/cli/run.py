@@ -1,15 +1,20 @@
 """``penstock run``: start a local cluster for a job file and show it until it ends."""
 
 import gc
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from penstock.base.errors import ConfigError
 from penstock.cli.exits import Exit, exit_of_state, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
@@ -18,13 +23,17 @@ from penstock.cli.options import (
     JsonOption,
     SetOption,
 )
-from penstock.cli.screen import Watched, make_screen
+from penstock.cli.screen import Screen, Watched, make_screen
 from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
+    from penstock.cluster.forks import ForkServer
+    from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
     from penstock.supervisor import LocalCluster
+    from penstock.supervisor.settings import ClusterSettings
+    from penstock.supervisor.workers import StartKeeper
 
 LOOK_INTERVAL_S = 0.5
 
@@ -51,6 +60,13 @@ DropUnpublishedOption = Annotated[
     bool,
     typer.Option("--drop-unpublished", help="give up committed output that can never be published"),
 ]
+DebugOption = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="one worker, in this process: breakpoint(), print and logging use this terminal",
+    ),
+]
 
 
 def run(  # noqa: PLR0917  typer passes by name
@@ -62,6 +78,7 @@ def run(  # noqa: PLR0917  typer passes by name
     allow_output_replay: ReplayOutputOption = False,
     drop_unpublished: DropUnpublishedOption = False,
     as_json: JsonOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Run a job on this machine until its input has ended.
 
@@ -71,14 +88,15 @@ def run(  # noqa: PLR0917  typer passes by name
     gc.disable()
     from penstock.cluster.forks import fork_server  # noqa: PLC0415  keep --help fast
 
-    with fork_server() as forks:  # it loads what engines need while this process reads the job
+    # A server loads what engines need while this process reads the job.
+    with nullcontext() if debug else fork_server() as forks:
         from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415
-        from penstock.cli.preflight import check_before_start  # noqa: PLC0415
         from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
-        from penstock.supervisor import LocalCluster  # noqa: PLC0415
 
         gc.freeze()  # what was loaded lives on
         gc.enable()
+        if debug:
+            workers = only_one(workers)
         settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
         job = read_job_file(file, settings)
         origin = restore_of(
@@ -87,25 +105,77 @@ def run(  # noqa: PLR0917  typer passes by name
             replay_output=allow_output_replay,
             drop_unpublished=drop_unpublished,
         )
-        check_before_start(job, file, settings)
+        keepers = _check(job, file, settings, debug)
         chosen = cluster_settings(job, directory, origin)
+        if debug:
+            chosen = replace(chosen, workers_max=1)
         keep_job_file(job, chosen.job_file)
-        code = _show(LocalCluster(chosen, forks), job, as_json)
+        code = _show(chosen, forks, keepers, job, make_screen(as_json, quiet=debug))
+    if debug:
+        leave(code)
     raise typer.Exit(code)
 
 
-def _show(cluster: "LocalCluster", job: "JobFile", as_json: bool) -> Exit:
+def only_one(workers: int | None) -> int:
+    """Return the number of workers of ``--debug``. Raises ConfigError when it is another."""
+    if workers not in {None, 1}:
+        raise ConfigError(f"--debug runs one worker in one process, not {workers}")
+    return 1
+
+
+def leave(code: Exit) -> NoReturn:
+    """End now: a thread that stands in the user's function would hold the process back."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _check(
+    job: "JobFile", file: Path, settings: Sequence[str], debug: bool
+) -> "StartKeeper | None":
+    """Raise ConfigError when the job cannot run. Returns how keepers are started, None: as usual.
+
+    User code is looked at elsewhere, but for a run that has all of it in this process.
+    """
+    if debug:
+        from penstock.cli.debug import keepers_of  # noqa: PLC0415  loads what engines need
+
+        return keepers_of(job)
+    from penstock.cli.preflight import check_before_start  # noqa: PLC0415
+
+    check_before_start(job, file, settings)
+    return None
+
+
+def _show(
+    settings: "ClusterSettings",
+    forks: "ForkServer | None",
+    keepers: "StartKeeper | None",
+    job: "JobFile",
+    shown: Screen,
+) -> Exit:
+    from penstock.supervisor import LocalCluster  # noqa: PLC0415  keep --help fast
+
+    screen = Watched(shown)
     interrupts = Interrupts()
     with interrupts.caught():  # before there is anything that has to be stopped
+        cluster = LocalCluster(settings, forks, keepers)
         cluster.start()
-        screen = Watched(make_screen(as_json))
         try:
             ignored = cluster_only(job.plain)
             if ignored:
                 screen.note(f"ignored on this machine: {', '.join(ignored)}")
+            if keepers is None and has_functions(job.job.spec.job):
+                where = "" if settings.directory == DEFAULT_DIRECTORY.absolute() else " --dir DIR"
+                screen.note(f"what functions print is in: penstock logs {settings.job}{where}")
             return watch(cluster, screen, interrupts)
         finally:
             screen.close()
+
+
+def has_functions(job: "Job") -> bool:
+    """Say whether a job is made of more than declared steps: by code, or with functions."""
+    return job.graph is None or any(hasattr(s.parameters, "call") for s in job.graph.steps)
 
 
 def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") -> Exit:

@@ -38,11 +38,16 @@ class Screen(Protocol):
         ...
 
 
-def make_screen(as_json: bool, out: IO[str] | None = None) -> Screen:
-    """Choose by what is at the other end of standard output."""
+def make_screen(as_json: bool, out: IO[str] | None = None, *, quiet: bool = False) -> Screen:
+    """Choose by what is at the other end of standard output.
+
+    ``quiet``: say what happens, but no progress, which would come between a debugger and its user.
+    """
     stream = out or sys.stdout
     if as_json:
         return JsonLines(stream)
+    if quiet:
+        return PlainLines(stream, progress=False)
     if stream.isatty():
         from penstock.cli.live import LiveScreen  # noqa: PLC0415  rich only for a terminal
 
@@ -104,8 +109,9 @@ class PlainLines:
     Each begins with the seconds since the first one.
     """
 
-    def __init__(self, out: IO[str]) -> None:
+    def __init__(self, out: IO[str], *, progress: bool = True) -> None:
         self._out = out
+        self._progress = progress
         self._history = History()
         self._events = Events()
         self._last: JobStatus | None = None
@@ -128,7 +134,8 @@ class PlainLines:
         self._now_us = status.time_us
         new = status.checkpoint
         # The leader's word on size and time comes after the commit: wait for it one look.
-        if new is not None and new.epoch != self._told and (new.duration_s or self._untold):
+        told = new is not None and new.epoch != self._told and (new.duration_s or self._untold)
+        if new is not None and told and self._progress:
             self.note(f"committed {checkpoint_text(new)}")
             self._told = new.epoch
         self._untold = new is not None and new.epoch != self._told
@@ -136,7 +143,7 @@ class PlainLines:
             self.note(line)
         due = status.time_us - self._shown_us >= LINE_INTERVAL_US
         counted = [r for r in step_rates(before, status) if r.step.rows_in or r.step.rows_out]
-        if due and counted and status.state is not JobState.RESTARTING:
+        if self._progress and due and counted and status.state is not JobState.RESTARTING:
             self.note("  ".join(_step_text(rate) for rate in counted))
             self._shown_us = status.time_us
         self._last = status

@@ -6,6 +6,7 @@ cannot end an engine in the middle of the keeper's own stop.
 """
 
 import gc
+import io
 import logging
 import os
 import shutil
@@ -15,7 +16,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
@@ -28,6 +29,7 @@ from penstock.transport.polling import poll_where_waited
 
 if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
+    from penstock.engine.worker import Worker
     from penstock.graph.compiled import CompiledJob
     from penstock.transport.endpoint import Endpoint
     from penstock.transport.exchange import Identity
@@ -61,21 +63,44 @@ def run(launch: EngineLaunch) -> NoReturn:
 
     link = EngineLink.connect(launch.socket)
     try:
-        status = _serve(launch, link)
+        worker = begin(launch, link, _load(launch))
+        status = obey(worker, launch, link)
     except PenstockError as error:
         print(error, file=sys.stderr, flush=True)
         status = EXIT_JOB
+    sys.stdout.flush()
     sys.stderr.flush()
     # Threads that sit in a foreign call would keep the interpreter from ending.
     os._exit(status)
 
 
 def _set_up(launch: EngineLaunch) -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"%(asctime)s worker={launch.ordinal} part=engine level=%(levelname)s %(message)s",
-    )
+    log_to(sys.stderr, launch.ordinal)
+    say_at_once()
     set_up_process()
+    empty_scratch(launch)
+
+
+def say_at_once() -> None:
+    """Have each line that a function prints written as it is printed, not lost with the process."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+def log_to(stream: TextIO, ordinal: int) -> logging.Handler:
+    """Write what the engine says to ``stream``, and there only; returns the handler for that."""
+    handler = logging.StreamHandler(stream)
+    text = f"%(asctime)s worker={ordinal} part=engine level=%(levelname)s %(message)s"
+    handler.setFormatter(logging.Formatter(text))
+    ours = logging.getLogger("penstock")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    return handler
+
+
+def empty_scratch(launch: EngineLaunch) -> None:
+    """Have an empty folder for the files of this life."""
     shutil.rmtree(launch.scratch, ignore_errors=True)
     Path(launch.scratch).mkdir(parents=True, exist_ok=True)
 
@@ -117,17 +142,26 @@ def _identity(launch: EngineLaunch) -> "Identity":
     return Identity(launch.job_uid, launch.ordinal, launch.incarnation)
 
 
-def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
-    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
+def _load(launch: EngineLaunch) -> "CompiledJob":
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
+    from penstock.graph import load_job  # noqa: PLC0415
+
+    job = load_job(launch.job_file, ConnectorInspector())
+    # After the user's modules: where they have set up logging, that holds.
+    text = f"%(asctime)s worker={launch.ordinal} level=%(levelname)s logger=%(name)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=text)
+    return job
+
+
+def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Worker":
+    """Make the worker of a job, and say hello. Raises PenstockError when the job cannot run."""
+    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
     from penstock.engine.build import JobParts  # noqa: PLC0415
     from penstock.engine.warm import warm_rest  # noqa: PLC0415
     from penstock.engine.worker import Worker  # noqa: PLC0415
-    from penstock.graph import load_job  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
 
     endpoint, ingest = _doors(launch.place)
-    job = load_job(launch.job_file, ConnectorInspector())
     sys.setswitchinterval(switch_interval_s(job))
     parts = JobParts(job, _identity(launch), Path(launch.scratch))
 
@@ -154,6 +188,13 @@ def _serve(launch: EngineLaunch, link: "EngineLink") -> int:
     gc.enable()
     say(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
     threading.Thread(target=warm_rest, args=(warmed,), name="warm", daemon=True).start()
+    return worker
+
+
+def obey(worker: "Worker", launch: EngineLaunch, link: "EngineLink") -> int:
+    """Carry out commands until told to end, or until the keeper is gone. Gives the exit status."""
+    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
+
     try:
         while True:
             told = link.receive()

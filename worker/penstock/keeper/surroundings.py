@@ -116,8 +116,8 @@ class Surroundings(Protocol):
 class OneMachine:
     """The surroundings that a local supervisor serves over gRPC."""
 
-    def __init__(self, launch: KeeperLaunch) -> None:
-        """Connect to the supervisor that ``launch`` names."""
+    def __init__(self, launch: KeeperLaunch, spawn: Spawn | None = None) -> None:
+        """Connect to the supervisor that ``launch`` names; ``spawn`` starts engines otherwise."""
         self._launch = launch
         # Calls to the supervisor that must not wait for each other have clients of their own.
         clients = (self.dial(launch.supervisor) for _ in range(4))
@@ -126,7 +126,8 @@ class OneMachine:
         self.lease: LeaseStore = RemoteLeaseStore(lease)
         self.door = Door()
         self.place = EnginePlace()
-        self.spawn: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
+        started: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
+        self.spawn = spawn or started
         self.pod = ""
         self.drain_s = 0.0  # the supervisor's own stop takes one checkpoint for all
 

@@ -36,6 +36,7 @@ ERROR_FIELDS = (
     pa.field("error_partition", pa.string()),
     pa.field("error_offset", pa.int64()),
 )
+DEBUGGER_LEFT = "the debugger was left; it needs a terminal, which penstock run --debug has"
 NOT_THE_USERS = (StateError, StorageError)
 
 
@@ -138,6 +139,8 @@ class Caller(Generic[T]):
     def _error(
         self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1
     ) -> UserCodeError:
+        if quits(error) and not error.args:
+            error.args = (DEBUGGER_LEFT,)
         where = replace(self._where(start + row), record=shown(part.slice(row, 1)), rows=rows)
         return UserCodeError(where, error)
 

@@ -37,18 +37,25 @@ from penstock.supervisor.policy import is_over, to_end, workers_needed
 from penstock.supervisor.reports import Reports
 from penstock.supervisor.settings import ClusterSettings
 from penstock.supervisor.wanted import Wanted
-from penstock.supervisor.workers import Workers
+from penstock.supervisor.workers import KeeperChild, StartKeeper, Workers
 
 
 class LocalCluster:
     """A job and its workers. All methods may be called from any thread after :meth:`start`."""
 
-    def __init__(self, settings: ClusterSettings, forks: ForkServer | None = None) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        forks: ForkServer | None = None,
+        keepers: StartKeeper | None = None,
+    ) -> None:
         """Remember the settings; nothing is opened or started yet.
 
         ``forks``: a fork server that was started before; without it :meth:`start` starts one.
+        ``keepers`` starts keepers that need none, in another way than as processes of their own.
         """
         self._settings = settings
+        self._keepers = keepers
         self._forks = forks
         self._wake = threading.Event()
         self._changes = Changes()
@@ -71,7 +78,8 @@ class LocalCluster:
         self._folder = JobFolder.make(settings.directory, settings.job, settings.namespace)
         self._lock = DirectoryLock(self._folder.root, f"job {settings.job!r}")
         self._log_file = self._folder.log.open("a")
-        self._forks = self._forks or start_fork_server()
+        if self._keepers is None:
+            self._forks = self._forks or start_fork_server()
         try:
             self._open(settings)
         except BaseException:
@@ -97,7 +105,8 @@ class LocalCluster:
         self._before = read_manifest(self._folder.storage(self._uid), latest.root)
         self._restores = pending_restore(latest, settings.restore)
         self._token = secrets.token_hex(16)
-        self._workers = Workers(self._folder, self._launch, self._wake.set)
+        start = self._keepers or KeeperChild
+        self._workers = Workers(self._folder, self._launch, self._wake.set, start)
         handlers = {
             **metadata_handlers(metadata, lease),
             **self._changes.handlers(),

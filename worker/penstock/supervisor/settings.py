@@ -17,7 +17,7 @@ class ClusterSettings:
     ``directory`` is that of all jobs (``--dir``); the job's own is a folder in it. ``job_file`` is
     the resolved job that every engine reads. ``restore``: what to begin from; None goes on from
     where the job stands. ``control``: times of the control plane;
-    what ``checkpoint`` says goes before it.
+    what ``checkpoint`` says goes before it. ``workers_max``: no rescale goes beyond it.
     """
 
     job: str
@@ -29,6 +29,7 @@ class ClusterSettings:
     checkpoint: CheckpointSettings = CheckpointSettings()
     max_key_groups: int = KEY_GROUPS_DEFAULT
     control: ControlSettings = ControlSettings()
+    workers_max: int | None = None
 
     def check_workers(self, workers: int) -> None:
         """Raise ConfigError on a number that leaves a worker without key groups."""
@@ -36,6 +37,8 @@ class ClusterSettings:
             raise ConfigError(
                 f"{workers} workers: 1 to {self.max_key_groups} are possible (maxKeyGroups)"
             )
+        if self.workers_max is not None and workers > self.workers_max:
+            raise ConfigError(f"{workers} workers: this run has {self.workers_max} (--debug)")
 
     def control_settings(self) -> ControlSettings:
         """Put the job's checkpoint settings into those of the control plane."""

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from penstock.base.limits import (
     RESTART_BACKOFF_FIRST_S,
@@ -24,6 +26,72 @@ from penstock.supervisor.folders import JobFolder, write_private
 FAILURES_SHOWN = 3  # one may be an accident
 
 
+class KeeperProcess(Protocol):
+    """A keeper that was started, with the engine that it starts; ``pid`` is its process."""
+
+    pid: int
+
+    def ended(self) -> bool:
+        """Say whether it has ended by itself; :meth:`wait` is still due then."""
+        ...
+
+    def wait_for_end(self) -> None:
+        """Block until it has ended, and leave its status to :meth:`wait`. From any thread."""
+        ...
+
+    def wait(self) -> int:
+        """Block until it has ended and return its status, a signal as its negative; once."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> None:
+        """End it and its engine now; before :meth:`wait`, also when it has ended."""
+        ...
+
+
+StartKeeper = Callable[[KeeperLaunch, Path], KeeperProcess]  # what it says goes to the file
+
+
+class KeeperChild:
+    """A keeper as a process of its own, in a group with its engine."""
+
+    def __init__(self, launch: KeeperLaunch, log: Path) -> None:
+        """Start it. Its secret is in a file that only its user can read, beside ``log``."""
+        file = log.with_name("keeper.json")
+        write_private(file, encode(launch))
+        command = [sys.executable, "-m", "penstock.keeper", str(file), str(os.getpid())]
+        with log.open("ab") as said:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, process_group=0
+            )
+        self.pid = self._process.pid
+
+    def ended(self) -> bool:
+        """Look without taking the status."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    def wait_for_end(self) -> None:
+        """Wait without taking the status."""
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def wait(self) -> int:
+        """Take the status."""
+        return self._process.wait()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the keeper, which ends its engine."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the group. Until it is waited for the id is its own; its group may outlive it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
 @dataclass(slots=True)
 class Worker:
     """One ordinal. ``process`` None: not running, to be started at ``start_at``.
@@ -32,7 +100,7 @@ class Worker:
     """
 
     ordinal: Ordinal
-    process: subprocess.Popen[bytes] | None = None
+    process: KeeperProcess | None = None
     started_at: float = 0.0
     start_at: float = 0.0
     backoff_s: float = RESTART_BACKOFF_FIRST_S
@@ -53,9 +121,11 @@ class Workers:
         folder: JobFolder,
         launch: Callable[[Ordinal], KeeperLaunch],
         on_exit: Callable[[], None],
+        start: StartKeeper = KeeperChild,
     ) -> None:
         """``on_exit`` is called by another thread whenever a process ends."""
         self._folder = folder
+        self._start_keeper = start
         self._launch = launch
         self._on_exit = on_exit
         self._workers: dict[Ordinal, Worker] = {}
@@ -73,7 +143,7 @@ class Workers:
                 news.append(f"worker {number} started (pid {self.pid(worker.ordinal)})")
         for worker in self._workers.values():
             if worker.ordinal >= needed and worker.process is not None and worker.kill_at is None:
-                self._signal(worker, signal.SIGTERM)
+                worker.process.terminate()
                 worker.kill_at = now + RETIRE_TIMEOUT_S + 1.0
                 news.append(f"worker {worker.ordinal} told to end")
             if worker.kill_at is not None and worker.kill_at <= now:
@@ -82,13 +152,16 @@ class Workers:
 
     def kill(self, ordinal: Ordinal) -> None:
         """End a keeper and its engine now, even when they are stopped."""
-        self._signal(self._workers[ordinal], signal.SIGKILL)
+        process = self._workers[ordinal].process
+        if process is not None:
+            process.kill()
 
     def kill_all(self) -> None:
         """End everything now, and wait for it."""
-        for worker in self._workers.values():
-            self._signal(worker, signal.SIGKILL)
-        for worker in self._workers.values():
+        running = [w for w in self._workers.values() if w.process is not None]
+        for worker in running:
+            self.kill(worker.ordinal)
+        for worker in running:
             if worker.process is not None:
                 worker.process.wait()
                 worker.process = None
@@ -123,11 +196,11 @@ class Workers:
         return min(starts + kills, default=None)
 
     def _reap(self, worker: Worker, now: float) -> list[str]:
-        if worker.process is None or not _has_ended(worker.process.pid):
+        if worker.process is None or not worker.process.ended():
             return []
         # The keeper's engine ends with its socket; this makes sure of it and of its children.
         # Before the wait, because only until then the id cannot be another group's.
-        self._signal(worker, signal.SIGKILL)
+        worker.process.kill()
         status = worker.process.wait()
         sound = now - worker.started_at > SOUND_LIFE_S
         # A signal comes from outside; an exit status is the keeper's own.
@@ -141,38 +214,17 @@ class Workers:
         return [f"worker {worker.ordinal} ended (status {status})"]
 
     def _start(self, worker: Worker, now: float) -> None:
-        folder = self._folder.worker(worker.ordinal)
-        file = folder / "keeper.json"
-        write_private(file, encode(self._launch(worker.ordinal)))
-        command = [sys.executable, "-m", "penstock.keeper", str(file), str(os.getpid())]
-        with (folder / "log").open("ab") as log:
-            worker.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
-            )
+        log = self._folder.worker(worker.ordinal) / "log"
+        worker.process = self._start_keeper(self._launch(worker.ordinal), log)
         worker.started_at = now
         worker.starts += 1
         args = (worker.process,)
         threading.Thread(target=self._watch, args=args, daemon=True).start()
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        # The status is left for the loop, which reaps.
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    def _watch(self, process: KeeperProcess) -> None:
+        process.wait_for_end()  # the status is left for the loop, which reaps
         self._on_exit()
-
-    def _signal(self, worker: Worker, number: signal.Signals) -> None:
-        if worker.process is not None:
-            # Until it is reaped the id is the process's own; its group may outlive it.
-            with suppress(ProcessLookupError):
-                if number is signal.SIGTERM:
-                    worker.process.send_signal(number)
-                else:
-                    os.killpg(worker.process.pid, number)
 
 
 def _is_done(worker: Worker, needed: int) -> bool:
     return worker.process is None and worker.ordinal >= needed
-
-
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

@@ -72,7 +72,7 @@ def normal_type(text: str) -> str:
 def value_type(text: str) -> str:
     """Return the type of the values: a dictionary's, else the type itself."""
     if text.startswith("dictionary<values="):
-        return text.removeprefix("dictionary<values=").split(",", 1)[0]
+        return text.removeprefix("dictionary<values=").rpartition(", indices=")[0]
     return text
 
 

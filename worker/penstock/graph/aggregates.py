@@ -19,7 +19,10 @@ def count(column: str | None = None) -> Aggregation:
 
 
 def sum_(column: str) -> Aggregation:
-    """Add up ``column``. int64 for whole numbers (an overflow is an error), else double."""
+    """Add up ``column``: int64 of whole numbers, uint64 of uint64, double of floats.
+
+    A sum of whole numbers is exact; one that leaves 64 bits is an error.
+    """
     return Aggregation(Function.SUM, column)
 
 
@@ -34,7 +37,7 @@ def max_(column: str) -> Aggregation:
 
 
 def mean(column: str) -> Aggregation:
-    """Average ``column``. double."""
+    """Average ``column``: double; of whole numbers the exact sum is divided."""
     return Aggregation(Function.MEAN, column)
 
 

@@ -222,7 +222,9 @@ class _Tracer:
             case Function.MEAN:
                 return "double"
             case Function.SUM:
-                return "double" if kind in ("float", "double") else "int64"
+                if kind in ("float", "double"):
+                    return "double"
+                return "uint64" if kind == "uint64" else "int64"
             case Function.MIN | Function.MAX | Function.LAST:
                 return kind
 
@@ -237,7 +239,9 @@ class _Tracer:
                 f"{what} {name!r} is not there: {unknown('column', name, names(columns))}"
             )
         elif allowed is not None and _plain_type(column) not in allowed:
-            self._complain(f"{what} {name!r} has type {column.type}; it must be {_one_of(allowed)}")
+            advice = _cast_first(column) if allowed in (NUMERIC_TYPES, ORDERED_TYPES) else ""
+            must = f"it must be {_one_of(allowed)}{advice}"
+            self._complain(f"{what} {name!r} has type {column.type}; {must}")
         return column
 
     def _check_names(self, columns: Columns) -> None:
@@ -261,6 +265,14 @@ def _plain_type(column: Column) -> str:
 
 def _spell(columns: Columns | None) -> str:
     return "(" + ", ".join(f"{c.name} {c.type}" for c in columns or ()) + ")"
+
+
+def _cast_first(column: Column) -> str:
+    """Say what to do with numbers that are not folded."""
+    if value_type(column.type).startswith("decimal"):
+        return ": cast a decimal to int64 (of its smallest unit) or double in a map step first"
+    halves = value_type(column.type) == "halffloat"
+    return ": cast it to float in a map step first" if halves else ""
 
 
 def _one_of(allowed: tuple[str, ...]) -> str:

@@ -1,12 +1,17 @@
 """Built-in aggregates over the columns of a keyed state: what to keep, fold and give.
 
-A fold keeps two state columns: what is accumulated, as int64 or float64, and how many values were
-seen; without any the result is null. Whole numbers, bool, dates and times are kept as int64 in an
-order-preserving form, floats as float64.
+A fold keeps what is accumulated, as int64 or float64, and how many values were seen; without any
+the result is null. The smallest, largest and last of whole numbers, bools, dates and times are kept
+as int64 in an order-preserving form, floats as float64.
+
+Results are right, or refused. A sum of whole numbers is exact in 64 bits (uint64 of uint64, else
+int64) and an error beyond. Their mean is that of the exact sum, kept in 128 bits. Floats are added
+in double precision in the order of the rows, as IEEE 754 says: NaN and infinity stay.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -41,17 +46,33 @@ _OPERATIONS = {
 }
 _SIGN = np.uint64(1 << 63)
 _COUNTS = pa.int64()
+_ALL = (NO_BYTES, 0)  # validity: no row is null
+
+
+class Way(Enum):
+    """How values are folded: by which kernel, over which form of them."""
+
+    COUNT = auto()
+    WHOLE = auto()  # int64 of the same order
+    FLOAT = auto()
+    UNSIGNED_SUM = auto()
+    MEAN = auto()  # of whole numbers
+    UNSIGNED_MEAN = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One pass over a column (None: rows are counted): its kernel operation and state columns."""
+    """One pass over a column (None: rows are counted): what is done, and its state columns."""
 
     column: str | None
+    way: Way
     operation: int
-    floating: bool
-    kept: str
-    seen: str
+    kept: Value
+    seen: str  # the column of how many values were seen; the same one where that is in ``kept``
+
+
+_WIDE = 3  # words of a sum of 128 bits and its count
+_MEANS = (Way.MEAN, Way.UNSIGNED_MEAN)
 
 
 @fleeting
@@ -87,25 +108,37 @@ class Aggregates:
         return [self._run(fold, state, rows, batch) for fold in self._folds]
 
     def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> Folded:
-        seen = np.empty(len(rows), np.int64)
-        counts = state.column(fold.seen)
-        if fold.column is None:
-            aggregate.count_rows(rows, (NO_BYTES, 0), counts, seen)
+        kept = state.column(fold.kept.name)
+        if fold.column is None or fold.way is Way.COUNT:
+            seen = np.empty(len(rows), np.int64)
+            given = _ALL if fold.column is None else validity(flat(batch.column(fold.column)))
+            aggregate.count_rows(rows, given, kept, seen)
             return Folded(seen, seen)
         column = flat(batch.column(fold.column))
-        if fold.operation == 0:
-            aggregate.count_rows(rows, validity(column), counts, seen)
-            return Folded(seen, seen)
-        given = (_numbers(column, fold.floating), *validity(column))
-        after = np.empty(len(rows), np.float64 if fold.floating else np.int64)
-        kernel = aggregate.fold_floats if fold.floating else aggregate.fold_integers
-        kept = (state.column(fold.kept), counts)
-        done = kernel(fold.operation, rows, given, kept, (after, seen))
+        numbers = (_numbers(column, fold.way), *validity(column))
+        if fold.way in _MEANS:
+            return _sums(fold, rows, numbers, kept)
+        floating = fold.way is Way.FLOAT
+        after: npt.NDArray[Any] = np.empty(len(rows), np.float64 if floating else np.int64)
+        seen = np.empty(len(rows), np.int64)
+        places = (kept, state.column(fold.seen)), (after, seen)
+        if floating:
+            done = aggregate.fold_floats(fold.operation, rows, numbers, *places)
+        elif fold.way is Way.WHOLE:
+            done = aggregate.fold_integers(fold.operation, rows, numbers, *places)
+        else:
+            done = aggregate.add_unsigned(rows, numbers, *places)
         if done < len(rows):
-            problem = OverflowError(f"the sum of column {fold.column!r} leaves 64 bits")
-            where = Where(self._step, record=shown(batch.slice(int(done))))
-            raise UserCodeError(where, problem)
+            raise self._left_64_bits(fold, batch.slice(int(done), 1), kept[rows[done]])
         return Folded(after, seen)
+
+    def _left_64_bits(self, fold: Fold, row: pa.RecordBatch, sum_before: Any) -> UserCodeError:
+        assert fold.column is not None, "rows are counted, not added up"
+        unsigned = fold.way is Way.UNSIGNED_SUM
+        before = int(sum_before.view(np.uint64) if unsigned else sum_before)
+        added = f"{before} + {row.column(fold.column)[0].as_py()}"
+        problem = OverflowError(f"{added}: the sum of column {fold.column!r} leaves 64 bits")
+        return UserCodeError(Where(self._step, record=shown(row)), problem)
 
     def running(self, folded: Sequence[Folded]) -> list[pa.Array]:
         """Return the computed columns behind each input row of :meth:`fold`."""
@@ -124,8 +157,7 @@ def _result(function: Function, kind: pa.DataType, folded: Folded) -> pa.Array:
         means = folded.values / np.maximum(folded.seen, 1)
         return fixed_array(pa.float64(), means, bitmap)
     if function is Function.SUM:
-        result = pa.float64() if folded.values.dtype == np.float64 else pa.int64()
-        return fixed_array(result, folded.values, bitmap)
+        return fixed_array(_sum_type(kind), folded.values, bitmap)
     return _restored(kind, folded.values, bitmap)
 
 
@@ -152,28 +184,59 @@ def _fold(compute: Compute, kind: pa.DataType) -> Fold:
     column = compute.column
     if compute.function is Function.COUNT:
         name = ROW_COUNT if column is None else f"count:{column}"
-        return Fold(column, 0, False, name, name)
+        return Fold(column, Way.COUNT, 0, Value(name, "int64"), name)
     operation = _OPERATIONS[compute.function]
-    # A mean of whole numbers adds them up as floats: no overflow, and what Spark does.
-    floating = bool(pa.types.is_floating(kind) or compute.function is Function.MEAN)
-    label = f"{operation}{'f' if floating else 'i'}:{column}"
-    return Fold(column, operation, floating, label, f"seen:{label}")
+    way = _way(compute.function, kind)
+    label = f"{way.name}:{operation}:{column}"
+    if way in _MEANS:
+        return Fold(column, way, operation, Value(label, "int64", _WIDE), label)
+    kept = Value(label, "float64" if way is Way.FLOAT else "int64")
+    return Fold(column, way, operation, kept, f"seen:{label}")
+
+
+def _way(function: Function, kind: pa.DataType) -> Way:
+    if pa.types.is_floating(kind):
+        return Way.FLOAT
+    unsigned = pa.types.is_uint64(kind)
+    if function is Function.MEAN:
+        return Way.UNSIGNED_MEAN if unsigned else Way.MEAN
+    return Way.UNSIGNED_SUM if unsigned and function is Function.SUM else Way.WHOLE
 
 
 def _values(fold: Fold) -> list[Value]:
-    seen = Value(fold.seen, "int64")
-    if fold.operation == 0:
-        return [seen]
-    return [Value(fold.kept, "float64" if fold.floating else "int64"), seen]
+    return [fold.kept] if fold.seen == fold.kept.name else [fold.kept, Value(fold.seen, "int64")]
+
+
+def _sums(fold: Fold, rows: Int32s, numbers: Any, kept: npt.NDArray[Any]) -> Folded:
+    """Add up whole numbers for their mean: exact, and rounded to doubles at the end."""
+    low, high, seen = (np.empty(len(rows), np.int64) for _ in range(_WIDE))
+    signed = int(fold.way is Way.MEAN)
+    wide = aggregate.add_wide(signed, rows, numbers, kept, (low, high, seen))
+    return Folded(_rounded(low, high) if wide else low, seen)
+
+
+def _rounded(low: Int64s, high: Int64s) -> npt.NDArray[Any]:
+    rounded = np.empty(len(low), np.float64)
+    aggregate.wide_sums((low, high), rounded)
+    return rounded
+
+
+def _sum_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
 
 
 def _read(fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
-    seen = state.column(fold.seen)[rows]
-    return Folded(seen if fold.operation == 0 else state.column(fold.kept)[rows], seen)
+    kept = state.column(fold.kept.name)[rows]
+    if fold.way in _MEANS:
+        low, high, seen = (np.ascontiguousarray(part) for part in kept.T)
+        return Folded(_rounded(low, high), seen)
+    return Folded(kept, kept if fold.way is Way.COUNT else state.column(fold.seen)[rows])
 
 
-def _numbers(column: pa.Array, floating: bool) -> npt.NDArray[Any]:
-    """Return the values of a column as float64 or as int64 of the same order."""
+def _numbers(column: pa.Array, way: Way) -> npt.NDArray[Any]:
+    """Return the values of a column as float64, as int64 of the same order, or of the same bits."""
     kind = column.type
     if pa.types.is_boolean(kind):
         raw: npt.NDArray[Any] = bits(column)
@@ -181,10 +244,10 @@ def _numbers(column: pa.Array, floating: bool) -> npt.NDArray[Any]:
         raw = fixed(column, f"i{kind.bit_width // 8}")
     else:
         raw = fixed(column, kind.to_pandas_dtype())
-    if floating:
+    if way is Way.FLOAT:
         return np.ascontiguousarray(raw, np.float64)
     if raw.dtype == np.uint64:
-        return (raw ^ _SIGN).view(np.int64)
+        return (raw ^ _SIGN if way is Way.WHOLE else raw).view(np.int64)
     return np.ascontiguousarray(raw, np.int64)
 
 

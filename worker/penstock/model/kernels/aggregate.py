@@ -1,5 +1,7 @@
 """Folding a column of values into per-key rows, giving the value after each input row.
 
+Whole numbers are added exactly: a sum that leaves 64 bits ends the loop, a mean adds 128 bits.
+
 State begins as zeros: a row whose ``counts`` is zero has seen no value, so the first one is taken
 as it is by MIN and MAX. ``after[i]`` and ``seen[i]`` are the row's state right behind input i.
 """
@@ -15,6 +17,7 @@ from penstock.model.kernels.jit import (
     INT,
     OUT_F64,
     OUT_I64,
+    OUT_I64_2D,
     U8,
     VOID,
     helper,
@@ -32,6 +35,12 @@ INTEGER_STATE = tuple_of((OUT_I64, OUT_I64))  # accumulated, values seen (by sta
 FLOAT_STATE = tuple_of((OUT_F64, OUT_I64))
 INTEGER_AFTER = tuple_of((OUT_I64, OUT_I64))  # the same, by input row
 FLOAT_AFTER = tuple_of((OUT_F64, OUT_I64))
+WIDE_STATE = OUT_I64_2D  # by state row: the low and the high half of 128 bits, values seen
+WIDE_AFTER = tuple_of((OUT_I64, OUT_I64, OUT_I64))
+WIDE = tuple_of((OUT_I64, OUT_I64))
+
+_SIGN = np.int64(-(2**63))  # flipped in both, whole numbers compare as those without a sign
+_HIGH_UNIT = 2.0**64
 
 
 @kernel(VOID, I32, MASK, OUT_I64, OUT_I64)
@@ -104,3 +113,59 @@ def fold_floats(operation: int, rows: Any, column: Any, state: Any, result: Any)
         after[i] = accumulated[row]
         seen[i] = counts[row]
     return rows.size
+
+
+@kernel(INT, I32, INTEGERS, INTEGER_STATE, INTEGER_AFTER)
+def add_unsigned(rows: Any, column: Any, state: Any, result: Any) -> Any:
+    """Add up uint64 values, given as int64 of the same bits; else like :func:`fold_integers`."""
+    values, validity, bit = column
+    accumulated, counts = state
+    after, seen = result
+    for i in range(rows.size):
+        row = rows[i]
+        if is_valid(validity, bit + i):
+            total = accumulated[row] + values[i]
+            if (total ^ _SIGN) < (values[i] ^ _SIGN):
+                return i
+            accumulated[row] = total
+            counts[row] += 1
+        after[i] = accumulated[row]
+        seen[i] = counts[row]
+    return rows.size
+
+
+@kernel(INT, INT, I32, INTEGERS, WIDE_STATE, WIDE_AFTER)
+def add_wide(signed: int, rows: Any, column: Any, state: Any, result: Any) -> Any:
+    """Add up whole numbers in 128 bits; nulls are skipped. Returns how many sums leave an int64.
+
+    Without ``signed`` the values are uint64, given as int64 of the same bits. ``state`` has the low
+    and the high half and the values seen side by side: three arrays would share cache lines badly.
+    """
+    values, validity, bit = column
+    after_low, after_high, seen = result
+    wide = 0
+    for i in range(rows.size):
+        row = rows[i]
+        low, high, count = state[row, 0], state[row, 1], state[row, 2]
+        if is_valid(validity, bit + i):
+            value = values[i]
+            low += value
+            high += int((low ^ _SIGN) < (value ^ _SIGN))  # what is carried
+            if signed:
+                high += value >> 63
+            count += 1
+            state[row, 0], state[row, 1], state[row, 2] = low, high, count
+        after_low[i], after_high[i], seen[i] = low, high, count
+        wide += int(high != low >> 63)
+    return wide
+
+
+@kernel(VOID, WIDE, OUT_F64)
+def wide_sums(sums: Any, rounded: Any) -> None:
+    """Round n sums of 128 bits to doubles; twice where one leaves an int64."""
+    low, high = sums
+    for i in range(rounded.size):
+        if high[i] == low[i] >> 63:
+            rounded[i] = float(low[i])
+        else:
+            rounded[i] = high[i] * _HIGH_UNIT + np.float64(np.uint64(low[i]))

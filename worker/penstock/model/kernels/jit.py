@@ -39,6 +39,7 @@ OUT_U16 = types.uint16[::1]
 OUT_U32 = types.uint32[::1]
 OUT_I32 = types.int32[::1]
 OUT_I64 = types.int64[::1]
+OUT_I64_2D = types.int64[:, ::1]
 OUT_U64 = types.uint64[::1]
 OUT_F64 = types.float64[::1]
 INT = types.int64

@@ -1,10 +1,12 @@
 """``make bench-compare``: Penstock and other engines at the same job, alternating, counts checked.
 
     python -m bench.compare [ENGINE ...] [--turns N] [--continue FILE] [--out FOLDER]
+    python -m bench.compare --recount FILE ...
 
 Every turn runs each engine once, in an order that moves on with the turn, so that the weather of
 the machine falls out of the ratios. ``--continue`` adds turns to an earlier file: a comparison may
-be taken in pieces. Exit 0 when every count of every engine that ran was right.
+be taken in pieces. ``--recount`` runs nothing: rates and ratios of kept files are made anew from
+their marks. Exit 0 when every count of every engine that ran was right.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from bench.peer import Answer, Peer, PeerError
 from bench.records import Record
 from bench.samples import Samples, Series
 from bench.scenario import Scenario
-from bench.turns import PENSTOCK, rate_after_warm_up, ratios
+from bench.turns import PENSTOCK, rates, ratios
 
 PENSTOCK_ROWS = 80_000_000
 CHECKPOINT_S = 10.0
@@ -35,6 +37,10 @@ TITLE = "keyed word count, 10,000 words of 32 B, two cores, checkpoints every 10
 def main(arguments: list[str] | None = None) -> int:
     """Compare the engines named on the command line with Penstock, or all that are known."""
     options = _parser().parse_args(arguments)
+    if options.recount:
+        for path in options.recount:
+            recount(path)
+        return 0
     end_with_children()
     made_on = machine.describe()
     print(f"== {made_on['cpu']}, {made_on['cores']} cores, revision {made_on['revision']}")
@@ -58,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("engine", nargs="*", help=f"of {', '.join(peer.names())}")
     parser.add_argument("--turns", type=int, default=5, help="times that each engine runs (5)")
     parser.add_argument("--continue", dest="go_on", type=Path, help="add to this result")
+    parser.add_argument("--recount", type=Path, nargs="+", help="make figures anew from marks")
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     return parser
 
@@ -159,20 +166,33 @@ def _used(answer: Answer, others_share: float) -> dict[str, float]:
 
 
 def _run(name: str, rows: int, marks: Series, used: dict[str, float], wrong: list[str]) -> Record:
-    rate = round(rate_after_warm_up(marks), 1)
-    results = {"rows": rows, "rows_per_s": rate, **{k: round(v, 2) for k, v in used.items()}}
+    results = {"rows": rows, **rates(marks), **{k: round(v, 2) for k, v in used.items()}}
     return {"name": name, "exact": not wrong, "wrong": wrong, "results": results, "marks": marks}
 
 
+def recount(path: Path) -> None:
+    """Make the rates and ratios of a kept file anew from its marks, and draw them."""
+    record: Record = json.loads(path.read_text())
+    for run in record["runs"]:
+        run["results"] |= rates([(at, rows) for at, rows in run["marks"]])
+    record["verdicts"] = ratios(record["runs"])
+    record["recounted"] = "rates and ratios were made anew from the marks: see bench/turns.py"
+    records.write(path.stem, record, path.parent)
+    pictures.draw(record, path.parent / path.stem)
+    print(f"\n== {path.stem}")
+    show(record)
+
+
 def show(record: Record) -> None:
-    """Print rates and ratios as a table."""
+    """Print rates and ratios as a table, and which engines stood still or have no rate."""
     body = [
         [
-            v["base"],
+            f"{v['base']}{'' if v['figure'] == 'rows_per_s' else ', best third'}",
             " / ".join(f"{x / 1e6:.3g}" for x in v["base_spread"]),
             " / ".join(f"{x / 1e6:.3g}" for x in v["other_spread"]),
             f"{v['ratio']:.1f}",
             f"{v['interval'][0]:.1f} - {v['interval'][1]:.1f}",
+            f"{v['extremes'][0]:.1f} - {v['extremes'][1]:.1f}",
             str(v["pairs"]),
         ]
         for v in record["verdicts"]
@@ -183,10 +203,27 @@ def show(record: Record) -> None:
         "Penstock beside it",
         "ratio",
         "95 %",
+        "least - most",
         "turns",
     ]
     if body:
         print("\n" + table.rows(head, body))
+    for line in notes(record["runs"]):
+        print(f"   {line}")
+
+
+def notes(runs: Sequence[Record]) -> list[str]:
+    """Say of each engine how long it stood still at most, or that it has no window."""
+    found = []
+    for name in sorted({run["name"] for run in runs}):
+        told = [r["results"] for r in runs if r["name"] == name and r["exact"]]
+        steps = [t["longest_step_s"] for t in told if "longest_step_s" in t]
+        if told and not any(t["rows_per_s"] for t in told):
+            found.append(f"{name}: no mark behind its warm-up but the last one: no rate")
+        elif steps:
+            longest = f"{min(steps):.2f} to {max(steps):.2f} s"
+            found.append(f"{name}: longest time from one mark to the next, by turn: {longest}")
+    return found
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ changed       words, each once as fast as possible, and beside them few words th
 backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
 texts         real text -> words -> keyed running count -> discard (``bench.texts``)
 rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
+own           as words, through a source of one's own (``bench.own``)
 """
 
 from pathlib import Path
@@ -25,8 +26,8 @@ def job_file(scenario: "Scenario", report: Path) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "replicas": scenario.workers,
         "checkpoint": {"interval": scenario.checkpoint},
-        "job": _rows(scenario, report)
-        if scenario.kind == "rows"
+        "job": IN_PYTHON[scenario.kind](scenario, report)
+        if scenario.kind in IN_PYTHON
         else {"graph": {"steps": STEPS[scenario.kind](scenario, report)}},
     }
     if scenario.buffer is not None:
@@ -99,6 +100,22 @@ def _rows(scenario: "Scenario", report: Path) -> dict[str, Any]:
     return {"entrypoint": "bench.rows:job", "parameters": parameters}
 
 
+def _own(scenario: "Scenario", report: Path) -> dict[str, Any]:
+    assert scenario.distribution == "uniform", "the source of one's own has no other"
+    assert scenario.rate is None, "the source of one's own has no rate"
+    parameters = {
+        "splits": scenario.splits,
+        "rows": scenario.rows_per_split,
+        "payload": scenario.payload,
+        "keys": scenario.keys,
+        "symbols": scenario.symbols,
+        "batch_rows": scenario.batch_rows,
+        "mark_after": scenario.warmup_s,
+        "report": str(report),
+    }
+    return {"entrypoint": "bench.own:job", "parameters": parameters}
+
+
 def _to(place: str) -> dict[str, Any]:
     return {"partition": "custom", "partitionFunction": f"bench.stages:to_{place}"}
 
@@ -138,3 +155,4 @@ STEPS = {
     "backpressure": _backpressure,
     "texts": _texts,
 }
+IN_PYTHON = {"rows": _rows, "own": _own}

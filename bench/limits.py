@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bench import texts
 from bench.oracle import words_spec
+from bench.own import OwnReader
 from bench.rows import Rows
 from bench.scenario import Scenario
 from penstock.connectors.generator import WordSource
@@ -19,7 +20,8 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     """Return the rows/s that one thread reads from the generator alone, in the scenario's batches.
 
     As a source task reads them. The source slices a block that was drawn before, which costs Python
-    per batch; batches of few rows are copied one behind the other by a compiled loop.
+    per batch; batches of few rows are copied one behind the other by a compiled loop, which the
+    generator has and a source of one's own (kind ``own``) has not.
     """
     if scenario.text:
         return texts.read_words_per_s(scenario, MEASURE_S)
@@ -29,6 +31,9 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     spec = replace(words_spec(scenario), rows=None, rate=None)
     words = WordSource(spec)
     reader = words.open(words.splits()[0])
+    if scenario.kind == "own":
+        reader.read(1)  # draws the block
+        return _read_rows_per_s(scenario, OwnReader(reader))
     reader.gather(scenario.batch_rows, 1)  # draws the block and loads the kernel
     return _read_rows_per_s(scenario, reader, reader)
 

@@ -1,40 +1,89 @@
 """The arithmetic of a comparison: a rate from what an engine told, ratios from paired turns."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bench.samples import Series
-from bench.timeline import rate_of_counter, until_last_change, value_at
+from bench.timeline import rate_of_counter, until_last_change
 from bench.variants import verdict
 
 PENSTOCK = "penstock"
 OTHERS_SHARE_MAX = 0.1  # of the processors: a turn in which others had more says nothing
 WARM_UP_SHARE = 1 / 3  # of the time between the first counted rows and the last
+MEASURED_MIN_S = 1.0  # of a window: less says nothing
+RATES = ("rows_per_s", "best_rows_per_s")
 
 
-def rate_after_warm_up(marks: Series) -> float:
-    """Return the rows/s of the last two thirds of the time in which rows were counted."""
+def window(marks: Series) -> Series:
+    """Return the marks that count: from the first one behind a third of the time to the last rows.
+
+    It begins at a mark, never between two: an engine that counts a batch at its end has its first,
+    cold one in no part of the window. Empty when no two marks are left: its rate cannot be told
+    without its warm-up.
+    """
     marks = until_last_change(marks)
     if len(marks) < 2:
-        return 0.0
+        return []
     (begun, _), (ended, _) = marks[0], marks[-1]
-    start = begun + (ended - begun) * WARM_UP_SHARE
-    inside = [(at, rows) for at, rows in marks if at > start]
-    return rate_of_counter([(start, value_at(marks, start)), *inside])
+    warm = begun + (ended - begun) * WARM_UP_SHARE
+    inside = [mark for mark in marks if mark[0] >= warm]
+    return inside if inside[-1][0] - inside[0][0] > MEASURED_MIN_S else []
+
+
+def rates(marks: Series) -> dict[str, float]:
+    """Return what may be said of a run; rates are 0 where there is no window.
+
+    ``rows_per_s`` is over the window, stalls included; ``best_rows_per_s`` over the fastest stretch
+    of at least a third of all the time, wherever it lies, so without a slow start and without a
+    stall; ``longest_step_s`` is the longest time in the window from one mark to the next, and
+    ``longest_step_share`` its share of the window.
+    """
+    inside = window(marks)
+    if not inside:
+        return {"rows_per_s": 0.0, "best_rows_per_s": 0.0}
+    longest = max(b - a for (a, _), (b, _) in pairwise(inside))
+    return {
+        "rows_per_s": round(rate_of_counter(inside), 1),
+        "best_rows_per_s": round(_best(until_last_change(marks)), 1),
+        "longest_step_s": round(longest, 2),
+        "longest_step_share": round(longest / (inside[-1][0] - inside[0][0]), 3),
+    }
+
+
+def _best(marks: Series) -> float:
+    """Return the highest rate between two marks that are a third of all the time apart."""
+    least = (marks[-1][0] - marks[0][0]) * WARM_UP_SHARE
+    best, stop = 0.0, 0
+    for at, rows in marks:
+        while stop < len(marks) and marks[stop][0] - at < least:
+            stop += 1
+        if stop == len(marks):
+            break
+        best = max(best, (marks[stop][1] - rows) / (marks[stop][0] - at))
+    return best
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Compare Penstock with each engine, over the turns in which both were exact and alone."""
-    found = []
-    exact = {
-        (run["name"], run["turn"]): run["results"]["rows_per_s"]
+    """Compare Penstock with each engine, over the turns in which both were exact and alone.
+
+    By both rates; an engine without a window in some turn has that turn left out.
+    """
+    sound = {
+        (run["name"], run["turn"]): run["results"]
         for run in runs
         if run["exact"] and run["results"].get("others_share", 0.0) <= OTHERS_SHARE_MAX
     }
-    for name in sorted({n for n, _ in exact} - {PENSTOCK}):
-        turns = sorted(t for n, t in exact if n == name and (PENSTOCK, t) in exact)
-        if turns:
-            base = [exact[name, t] for t in turns]
-            ours = [exact[PENSTOCK, t] for t in turns]
-            found.append(verdict((name, PENSTOCK), "rows_per_s", base, ours))
+    found = []
+    for name in sorted({n for n, _ in sound} - {PENSTOCK}):
+        for rate in RATES:
+            both = [
+                (theirs, ours)
+                for turn in sorted(t for n, t in sound if n == name and (PENSTOCK, t) in sound)
+                if (theirs := sound[name, turn].get(rate))
+                and (ours := sound[PENSTOCK, turn].get(rate))
+            ]
+            if both:
+                pairs = [a for a, _ in both], [b for _, b in both]
+                found.append(verdict((name, PENSTOCK), rate, *pairs))
     return found

@@ -11,7 +11,7 @@ def draw(record: dict[str, Any], target: Path) -> Path:
     """Draw the rates of a comparison on one logarithmic scale."""
     by_name: dict[str, list[float]] = {}
     for run in record["runs"]:
-        if run["exact"]:
+        if run["exact"] and run["results"]["rows_per_s"]:
             by_name.setdefault(run["name"], []).append(run["results"]["rows_per_s"] / 1e6)
     names = sorted(by_name, key=lambda name: median(by_name[name]))
     made = figure(1.2 + 0.45 * len(names))

@@ -3,11 +3,12 @@ from itertools import chain
 import pytest
 
 from bench import inputs
+from bench.compare import notes
 from bench.oracle import words_spec
 from bench.peer import load, names
 from bench.peers.programs.task import merged
 from bench.scenario import Scenario
-from bench.turns import rate_after_warm_up, ratios
+from bench.turns import rates, ratios, window
 from penstock.connectors.generator import WordBlock, WordSource
 
 SMALL = Scenario("s", "t", workers=2, keys=50, payload=4, rows=70_000)
@@ -37,9 +38,31 @@ def test_a_wrong_count_of_one_word_is_found() -> None:
 
 def test_the_first_third_is_warm_up_and_the_idle_end_does_not_count() -> None:
     slow_then_fast = [(0.0, 0.0), (1.0, 10.0), (3.0, 2010.0), (9.0, 2010.0)]
-    assert rate_after_warm_up(slow_then_fast) == pytest.approx(1000.0)
-    assert rate_after_warm_up([(0.0, 5.0)]) == 0.0
-    assert rate_after_warm_up([]) == 0.0
+    assert rates(slow_then_fast)["rows_per_s"] == pytest.approx(1000.0)
+    assert rates([(0.0, 5.0)])["rows_per_s"] == 0.0
+    assert rates([])["rows_per_s"] == 0.0
+
+
+def test_a_cold_batch_that_outlasts_a_third_is_in_no_part_of_the_window() -> None:
+    batches = [(0.0, 0.0), (5.0, 400.0), (7.0, 800.0), (9.0, 1200.0)]
+    assert window(batches) == batches[1:]
+    assert rates(batches)["rows_per_s"] == pytest.approx(200.0)
+
+
+def test_an_engine_that_counts_everything_at_its_end_has_no_rate() -> None:
+    assert rates([(0.0, 0.0), (4.6, 2400.0), (4.6001, 2400.0)])["rows_per_s"] == 0.0
+
+
+def test_a_stall_at_the_end_is_shown_and_the_best_third_is_without_it() -> None:
+    stalled = [(float(s), 100.0 * s) for s in range(13)] + [(20.0, 1201.0)]
+    told = rates(stalled)
+    assert told["rows_per_s"] == pytest.approx((1201 - 700) / 13, abs=0.1)
+    assert told["best_rows_per_s"] == pytest.approx(100.0)
+    assert told["longest_step_s"] == 8.0
+    assert told["longest_step_share"] == pytest.approx(8 / 13, abs=0.001)
+    assert (
+        "longest time from one mark" in notes([{"name": "slow", "exact": True, "results": told}])[0]
+    )
 
 
 def test_only_turns_in_which_both_were_exact_and_alone_make_a_ratio() -> None:
@@ -53,7 +76,7 @@ def test_only_turns_in_which_both_were_exact_and_alone_make_a_ratio() -> None:
     runs += [run("other", n, (80.0 + n) / 8) for n in range(3)]
     runs += [run("penstock", 3, 1.0), run("other", 3, 9.0, exact=False)]
     runs += [run("penstock", 4, 1.0), run("other", 4, 9.0, others=0.3)]
-    (found,) = ratios(runs)
+    found = next(v for v in ratios(runs) if v["figure"] == "rows_per_s")
     assert found["pairs"] == 3
     assert found["ratio"] == pytest.approx(8.0)
 

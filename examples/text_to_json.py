@@ -84,12 +84,23 @@ class JsonFolder:
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the folder. Refuse one that holds the output of another job."""
+        self._take(job_uid, None, 0)
+
+    def inherit(self, job_uid: str, parent: str, epoch: int) -> None:
+        """Go on in the folder of the job whose savepoint, of ``epoch``, this one begins from."""
+        self._take(job_uid, parent, epoch)
+
+    def _take(self, job_uid: str, parent: str | None, epoch: int) -> None:
         staging = self.folder / "_staging"
         staging.mkdir(parents=True, exist_ok=True)
         owner = staging / "OWNER"
-        if fresh and not owner.exists() and any(self.folder.glob("*.jsonl")):
+        whose = owner.read_text() if owner.exists() else None
+        newest = max((int(f.name.split("-")[0]) for f in self.folder.glob("*.jsonl")), default=0)
+        if newest and whose != job_uid and not (whose == parent and newest <= epoch):
             raise ps.ConfigError(f"{self.folder} already holds output: name an empty folder")
-        owner.write_text(job_uid)
+        temporary = staging / f"OWNER-{os.getpid()}"  # all workers claim at the same moment
+        temporary.write_text(job_uid)
+        temporary.replace(owner)
 
     def sweep(self, attempt: int) -> None:
         """Do nothing: what older attempts staged has names that are never used again."""

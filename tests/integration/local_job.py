@@ -121,18 +121,19 @@ def wait_for_output(folders: Folders) -> None:
 
 @contextmanager
 def penstock_run(
-    folders: Folders, *, rate: int, within: Sequence[str] = ()
+    folders: Folders, *more: str, rate: int, within: Sequence[str] = ()
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the command, in a process of its own; it is killed if it is still there at the end.
 
-    ``within`` is a command that runs another one, its process becoming that.
+    ``within`` is a command that runs another one, its process becoming that; ``more`` is given to
+    the command itself.
     """
     settings = [part for text in settings_of(folders, rate=rate) for part in ("--set", text)]
     command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLE), "--workers", "2"]
     folders.state.mkdir(exist_ok=True)
     with (folders.state / "command.log").open("ab") as log:
         process = subprocess.Popen(
-            [*within, *command, *settings, "--dir", str(folders.state)],
+            [*within, *command, *settings, "--dir", str(folders.state), *more],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tests.integration.local_job import (
     penstock_run,
     settings_of,
     wait_for_output,
+    wait_until,
 )
 
 WITHIN_S = 120.0
@@ -91,6 +93,34 @@ def test_savepoint_stop_and_go_on_here_and_elsewhere(tmp_path: Path) -> None:
     done = run_again(folders, "--restore", "latest", "--workers", "1")
     assert done.returncode == 0, done.stderr + done.stdout
     check_exact(folders)
+
+
+def stopped_with_savepoint(folders: Folders, *more: str) -> Path:
+    """Run a job of its own until it has written two epochs more; return its savepoint."""
+    before = len(list(folders.output.glob("*.parquet")))
+    with penstock_run(folders, "--workers", "1", *more, rate=150) as process:
+        wait_until(lambda: len(list(folders.output.glob("*.parquet"))) >= before + 2)
+        stop = penstock("stop", "wordcount", "--savepoint", "s", "--dir", str(folders.state))
+        assert stop.returncode == 0, stop.stderr
+        assert process.wait(WITHIN_S) == 0
+    return folders.state / "wordcount" / "savepoints" / "s"
+
+
+def test_a_child_job_writes_behind_its_parent(tmp_path: Path) -> None:
+    """Three jobs, each from the last one's savepoint, write one folder; it is read by name."""
+    first = make_lines(tmp_path, files=2, lines=3_000)
+    second, third, fourth = (replace(first, state=tmp_path / f"state-{n}") for n in (2, 3, 4))
+    oldest = stopped_with_savepoint(first)
+    newest = stopped_with_savepoint(second, "--restore", str(oldest))
+    check_exact(first, complete=False)
+    done = run_again(third, "--restore", str(newest), "--workers", "1")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert words_in_order(first.output) == expected(first)
+
+    refused = run_again(fourth, "--restore", str(oldest), "--workers", "1")
+    assert refused.returncode == 1, refused.stdout
+    assert "name an empty folder" in refused.stderr
+    assert words_in_order(first.output) == expected(first)
 
 
 def test_a_restore_of_what_is_not_there_starts_nothing(tmp_path: Path) -> None:

@@ -332,7 +332,10 @@ class Sink(Protocol):
         ...
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Take the output for a job; ``fresh``: no checkpoint is loaded. Raises ConfigError."""
+        """Take the output for a job; ``fresh``: no checkpoint is loaded.
+
+        Raises ConfigError when it holds what another job wrote, fresh or not.
+        """
         ...
 
     def sweep(self, attempt: "Attempt") -> None:
@@ -348,11 +351,26 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class InheritingSink(Protocol):
+    """A sink that can go on in another job's output; optional, beside :class:`Sink`."""
+
+    def inherit(self, job_uid: str, parent: str, epoch: "Epoch") -> None:
+        """Take the output for a job that begins from epoch ``epoch`` of the job ``parent``.
+
+        Called in the place of ``claim`` until the job has a checkpoint of its own; all epochs that
+        it will publish are above ``epoch``. Raises ConfigError when the output is of a third job,
+        or the parent's above ``epoch`` is visible: rows would be there twice, and out of order.
+        """
+        ...
+
+
 __all__ = [
     "BlobStore",
     "Clock",
     "GatheringReader",
     "Ids",
+    "InheritingSink",
     "LatencyMeter",
     "LeaseStore",
     "LeaseView",

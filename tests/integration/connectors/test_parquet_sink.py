@@ -1,7 +1,9 @@
 import errno
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,6 +46,10 @@ def visible(folder: Path) -> list[str]:
     return sorted(p.name for p in (folder / "o").glob("**/*.parquet"))
 
 
+def staged(folder: Path, job: str = "job-1") -> list[str]:
+    return sorted(p.name for p in (folder / "o" / "_staging" / job).glob("*.part"))
+
+
 def words(folder: Path) -> list[str]:
     tables = [pq.read_table(folder / "o" / name) for name in visible(folder)]
     return [w for t in tables for w in t["word"].to_pylist()]
@@ -69,10 +75,11 @@ def test_publishing_again_changes_nothing_even_without_staging(
     sink.publisher.forget(handle)
     sink.publisher.forget(handle)
     other = ParquetSink("out", str(tmp_path / "o"), SCHEMA)
+    other.claim("job-1", fresh=False)
     other.publisher.publish(handle, Epoch(1))
     other.close()
     assert words(tmp_path) == ["a"]
-    assert [p.name for p in (tmp_path / "o" / "_staging").iterdir()] == ["OWNER.json"]
+    assert staged(tmp_path) == []
 
 
 def test_carried_handles_keep_their_order_in_the_epoch_that_commits_them(
@@ -123,7 +130,7 @@ def test_a_handle_cannot_reach_outside_its_folder(sink: ParquetSink) -> None:
 
 def test_a_full_disk_fails_the_epoch_and_keeps_the_rows(sink: ParquetSink, tmp_path: Path) -> None:
     writer = sink.writer(TASK, Attempt(1))
-    staging = tmp_path / "o" / "_staging"
+    staging = tmp_path / "o" / "_staging" / "job-1"
     hidden = staging.rename(tmp_path / "away")  # nothing can be staged: as good as a full disk
     writer.write(batch("a"))
     with pytest.raises(StorageError, match="cannot stage"):
@@ -187,7 +194,7 @@ def test_many_rows_become_several_parts_in_order(sink: ParquetSink, tmp_path: Pa
 
 def test_no_room_when_the_disk_is_behind(sink: ParquetSink, tmp_path: Path) -> None:
     writer = sink.writer(TASK, Attempt(1))
-    staging = tmp_path / "o" / "_staging"
+    staging = tmp_path / "o" / "_staging" / "job-1"
     hidden = staging.rename(tmp_path / "away")
     text = "x" * (1 << 22)
     while writer.room():
@@ -201,9 +208,9 @@ def test_a_fresh_job_refuses_the_output_of_another(sink: ParquetSink, tmp_path: 
     handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
     sink.publisher.publish(handle, Epoch(1))
     sink.claim("job-1", fresh=True)
-    with pytest.raises(ConfigError, match="already holds 1 Parquet files that this job did not"):
-        sink.claim("job-2", fresh=True)
-    sink.claim("job-2", fresh=False)  # it goes on from the other's checkpoint
+    for fresh in (True, False):
+        with pytest.raises(ConfigError, match="already holds 1 Parquet files that this job did"):
+            ParquetSink("out", str(tmp_path / "o"), SCHEMA).claim("job-2", fresh=fresh)
     assert words(tmp_path) == ["a"]
 
 
@@ -215,7 +222,7 @@ def test_many_workers_claim_at_the_same_moment(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(claim, range(64)))
-    assert [p.name for p in (tmp_path / "_staging").iterdir()] == ["OWNER.json"]
+    assert sorted(p.name for p in (tmp_path / "_staging").iterdir()) == ["OWNER.json", "job-1"]
 
 
 def test_foreign_files_are_refused_at_a_fresh_start(tmp_path: Path) -> None:
@@ -238,6 +245,145 @@ def test_a_sweep_removes_what_older_attempts_staged(sink: ParquetSink, tmp_path:
     prepare(sink.writer(TASK, Attempt(1)), 1, "old")
     new = prepare(sink.writer(TASK, Attempt(2)), 1, "new")
     sink.sweep(Attempt(2))
-    assert len(list((tmp_path / "o" / "_staging").glob("*.part"))) == 1
+    assert len(staged(tmp_path)) == 1
     sink.publisher.publish(new, Epoch(1))
     assert words(tmp_path) == ["new"]
+
+
+# --- A line of jobs in one folder -----------------------------------------------------------------
+
+
+@contextmanager
+def life(folder: Path, job: str, parent: tuple[str, int] | None = None) -> Iterator[ParquetSink]:
+    """One engine of the job ``job``, perhaps begun from epoch n of another."""
+    made = ParquetSink("out", str(folder / "o"), HIDDEN)
+    try:
+        if parent is None:
+            made.claim(job, fresh=False)
+        else:
+            made.inherit(job, parent[0], Epoch(parent[1]))
+        yield made
+    finally:
+        made.close()
+
+
+def write(made: ParquetSink, epoch: int, *rows: str) -> None:
+    handle = prepare(made.writer(TASK, Attempt(1)), epoch, *rows)
+    made.publisher.publish(handle, Epoch(epoch))
+
+
+def test_a_line_of_jobs_writes_one_folder_in_order(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+    with life(tmp_path, "job-2", ("job-1", 40)) as second:
+        write(second, 42, "newer")
+    with life(tmp_path, "job-2") as again, life(tmp_path, "job-2", ("job-1", 40)) as late:
+        write(again, 43, "newer still")  # a worker that never published, and knows less
+        write(late, 44, "and another")
+    with life(tmp_path, "job-3", ("job-2", 44)) as third:
+        write(third, 46, "newest")
+    assert words(tmp_path) == ["old", "newer", "newer still", "and another", "newest"]
+
+
+def test_a_child_is_refused_where_its_parent_went_on(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+        write(first, 41, "since the savepoint")
+        with (
+            pytest.raises(ConfigError, match=r"job job-1 up to epoch 41.*is of epoch 40.*empty fo"),
+            life(tmp_path, "job-2", ("job-1", 40)),
+        ):
+            pass
+        write(first, 42, "and it goes on")
+    assert len(visible(tmp_path)) == 3
+
+
+def test_only_one_child_of_a_savepoint_gets_the_folder(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+    with life(tmp_path, "job-2", ("job-1", 40)) as second:
+        with (
+            pytest.raises(ConfigError, match=r"they are of job job-2\): name an empty folder"),
+            life(tmp_path, "job-3", ("job-1", 40)),
+        ):
+            pass
+        write(second, 42, "newer")
+
+
+def test_a_parent_publishes_nothing_once_its_child_has_the_folder(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+        late = prepare(first.writer(TASK, Attempt(1)), 41, "since the savepoint")
+        with life(tmp_path, "job-2", ("job-1", 40)) as second:
+            with pytest.raises(StateError, match=r"job job-2 has taken output folder .* over from"):
+                first.publisher.publish(late, Epoch(41))
+            write(second, 42, "newer")
+    with (
+        pytest.raises(ConfigError, match=r"they are of job job-2"),
+        life(tmp_path, "job-1"),
+    ):
+        pass
+    assert words(tmp_path) == ["old", "newer"]
+
+
+def test_what_a_parent_linked_unseen_is_found_before_the_first_publication(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+    with life(tmp_path, "job-2", ("job-1", 40)) as second:
+        name = visible(tmp_path)[0].replace("000000000040", "000000000041")
+        (tmp_path / "o" / name).write_bytes(b"linked, and not yet in the list of another machine")
+        handle = prepare(second.writer(TASK, Attempt(1)), 42, "newer")
+        with pytest.raises(StateError, match="up to epoch 41, above the savepoint"):
+            second.publisher.publish(handle, Epoch(42))
+    assert not any(name.startswith("000000000042") for name in visible(tmp_path))
+
+
+def test_a_parent_that_links_while_it_is_taken_over_keeps_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with life(tmp_path, "job-1") as first:
+        write(first, 40, "old")
+        late = prepare(first.writer(TASK, Attempt(1)), 41, "since the savepoint")
+        real = os.replace
+
+        def replace(source: Path, target: Path) -> None:
+            monkeypatch.setattr(os, "replace", real)
+            first.publisher.publish(late, Epoch(41))  # after the first look, before OWNER changes
+            real(source, target)
+
+        monkeypatch.setattr(os, "replace", replace)
+        with (
+            pytest.raises(ConfigError, match="up to epoch 41"),
+            life(tmp_path, "job-2", ("job-1", 40)),
+        ):
+            pass
+        write(first, 42, "and it goes on")
+    assert words(tmp_path) == ["old", "since the savepoint", "and it goes on"]
+
+
+def test_what_an_earlier_version_has_staged_is_published(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first:
+        handle = prepare(first.writer(TASK, Attempt(1)), 1, "a")
+        (name,) = staged(tmp_path)
+        staging = tmp_path / "o" / "_staging"
+        (staging / "job-1" / name).rename(staging / name)
+    with life(tmp_path, "job-1") as again:
+        again.publisher.publish(handle, Epoch(1))
+    assert words(tmp_path) == ["a"]
+
+
+def test_whose_folder_it_is_survives_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, synced = os.fsync, list[str]()
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with life(tmp_path, "job-1"):
+        pass
+    staging = tmp_path / "o" / "_staging"
+    assert {str(p) for p in (tmp_path, tmp_path / "o", staging)} <= set(synced)
+    assert any(path.startswith(str(staging / "OWNER.json.")) for path in synced)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.event_time import STAMP
-from penstock.connectors.own import OwnSource, OwnWriter
+from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, EventTime, Source
 from penstock.contract.ids import Epoch, SplitId
@@ -149,3 +149,30 @@ def test_a_reader_that_raises_is_named_with_its_place() -> None:
     assert reader.read(10) is not None
     with pytest.raises(StorageError, match="source 'mine', partition 'a', offset 2: KeyError"):
         reader.read(10)
+
+
+@dataclass
+class Claiming:
+    """A sink that notes how it was taken."""
+
+    guarantee: str = "none"
+    taken: list[tuple[object, ...]] = field(default_factory=list)
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        self.taken.append(("claim", job_uid, fresh))
+
+
+@dataclass
+class Inheriting(Claiming):
+    """One that knows about lines of jobs."""
+
+    def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
+        self.taken.append(("inherit", job_uid, parent, epoch))
+
+
+def test_a_sink_that_can_is_told_whose_output_it_goes_on_with() -> None:
+    plain, line = Claiming(), Inheriting()
+    for own in (plain, line):
+        OwnSink(own).inherit("me", "parent", Epoch(40))  # type: ignore[arg-type]
+    assert plain.taken == [("claim", "me", False)]
+    assert line.taken == [("inherit", "me", "parent", 40)]

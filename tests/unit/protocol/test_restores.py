@@ -123,14 +123,23 @@ def importing(folder: RootManifest, restore: Restore, workers: int = 2) -> Impor
     return town
 
 
-def test_a_savepoint_of_another_job_is_imported_as_the_first_epoch() -> None:
+def test_a_savepoint_of_another_job_is_imported_above_its_epoch() -> None:
     town = importing(savepoint(40), Restore("n1", path="/savepoints/s"), workers=3)
     town.until(lambda: town.latest.attempt == 1)
-    assert (town.latest.epoch, town.latest.published_through) == (1, 1)
+    assert (town.latest.epoch, town.latest.published_through) == (41, 41)
     assert town.latest.workers == 3
     assert not town.latest.replayed
     assert heard(town, "Enumerate") == 0, "its splits are those of the savepoint"
-    town.until(lambda: town.latest.epoch == 2)
+    town.until(lambda: town.latest.epoch == 42)
+
+
+def test_an_old_savepoint_is_imported_above_what_the_job_has_committed() -> None:
+    town = importing(savepoint(2), Restore("", path="/savepoints/s"))
+    town.until(lambda: town.latest.epoch >= 6)
+    newest = town.latest.epoch
+    town.want(restore=Restore("n2", path="/savepoints/s", allow_output_replay=True))
+    town.until(lambda: town.latest.restored == "n2")
+    assert town.latest.epoch == newest + 1
 
 
 def test_each_try_of_an_import_has_a_number_of_its_own() -> None:

@@ -17,6 +17,7 @@ from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import (
+    InheritingSink,
     Pending,
     PreparedSource,
     Read,
@@ -146,6 +147,13 @@ class OwnSink:
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Pass on."""
         self._own.claim(job_uid, fresh)
+
+    def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
+        """Pass on to a sink that knows other jobs' output; others just claim theirs."""
+        if isinstance(self._own, InheritingSink):
+            self._own.inherit(job_uid, parent, epoch)
+        else:
+            self._own.claim(job_uid, False)
 
     def sweep(self, attempt: Attempt) -> None:
         """Pass on."""

@@ -1,6 +1,6 @@
 """Exactly-once Parquet output: rows are staged and fsynced, and published by a hard link.
 
-    write ──> open part ──full──> encoder thread ──> <output>/_staging/*.part   (fsynced)
+    write ──> open part ──full──> encoder thread ──> <output>/_staging/<job>/*.part   (fsynced)
     seal  ──> Pending.finish() stages the rest ──> SinkHandle (in the manifest)
     commit ─> publish: link to <output>/<epoch>-<step>-<task>-<cut>-<part>.parquet
 
@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StorageError
-from penstock.connectors.parquet_publish import ParquetPublisher, claim
+from penstock.connectors.parquet_owner import OutputFolder
+from penstock.connectors.parquet_publish import ParquetPublisher
 from penstock.connectors.parquet_stage import (
     STAGED_SUFFIX,
     Cut,
@@ -30,10 +31,9 @@ from penstock.connectors.parquet_stage import (
     stage,
     sync_folder,
 )
-from penstock.contract.ids import Attempt, Epoch, TaskId
-from penstock.contract.manifest import SinkHandle
+from penstock.contract.ids import Attempt, Epoch, JobUid, TaskId
+from penstock.contract.manifest import Origin, SinkHandle
 
-STAGING = "_staging"
 ENCODER_THREADS = 1
 
 
@@ -46,26 +46,36 @@ class ParquetSink:
         """Remember where to write; nothing is touched before :meth:`claim`."""
         self._step = re.sub(r"[^A-Za-z0-9_.]", "_", step)
         self._name = step
-        self._output = Path(path)
-        self._staging = self._output / STAGING
+        self._output = OutputFolder(Path(path))
         self._schema = clean_schema(schema)
         self._encoder = ThreadPoolExecutor(ENCODER_THREADS, f"encode-{step}")
-        self.publisher = ParquetPublisher(self._output, self._staging, self._step)
+        self.publisher = ParquetPublisher(self._output, self._step)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the folders and note whose output this is; before any writer. Idempotent.
 
-        ``fresh`` says that the attempt loads no checkpoint. Raises ConfigError when a fresh job
-        finds Parquet files of somebody else, or the folder cannot be written.
+        Raises ConfigError when the folder holds Parquet files of somebody else, whether or not the
+        job is ``fresh``, or cannot be written.
         """
+        self._take(JobUid(job_uid), None)
+
+    def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
+        """Like :meth:`claim`, for a job that begins from epoch ``epoch`` of the job ``parent``.
+
+        Takes the parent's folder, too. Raises ConfigError when output above ``epoch`` is visible.
+        """
+        self._take(JobUid(job_uid), Origin(JobUid(parent), epoch))
+
+    def _take(self, job_uid: JobUid, origin: Origin | None) -> None:
         try:
-            claim(self._output, self._staging, job_uid, fresh)
+            self._output.take(job_uid, origin)
         except OSError as error:
-            raise ConfigError(f"parquet sink: cannot write to {self._output}: {error}") from error
+            text = f"parquet sink: cannot write to {self._output.path}: {error}"
+            raise ConfigError(text) from error
 
     def sweep(self, attempt: Attempt) -> None:
         """Remove what older attempts staged; only after START, when all their handles are out."""
-        for file in self._staging.glob(f"*-{self._step}-*{STAGED_SUFFIX}"):
+        for file in self._output.staging.glob(f"*-{self._step}-*{STAGED_SUFFIX}"):
             number = file.name.split("-", 1)[0]
             if number.isdigit() and int(number) < attempt:
                 remove_staged(file)
@@ -74,7 +84,7 @@ class ParquetSink:
         """Make the writer of one task for one attempt."""
         life = uuid.uuid4().hex[:12]  # two lives of a task in one attempt never share a name
         place = f"{task.stage:03d}.{task.worker:04d}.{task.slot:04d}"
-        prefix = self._staging / f"{attempt:08d}-{self._step}-{place}-{life}"
+        prefix = self._output.staging / f"{attempt:08d}-{self._step}-{place}-{life}"
         return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder)
 
     def close(self) -> None:

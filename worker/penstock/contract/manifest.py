@@ -89,8 +89,19 @@ class StepRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The savepoint that a job has begun from: epoch ``epoch`` of the job ``job_uid``."""
+
+    job_uid: JobUid
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class RootManifest:
-    """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals."""
+    """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals.
+
+    ``origin`` is set in the one that a job has imported from a savepoint, until its own first one.
+    """
 
     job_uid: JobUid
     epoch: Epoch
@@ -103,3 +114,4 @@ class RootManifest:
     tasks: tuple[TaskManifest, ...]
     format: int = 1
     rows: tuple[StepRows, ...] = ()
+    origin: Origin | None = None

@@ -14,6 +14,7 @@ from penstock.connectors.registry import open_sink, open_source
 from penstock.contract.control import StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
+from penstock.contract.manifest import Origin
 from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.trust import IngestPlace
 from penstock.engine.coalesce import Coalescer, turn_bytes
@@ -23,7 +24,14 @@ from penstock.engine.source_task import SourceTask
 from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
-from penstock.ports import ListedSource, PreparedSource, PushedSource, SinkPublisher, SinkWriter
+from penstock.ports import (
+    InheritingSink,
+    ListedSource,
+    PreparedSource,
+    PushedSource,
+    SinkPublisher,
+    SinkWriter,
+)
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.task import TaskCore
@@ -90,10 +98,16 @@ class JobParts:
             if found is not None and isinstance(found.source, PushedSource):
                 found.source.listen(want_checkpoint, place)
 
-    def claim(self, *, fresh: bool) -> None:
-        """Take the outputs for this job. Raises ConfigError when they hold another's files."""
+    def claim(self, *, fresh: bool, origin: Origin | None = None) -> None:
+        """Take the outputs for this job; ``origin`` is the savepoint it has just begun from.
+
+        Raises ConfigError when they hold another's files.
+        """
         for sink in self._sinks.values():
-            sink.claim(self.identity.job_uid, fresh)
+            if origin is not None and isinstance(sink, InheritingSink):
+                sink.inherit(self.identity.job_uid, origin.job_uid, origin.epoch)
+            else:
+                sink.claim(self.identity.job_uid, fresh)
 
     def sweep(self, attempt: Attempt) -> None:
         """Remove what older attempts have staged; only once this one has started."""

@@ -184,7 +184,7 @@ class Worker:
         marks = AttemptMarks(order.attempt, order.epoch)
         self._attempt = Attempt(self._place, marks)
         root = self._root(order.root) if order.root is not None else None
-        self._job.claim(fresh=root is None)
+        self._job.claim(fresh=root is None, origin=None if root is None else root.origin)
         self._attempt.build(order, root)
         self._inputs.begin(known_splits(root, order.splits))
 

@@ -125,7 +125,6 @@ class Restoring:
             lead.propose(at)
 
     def _folder(self, lead: Lead, wanted: Restore, path: str) -> None:
-        epoch = Epoch(lead.latest.max_epoch + 1)
         if self.token is not None or not lead.desk.due(self.retry_at):
             return
         if self.manifest is None:
@@ -133,7 +132,17 @@ class Restoring:
             lead.desk.do(ReadSnapshot(self.token, path))
         elif not self._allowed(lead, wanted, self.manifest):
             self.manifest = None
-        elif self.imported is None or self.imported.manifest.epoch != epoch:
+        else:
+            self._import(lead, wanted, path, self.manifest)
+
+    def _import(self, lead: Lead, wanted: Restore, path: str, manifest: RootManifest) -> None:
+        """Import under an epoch above all of this job's and all of the savepoint's line.
+
+        Output sorts by epoch: what this job adds to a folder follows what its parent has written.
+        """
+        newest = max(lead.latest.max_epoch, manifest.epoch)
+        epoch = Epoch(newest + 1)
+        if self.imported is None or self.imported.manifest.epoch != epoch:
             self.token = lead.desk.number()
             life = lead.me.incarnation
             lead.desk.do(ImportSnapshot(self.token, path, lead.term, epoch, life))

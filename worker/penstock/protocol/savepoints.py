@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.contract.ids import BlobName, Incarnation, JobUid
-from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
+from penstock.contract.manifest import BlobRef, Origin, RootManifest, StateFile, TaskManifest
 from penstock.contract.names import blob_name
 from penstock.protocol.actions import ImportSnapshot
 
@@ -35,7 +35,9 @@ def adopted(
 ) -> RootManifest:
     """Return a savepoint's manifest as the job ``uid`` imports it; ``renamed`` are its copies."""
     tasks = tuple(_renamed(task, renamed, action) for task in manifest.tasks)
-    return replace(manifest, job_uid=uid, epoch=action.epoch, term=action.term, tasks=tasks)
+    origin = Origin(manifest.job_uid, manifest.epoch)
+    mine = replace(manifest, job_uid=uid, epoch=action.epoch, term=action.term, origin=origin)
+    return replace(mine, tasks=tasks)
 
 
 def _renamed(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from penstock.contract.ids import BlobName
-from penstock.contract.manifest import BlobRef
+from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.manifest import BlobRef, Origin
 from penstock.testing.faults import Verdict
 
 
@@ -104,8 +104,16 @@ class Sweep:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take the output folder for a job, which has perhaps just begun from a savepoint."""
+
+    job: JobUid
+    origin: Origin | None
+
+
 MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
-FileOp = Put | Link | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep
+FileOp = Put | Link | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep | Claim
 Op = MetaOp | FileOp
 READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
 STAGING = "_staging/"
@@ -126,7 +134,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The outcome of a call.
+    """The outcome of a call; a claim that is refused has its reason as ``error``.
 
     ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
     """

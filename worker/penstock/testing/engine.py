@@ -24,7 +24,7 @@ from penstock.contract.names import blob_name
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol import task_events as ev
 from penstock.protocol.task import TaskSetup
-from penstock.testing.calls import Get, Op, Reply
+from penstock.testing.calls import Claim, Get, Op, Reply
 from penstock.testing.channel_ends import Flush, Identity
 from penstock.testing.exchange import Exchange
 from penstock.testing.kernel import Crash
@@ -187,9 +187,14 @@ class EngineNode(Turns):
         self._begin(command.attempt, command.members, command.assignment)
         self._base = command.epoch
         if command.root is None:
-            self._build(command.assignment, None, command.splits)
+            self._claim(command, None)
         else:
             self.call(Get(command.root), ("reset", command))
+
+    def _claim(self, command: msg.Reset, root: RootManifest | None) -> None:
+        """Take the output folder before any task is built."""
+        origin = root.origin if root is not None else None
+        self.call(Claim(self.cluster.job_uid, origin), ("claim", command, root))
 
     def _begin(
         self, attempt: Attempt, members: tuple[Member, ...], assignment: Assignment | None
@@ -319,8 +324,10 @@ class EngineNode(Turns):
         assert isinstance(token, tuple)
         if token[0] == "publish":
             self._published_one(token, reply)
-        elif reply.error == "failed":
+        elif reply.error in {"failed", "unknown"}:
             self.call(reply.op, token)
+        elif isinstance(reply.op, Claim):
+            self._claimed(token, reply.error)
         elif reply.error:
             assert isinstance(reply.op, Get)
             if isinstance(token[1], msg.Prepare):
@@ -333,11 +340,20 @@ class EngineNode(Turns):
         else:
             self._manifest(token, reply.value)
 
+    def _claimed(self, token: tuple[object, ...], refused: str) -> None:
+        _, command, root = token
+        assert isinstance(command, msg.Reset)
+        assert root is None or isinstance(root, RootManifest)
+        if refused:
+            self.damaged(f"output folder {refused}")
+        else:
+            self._build(command.assignment, root, command.splits)
+
     def _manifest(self, token: tuple[object, ...], root: object) -> None:
         assert isinstance(root, RootManifest)
         match token:
             case ("reset", msg.Reset() as command):
-                self._build(command.assignment, root, command.splits)
+                self._claim(command, root)
             case ("prepare", msg.Prepare() as command):
                 self._propose(command, root)
             case ("adopt", int(version)):

@@ -8,6 +8,7 @@ from penstock.testing.messages import Leave
 from penstock.testing.nemesis import (
     FOLLOWER,
     Ask,
+    BeginElsewhere,
     BeginEmpty,
     BreakStream,
     Cut,
@@ -69,6 +70,8 @@ class Fate:
                 self.world.supervisor.begin_empty(
                     allow_replay=allow_replay, drop_unpublished=drop_unpublished
                 )
+            case BeginElsewhere(savepoint):
+                self.world.begin_elsewhere(savepoint)
             case LoseObject():
                 self.world.lose_object()
             case LoseWorker(ordinal):

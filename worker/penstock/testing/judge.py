@@ -36,8 +36,15 @@ class Judge:
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
-        self.lost_object = False
+        self.lost_object = self.moved = False
         self.savepoints: dict[str, Index] = {}
+
+    def begin_job(self) -> None:
+        """Judge another job, which goes on in the same output folder."""
+        self.witness = Witness()
+        self.latest = None
+        self.tables = {}
+        self.moved = True
 
     # --- The job's object
 
@@ -219,6 +226,8 @@ class Judge:
 
         Staged output that a fault orphaned is swept by the next attempt; here none follows.
         """
+        if self.moved:
+            return []  # what the job before has left in its directory is not this one's
         listed = self.listed(latest)
         left = []
         for name, content in self.disk.files.items():

@@ -272,6 +272,24 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "child-counts-from-one",
+        "line",
+        line(
+            "protocol.restore",
+            "newest = max(lead.latest.max_epoch, manifest.epoch)",
+            "newest = lead.latest.max_epoch",
+        ),
+        "restore-elsewhere",
+        0,
+    ),
+    Mutant(
+        "newer-output-not-seen",
+        "newer",
+        line("protocol.output", "if found.newest <= origin.epoch:", "if True:"),
+        "restore-elsewhere-late",
+        0,
+    ),
+    Mutant(
         "copiers-share-names",
         "own-folder",
         line(

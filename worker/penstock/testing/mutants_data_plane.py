@@ -162,9 +162,8 @@ MUTANTS = (
             "return tuple(h for h in self._prepared if h not in kept)",
             "return self._prepared",
         ),
-        "checkpoint",
-        7,
-        "86:before",
+        "swap-unknown-engine-dies",
+        0,
     ),
     Mutant(
         "barrier-heard-again",

@@ -100,6 +100,16 @@ class BeginEmpty:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginElsewhere:
+    """The user begins another job from a savepoint, into the same output folder.
+
+    The job before has no worker any more, stopped or not.
+    """
+
+    savepoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoseObject:
     """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
 
@@ -138,6 +148,7 @@ Happening = (
     | Ask
     | RunAgain
     | BeginEmpty
+    | BeginElsewhere
     | LoseObject
     | LoseWorker
     | Terminate

@@ -187,6 +187,10 @@ class Doomed(Protocol):
         """Replace the job's object by a new one that knows nothing."""
         ...
 
+    def begin_elsewhere(self, savepoint: str) -> None:
+        """Begin another job from a savepoint, into the same output folder."""
+        ...
+
 
 class Shell(Protocol):
     """What a task needs of its engine."""

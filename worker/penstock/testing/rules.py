@@ -54,6 +54,8 @@ RULES: dict[str, str] = {
     "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",
     "one-swap": "one swap commits the epoch and the version of a rescale",
     "drain": "a worker that is ended takes its last epoch, and waits only while it may come",
+    "line": "a job that begins from a savepoint commits above its epoch",
+    "newer": "output above the savepoint keeps a job that begins from it out of the folder",
     "own-folder": "each try to copy a savepoint has a folder of its own, and removes only that",
     "index-last": "a savepoint gets its index when a whole copy is durable, from who leads",
     "resume": "held rows go when the receiver has announced the version; channels are its own",

@@ -8,6 +8,7 @@ from penstock.testing.kernel import SECOND
 from penstock.testing.nemesis import (
     FOLLOWER,
     Ask,
+    BeginElsewhere,
     BeginEmpty,
     DiskFull,
     Happening,
@@ -235,6 +236,29 @@ DIRECTED = (
         events=_at(1.2, KillEngine(0)) + _at(2.6, KillEngine(1)) + _at(4.0, KillEngine(0)),
         moments=tuple(Moment("members drafted", nth, BeginEmpty()) for nth in (2, 4, 7)),
         poll_us=2_000,
+    ),
+    # Two more jobs begin, each from the last one's savepoint, into the same output folder.
+    replace(
+        BUSY,
+        name="restore-elsewhere",
+        size=LONG,
+        pace_us=150_000,
+        events=_at(1.5, Ask("stop", "s")) + _at(4.5, KillEngine(0)) + _at(6.0, Ask("stop", "t")),
+        moments=(
+            Moment("savepoint complete", 1, BeginElsewhere("s"), SECOND),
+            Moment("savepoint complete", 2, BeginElsewhere("t"), SECOND),
+        ),
+        rates={"publish": Rates(failed=0.1, unknown=0.1)},
+        safety_us=11 * SECOND,
+    ),
+    replace(
+        BUSY,
+        name="restore-elsewhere-late",
+        size=LONG,
+        pace_us=150_000,
+        events=_at(1.5, Ask("savepoint", "s")),
+        moments=(Moment("savepoint complete", 1, BeginElsewhere("s"), 3 * SECOND),),
+        refusal="above the savepoint",
     ),
     # Leaders lose the Lease while they copy, and go on copying beside their successors.
     replace(

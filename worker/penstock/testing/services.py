@@ -14,15 +14,17 @@ from typing import Protocol
 
 from penstock.contract.codec import decode, encode
 from penstock.contract.control import MembersFile
-from penstock.contract.ids import BlobName
+from penstock.contract.ids import BlobName, Epoch, JobUid
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.manifest import BlobRef, Origin, RootManifest
+from penstock.protocol.output import Found, refusal
 from penstock.testing.calls import (
     READS,
     ROOT_FILE,
     SAVEPOINTS,
     STAGING,
     Call,
+    Claim,
     Delete,
     FileOp,
     Get,
@@ -70,6 +72,7 @@ class Disk:
 
     files: dict[BlobName, object] = field(default_factory=dict)
     visible: dict[str, object] = field(default_factory=dict)
+    owner: JobUid | None = None
     full: bool = False
 
 
@@ -122,6 +125,12 @@ class Service:
         now = self.objects.get(name)
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
         self._keep(name, Stored(data, self._fresh_version(), uid))
+
+    def begin_directory(self) -> None:
+        """Let a new job find nothing but savepoints and output: its directory and Lease are new."""
+        for name in [n for n in self.disk.files if not n.startswith((SAVEPOINTS, STAGING))]:
+            del self.disk.files[name]
+        self.lease_holder, self.lease_version = None, self._fresh_version()
 
     def _keep(self, name: str, stored: Stored) -> None:
         self.objects[name] = stored
@@ -239,6 +248,8 @@ class Service:
             case Sweep(sink, attempt):
                 self._sweep(sink, attempt)
                 return Reply(call.token, op)
+            case Claim(job, origin):
+                return Reply(call.token, op, error=self._claim(job, origin) or "")
 
     def _link(self, call: Call, name: BlobName, content: object) -> Reply:
         if name in self.disk.files or self.disk.full:
@@ -247,6 +258,20 @@ class Service:
             self.watcher.indexed(name, content)
         self.disk.files[name] = content
         return Reply(call.token, call.op)
+
+    def _claim(self, job: JobUid, origin: Origin | None) -> str | None:
+        """Take the output folder as ``connectors/parquet_owner.py`` does, in one instant."""
+        disk = self.disk
+        epochs = [Epoch(int(name.split("-", 1)[0])) for name in disk.visible]
+        newest = max(epochs, default=Epoch(0))
+        why = refusal(Found(disk.owner, len(epochs), newest, "one"), job, origin)
+        if why is None and disk.owner != job:
+            if disk.visible:
+                self.kernel.happened("output folder taken over")
+            disk.owner = job
+            for name in [n for n in disk.files if n.startswith(STAGING)]:
+                del disk.files[name]
+        return why
 
     def _sweep(self, sink: str, attempt: int) -> None:
         for name in [n for n in self.disk.files if n.startswith(STAGING)]:

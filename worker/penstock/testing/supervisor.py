@@ -86,6 +86,14 @@ class SupervisorNode:
         self.desired = replace(self.desired, requests=(), restore=restore, run="run-2")
         self.machine.write_desired(self.desired)
 
+    def begin_from(self, path: str, run: str) -> None:
+        """Start another job, which begins from the savepoint at ``path``."""
+        restore = Restore("restore-1", path)
+        self.desired = replace(self.desired, requests=(), restore=restore, run=run)
+        for ordinal in self.machine.ordinals():
+            self.machine.start_worker(ordinal)
+        self.machine.write_desired(self.desired)
+
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Want the job to begin without state, once more with each call."""
         self._restores += 1

@@ -12,6 +12,7 @@ from penstock.contract.latest import Desired, Latest
 from penstock.protocol import events as ev
 from penstock.testing.calls import (
     READS,
+    SAVEPOINTS,
     Call,
     Delete,
     LeaseWrite,
@@ -81,6 +82,7 @@ class World:
         self.kernel = Kernel(seed, self.died)
         streams = self.kernel.streams
         self.job = make_job(scenario.job, scenario.shape(streams.workload), streams.workload)
+        self.jobs = 1
         self.job_uid = JobUid("job")
         self.faults = faults or Faults(streams.faults, scenario.rates)
         self.host_of: dict[str, str] = {"super": "super", "store": "store"}
@@ -332,6 +334,23 @@ class World:
         del self.service.objects[LATEST]
         self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
         self.judge.lost_object = True
+
+    def begin_elsewhere(self, savepoint: str) -> None:
+        """End this job's workers; start another one that begins from one of its savepoints.
+
+        The new job has a directory and a Lease of its own, the output folder is the same.
+        """
+        self.kernel.happened("another job begins from a savepoint")
+        for ordinal in self.ordinals():
+            self.end_worker(ordinal)
+        self.jobs += 1
+        self.job_uid = JobUid(f"job-{self.jobs}")
+        self.service.begin_directory()
+        self.judge.begin_job()
+        self.witness = self.judge.witness
+        self.service.objects.pop(LATEST)
+        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
 
     def write_desired(self, desired: Desired) -> None:
         """Write what is wanted."""

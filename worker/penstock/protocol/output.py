@@ -1,0 +1,52 @@
+"""Whose an output folder is, and who may take it over. Pure.
+
+Names of output sort by epoch, and epochs rise along a line of savepoints: a job that begins from
+one goes on above its epoch. So a folder has one line: it is taken when it is empty, one's own, or
+of the savepoint's job with nothing visible above the savepoint. Whatever else would repeat rows
+or put them in front of older ones, and no setting accepts that.
+"""
+
+from dataclasses import dataclass
+
+from penstock.contract.ids import Epoch, JobUid
+from penstock.contract.manifest import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An output folder as it is: its owner if it says one, the visible files, their newest epoch.
+
+    ``first`` is the name of one of the files.
+    """
+
+    owner: JobUid | None
+    files: int = 0
+    newest: Epoch = Epoch(0)
+    first: str = ""
+
+
+def refusal(found: Found, me: JobUid, origin: Origin | None) -> str | None:
+    """Return why the job ``me`` may not write to a folder, None when it may.
+
+    ``origin`` is the savepoint that it has begun from, while it has no checkpoint of its own.
+    """
+    if found.owner == me or not found.files:
+        return None
+    if origin is None or found.owner != origin.job_uid:
+        whose = "" if found.owner is None else f" (they are of job {found.owner})"
+        return (
+            f"already holds {found.files} Parquet files that this job did not write "
+            f"({found.first} …){whose}: name an empty folder, or remove them"
+        )
+    return above(found, origin)
+
+
+def above(found: Found, origin: Origin) -> str | None:
+    """Return why output that is newer than the savepoint ``origin`` keeps a job out."""
+    if found.newest <= origin.epoch:
+        return None
+    return (
+        f"holds output of job {origin.job_uid} up to epoch {found.newest}, above the savepoint, "
+        f"which is of epoch {origin.epoch}: rows since then would be there twice and out of order; "
+        "begin from its newest savepoint, or name an empty folder"
+    )

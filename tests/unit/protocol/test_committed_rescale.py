@@ -1,5 +1,8 @@
 """A committed rescale: only forward, whoever dies, and leavers go last."""
 
+from dataclasses import replace
+
+from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
 from penstock.protocol.events import Retire
 from penstock.testing.town import SETTINGS, Town
@@ -110,8 +113,13 @@ def test_a_leaver_stays_until_its_output_is_visible() -> None:
     town.want(workers=2)
     town.until(lambda: town.latest.version == 2)
     town.run(2.0)
-    assert town.engine(2).status.left
-    assert town.latest.settled == 1
+    assert "Settled" not in town.engine(2).heard, "what it has staged may be asked for again"
+    assert (town.latest.settled, town.latest.published_through) == (1, 1)
+    late = town.engine(2)
+    late.status = replace(late.status, published=Epoch(2))
+    town.say(2, late.status)
+    town.until(lambda: town.latest.settled == 2)
+    assert late.status.left
 
 
 def test_leavers_end_only_when_all_have_resumed() -> None:

@@ -36,6 +36,8 @@ class Ending:
 
     def finish(self, lead: Lead) -> None:
         """End the streams, which is allowed only now that all output is visible; then finish."""
+        if not lead.record_published():  # tasks that end remove what they have staged
+            return
         at = lead.latest
         if self.ended_by is None:
             self.ended_by = lead.desk.now + lead.settings.ready_timeout_s

@@ -184,6 +184,19 @@ class Lead:
         """Return what a swap may now write as published."""
         return Epoch(max(self.latest.published_through, self.latest.epoch))
 
+    def record_published(self) -> bool:
+        """Have the object say that the committed output is visible; True once it does.
+
+        Staged output goes only behind this: whoever recovers an epoch that the object does not
+        call published asks for its publication again, and needs what was staged.
+        """
+        if self.latest.published_through >= self.latest.epoch:
+            return True
+        if self.published() and not self.swaps.busy:
+            through = self.published_through()
+            self.propose(replace(self.latest, published_through=through))
+        return False
+
     def is_final(self) -> bool:
         """Say whether the committed epoch is the last one of this attempt's bounded input."""
         root = self.root

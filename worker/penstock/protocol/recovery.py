@@ -168,7 +168,8 @@ class Recovery:
     def publish(self, lead: Lead) -> None:
         """Have the committed epoch's output made visible, whoever prepared it."""
         if lead.published():
-            lead.enter(Phase.STARTING)
+            if lead.record_published():  # members sweep what was staged when they start
+                lead.enter(Phase.STARTING)
             return
         at = lead.latest
         assert lead.root is not None

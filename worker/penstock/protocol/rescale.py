@@ -310,10 +310,12 @@ class Rescale:
         if waiting:
             self._overdue(lead, waiting, "did not resume")
             return
+        if not lead.record_published():  # tasks that leave remove what they have staged
+            return
         unsettled = [m for m in lead.members() if not _settled(lead, m)]
         for member in unsettled:
             lead.want(member, Settled(at.attempt, at.version), at.version)
-        if unsettled or not lead.published() or lead.swaps.busy:
+        if unsettled or lead.swaps.busy:
             return
         if len(lead.core()) == len(lead.members()):
             if at.settled == at.version:

@@ -67,7 +67,10 @@ class Switch(Frame):
         return actions
 
     def forget_published(self) -> list[ev.Action]:
-        """Remove the staging of what is visible: no later commit comes to this task."""
+        """Remove the staging of what is visible: no later commit comes to this task.
+
+        Only when the leader orders the end: the object then says that all of it is published.
+        """
         published = self.sinks.forget(Epoch(self.sinks.published + 1))
         return [ev.Forget(published)] if published else []
 

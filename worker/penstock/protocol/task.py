@@ -260,8 +260,7 @@ class TaskCore(Switch):
 
     def _published(self, event: ev.Published, _: float) -> list[ev.Action]:
         self.sinks.done(event.epoch)
-        over = self.life is Life.LEAVING or self.life is Life.ENDED
-        return self.forget_published() if over else []
+        return []
 
 
 _HANDLERS: dict[type, Handler] = {

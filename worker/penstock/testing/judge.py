@@ -35,6 +35,7 @@ class Judge:
         self.witness = Witness()
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
+        self.staged: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
         self.lost_object = self.moved = False
         self.savepoints: dict[str, Index] = {}
@@ -127,7 +128,9 @@ class Judge:
         check_restorable(self.job, root, self.tables[old.version], self.disk)
         for task in root.tasks:
             for handle in task.handles:
-                self.committed[publication(handle, root.epoch).target] = root.epoch
+                published = publication(handle, root.epoch)
+                self.committed[published.target] = root.epoch
+                self.staged[published.staged] = root.epoch
         self.kernel.happened(f"committed a {root.kind}")
 
     def _check_first_listed(self, old: Latest, root: RootManifest) -> None:
@@ -218,6 +221,14 @@ class Judge:
             raise Violation("G", f"{target} is published but was never committed")
         assert isinstance(content, tuple)
         self.output.appeared(target, target.split("-")[1], content)
+
+    def unstaged(self, name: BlobName) -> None:
+        """Judge the removal of staged output: nobody will be asked to publish it again."""
+        epoch = self.staged.get(name, 0)
+        if self.latest is None or epoch in self.latest.lost_output:
+            return
+        if epoch == self.latest.epoch > self.latest.published_through:
+            raise Violation("E", f"{name} goes before epoch {epoch} is recorded as published")
 
     # --- At rest
 

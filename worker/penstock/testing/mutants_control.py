@@ -272,6 +272,17 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "unstaged-before-recorded",
+        "staged",
+        line(
+            "protocol.lead",
+            "if self.latest.published_through >= self.latest.epoch:",
+            "if self.published():",
+        ),
+        "rescale-down",
+        0,
+    ),
+    Mutant(
         "child-counts-from-one",
         "line",
         line(

@@ -212,7 +212,7 @@ MUTANTS = (
             "is published",
             "if False:",
         ),
-        "rescale-up",
+        "begin-empty-hidden",
         0,
     ),
     Mutant(

@@ -97,6 +97,10 @@ class Watcher(Protocol):
         """Output is about to become visible."""
         ...
 
+    def unstaged(self, name: BlobName) -> None:
+        """Staged output is about to be removed."""
+        ...
+
     def indexed(self, name: BlobName, content: object) -> None:
         """A copy is about to become a savepoint."""
         ...
@@ -243,7 +247,7 @@ class Service:
             case Publish(staged, target, content):
                 return self._publish(call, staged, target, content)
             case Unstage(staged):
-                self.disk.files.pop(BlobName(staged), None)
+                self._unstage(BlobName(staged))
                 return Reply(call.token, op)
             case Sweep(sink, attempt):
                 self._sweep(sink, attempt)
@@ -277,7 +281,12 @@ class Service:
         for name in [n for n in self.disk.files if n.startswith(STAGING)]:
             _, of_attempt, of_sink, _ = name.split("/", 3)
             if of_sink == sink and int(of_attempt) < attempt:
-                del self.disk.files[name]
+                self._unstage(BlobName(name))
+
+    def _unstage(self, name: BlobName) -> None:
+        if self.watcher is not None and name in self.disk.files:
+            self.watcher.unstaged(name)
+        self.disk.files.pop(name, None)
 
     def _kept(self, content: object) -> object:
         """Return what a reader will see: with ``codec``, what the stored bytes mean."""

@@ -339,7 +339,10 @@ class Sink(Protocol):
         ...
 
     def sweep(self, attempt: "Attempt") -> None:
-        """Remove what older attempts left; only after START."""
+        """Remove what older attempts left; only after START.
+
+        What their threads still write then has to go as well: nobody sweeps this attempt again.
+        """
         ...
 
     def writer(self, task: "TaskId", attempt: "Attempt") -> SinkWriter:

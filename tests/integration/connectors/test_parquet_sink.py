@@ -1,10 +1,12 @@
 import errno
 import json
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +46,10 @@ def prepare(writer: ParquetSinkWriter, epoch: int, *words: str) -> SinkHandle:
 
 def visible(folder: Path) -> list[str]:
     return sorted(p.name for p in (folder / "o").glob("**/*.parquet"))
+
+
+def no_links(_source: Path, _target: Path) -> None:
+    raise OSError(errno.EPERM, "no links here")
 
 
 def staged(folder: Path, job: str = "job-1") -> list[str]:
@@ -154,6 +160,96 @@ def test_where_links_are_missing_files_are_renamed(
     sink.publisher.publish(handle, Epoch(1))
     sink.publisher.forget(handle)
     assert words(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("call", ["stat", "link"])
+@pytest.mark.parametrize("at", range(4))
+def test_without_links_two_publishers_of_one_handle_agree(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, at: int
+) -> None:
+    """B stands still before one of its calls, and A publishes the same handle meanwhile."""
+    handle = prepare(sink.writer(TASK, Attempt(1)), 4, "a", "b")
+    others: dict[str, Any] = {"stat": os.stat, "link": no_links}
+    real, calls, done = others.pop(call), list[str](), list[bool]()
+
+    def called(path: Any, *more: Any, **options: Any) -> Any:
+        if str(path).endswith((".part", ".parquet")):
+            calls.append(str(path))
+            if len(calls) == at + 1 and not done:
+                done.append(True)
+                sink.publisher.publish(handle, Epoch(5))
+        return real(path, *more, **options)
+
+    monkeypatch.setattr(os, call, called)
+    for name, other in others.items():
+        monkeypatch.setattr(os, name, other)
+    sink.publisher.publish(handle, Epoch(5))
+    assert words(tmp_path) == ["a", "b"]
+
+
+def test_a_part_that_is_on_its_way_when_its_attempt_ends_is_not_left(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder stands still inside a part; its attempt ends, and the next one sweeps."""
+    monkeypatch.setattr(limits, "SINK_PART_BYTES", 1)
+    held, go_on, real = threading.Event(), threading.Event(), os.fsync
+
+    def fsync(file: int) -> None:
+        if threading.current_thread().name.startswith("encode"):
+            held.set()
+            assert go_on.wait(60)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    writer = sink.writer(TASK, Attempt(1))
+    writer.write(batch("a"))
+    writer.write(batch("queued behind it"))
+    assert held.wait(60)
+    writer.close()
+    sink.sweep(Attempt(2))
+    go_on.set()
+    sink.close()
+    encoders = [t for t in threading.enumerate() if t.name.startswith("encode")]
+    for thread in encoders:
+        thread.join(60)
+    assert staged(tmp_path) == []
+
+
+def test_a_cut_that_is_stored_when_its_attempt_is_swept_is_not_left(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storer stands still inside a cut of an attempt that has ended meanwhile."""
+    writer, real = sink.writer(TASK, Attempt(1)), os.fsync
+    writer.write(batch("a"))
+    pending = writer.seal(Epoch(1), "name")
+
+    def fsync(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        sink.sweep(Attempt(2))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StorageError, match="attempt 1 is over"):
+        pending.finish()
+    assert staged(tmp_path) == []
+    assert sink.writer(TASK, Attempt(2)).seal(Epoch(1), "name").finish() is None
+
+
+def test_what_no_cut_holds_goes_with_its_writer(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SINK_PART_BYTES", 1)
+    writer = sink.writer(TASK, Attempt(1))
+    prepared = prepare(writer, 1, "in a handle")
+    writer.write(batch("in no handle"))
+    writer.close()
+    sink.close()
+    encoders = [t for t in threading.enumerate() if t.name.startswith("encode")]
+    for thread in encoders:
+        thread.join(60)
+    assert len(staged(tmp_path)) == 1
+    sink.publisher.publish(prepared, Epoch(1))
+    assert words(tmp_path) == ["in a handle"]
 
 
 def test_a_full_disk_at_publication_may_be_tried_again(

@@ -80,17 +80,33 @@ def _link(part: Staged, target: Path) -> None:
         if part.path.stat().st_size != part.size:
             raise StateError(f"parquet sink: staged file {part.path} is not the one committed")
         os.link(part.path, target)
-    except FileNotFoundError as error:
-        raise StateError(
-            f"parquet sink: {target.name} is committed but neither it nor its staged file"
-            f" {part.path} is there: restore one, or give restore.unpublished: Drop to lose it"
-        ) from error
     except FileExistsError:
         _check_same(part, target)  # another worker was quicker
+    except FileNotFoundError as error:
+        _check_moved(part, target, error)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        part.path.rename(target)  # nobody else makes this name, and it was not there
+        _rename(part, target)
+
+
+def _rename(part: Staged, target: Path) -> None:
+    """Publish where links are missing: nobody else makes this name, and it was not there."""
+    try:
+        part.path.rename(target)
+    except FileNotFoundError as error:
+        _check_moved(part, target, error)
+
+
+def _check_moved(part: Staged, target: Path, error: OSError) -> None:
+    """Take it well that the staged file is gone when it is visible: another worker renamed it."""
+    if target.exists():
+        _check_same(part, target)
+        return
+    raise StateError(
+        f"parquet sink: {target.name} is committed but neither it nor its staged file"
+        f" {part.path} is there: restore one, or give restore.unpublished: Drop to lose it"
+    ) from error
 
 
 def _check_same(part: Staged, target: Path) -> None:

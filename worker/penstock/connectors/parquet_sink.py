@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,7 @@ class ParquetSink:
         self._output = OutputFolder(Path(path))
         self._schema = clean_schema(schema)
         self._encoder = ThreadPoolExecutor(ENCODER_THREADS, f"encode-{step}")
+        self._swept = Attempt(0)
         self.publisher = ParquetPublisher(self._output, self._step)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
@@ -74,7 +76,11 @@ class ParquetSink:
             raise ConfigError(text) from error
 
     def sweep(self, attempt: Attempt) -> None:
-        """Remove what older attempts staged; only after START, when all their handles are out."""
+        """Remove what older attempts staged; only after START, when all their handles are out.
+
+        What their threads are still writing is removed by them: they look when they are done.
+        """
+        self._swept = max(self._swept, attempt)
         for file in self._output.staging.glob(f"*-{self._step}-*{STAGED_SUFFIX}"):
             number = file.name.split("-", 1)[0]
             if number.isdigit() and int(number) < attempt:
@@ -85,11 +91,16 @@ class ParquetSink:
         life = uuid.uuid4().hex[:12]  # two lives of a task in one attempt never share a name
         place = f"{task.stage:03d}.{task.worker:04d}.{task.slot:04d}"
         prefix = self._output.staging / f"{attempt:08d}-{self._step}-{place}-{life}"
-        return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder)
+
+        def check() -> None:
+            if attempt < self._swept:
+                raise StorageError(f"parquet sink: attempt {attempt} is over, {prefix} was swept")
+
+        return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder, check)
 
     def close(self) -> None:
-        """Stop the encoder thread; what waits in it is dropped."""
-        self._encoder.shutdown(wait=False, cancel_futures=True)
+        """Stop the encoder thread behind what waits in it: of closed writers that is nothing."""
+        self._encoder.shutdown(wait=False)
 
 
 class Part:
@@ -101,31 +112,56 @@ class Part:
         schema: pa.Schema,
         batches: Sequence[pa.RecordBatch],
         freed: Callable[[int], None],
+        check: Callable[[], None],
     ) -> None:
-        """Hold ``batches``; ``freed`` is told the bytes that left memory."""
+        """Hold ``batches``; ``freed`` is told the bytes that left memory.
+
+        ``check`` raises StorageError when the attempt was swept.
+        """
         self._path = path
         self._schema = schema
         self._batches = tuple(batches)
         self._freed = freed
+        self._check = check
         self._lock = threading.Lock()
         self._staged: Staged | None = None
+        self._dropped = False
         self.size = sum(b.nbytes for b in batches)
 
     def store(self) -> Staged:
         """Write the file unless it is there; any thread. Raises StorageError and keeps the rows."""
         with self._lock:
             if self._staged is None:
-                self._staged = stage(self._path, self._schema, self._batches)
+                self._check()
+                staged = stage(self._path, self._schema, self._batches)
+                try:
+                    self._check()  # a sweep that came meanwhile may have looked too early
+                except StorageError:
+                    remove_staged(self._path)
+                    raise
+                self._staged = staged
                 self._batches = ()
                 self._freed(self.size)
             return self._staged
 
     def store_early(self) -> None:
         """Write ahead of the epoch; a failure is left to :meth:`store`, which reports it."""
+        if self._dropped:
+            return
         try:
             self.store()
         except StorageError:
             return  # the rows are kept; finish() tries again, and its error aborts the epoch
+
+    def drop(self, encoder: ThreadPoolExecutor) -> None:
+        """Give up a part that is in no cut; its file goes behind what the encoder does now."""
+        self._dropped = True
+        with suppress(RuntimeError):  # the sink is closed: the next attempt sweeps
+            encoder.submit(self._remove)
+
+    def _remove(self) -> None:
+        with self._lock, suppress(StorageError):  # what stays is swept by the next attempt
+            remove_staged(self._path)
 
 
 class ParquetSinkWriter:
@@ -139,12 +175,17 @@ class ParquetSinkWriter:
         prefix: Path,
         schema: pa.Schema,
         encoder: ThreadPoolExecutor,
+        check: Callable[[], None],
     ) -> None:
-        """Write for ``owner`` (sink step, task) to files whose names begin with ``prefix``."""
+        """Write for ``owner`` (sink step, task) to files whose names begin with ``prefix``.
+
+        ``check`` raises StorageError when the writer's attempt was swept.
+        """
         self._owner = owner
         self._prefix = prefix
         self._schema = schema
         self._encoder = encoder
+        self._check = check
         self._open: list[pa.RecordBatch] = []
         self._open_bytes = 0
         self._parts: list[Part] = []
@@ -182,14 +223,16 @@ class ParquetSinkWriter:
         return self._unfinished
 
     def close(self) -> None:
-        """Drop the rows in memory; staged files are swept by the next attempt."""
+        """Drop what no cut holds, files included; those of cuts are swept by the next attempt."""
         self._open.clear()
+        for part in self._parts:
+            part.drop(self._encoder)
         self._parts.clear()
 
     def _cut_part(self) -> Part:
         self._made += 1
         path = self._prefix.with_name(f"{self._prefix.name}-{self._made:06d}{STAGED_SUFFIX}")
-        part = Part(path, self._schema, self._open, lambda size: self._hold(-size))
+        part = Part(path, self._schema, self._open, lambda size: self._hold(-size), self._check)
         self._parts.append(part)
         self._open, self._open_bytes = [], 0
         return part

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.base.errors import PeerError
+from penstock.base.errors import PeerError, StateError
 from penstock.connectors.ingest import IngestReader, IngestSource
 from penstock.contract import codec
 from penstock.contract.columns import Column
@@ -99,6 +99,39 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(
         assert reader.read(1000) is None
     reader.committed(Epoch(1), reader.state())
     assert future.result(60).answer == "finished"
+    reader.close()
+
+
+def test_a_partition_whose_sender_has_gone_is_not_waited_for(
+    tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    """A job is restored to an epoch before the end of a partition, which was committed."""
+    files = write(tmp_path / "in", 1, ROWS)
+    source = IngestSource(1, str(tmp_path / "announce"), LINE)
+    reader = source.open(source.splits()[0])
+    push = Push(str(tmp_path / "announce"), tuple(files), 0, 1, sender=1)
+    future = pool.submit(Pusher(push).run)
+    drain(reader, 5000, future)
+    older = reader.state()
+    drain(reader, ROWS - older.offset, future)
+    while not reader.state().finished:
+        assert reader.read(1000) is None
+    reader.committed(Epoch(9), reader.state())
+    assert future.result(60).answer == "finished"
+    reader.close()
+
+    with pytest.raises(StateError, match=r"partition 0 ended at row 20000.*push it once more: re"):
+        source.open(older)
+    (note,) = (tmp_path / "announce").glob("*.finished")
+    note.unlink()
+    reader = source.open(older)
+    again = pool.submit(Pusher(replace(push, sender=2)).run)
+    left = [line(n) for n in range(older.offset, ROWS)]
+    assert drain(reader, len(left), again) == left
+    while not reader.state().finished:
+        assert reader.read(1000) is None
+    reader.committed(Epoch(10), reader.state())
+    assert again.result(60).answer == "finished"
     reader.close()
 
 

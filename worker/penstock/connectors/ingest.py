@@ -18,7 +18,7 @@ import pyarrow.flight as fl
 
 from penstock.base import limits
 from penstock.base.addresses import join_address
-from penstock.base.errors import ConfigError, PeerError
+from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.connectors.announce import Announcement, announce, finished_note, read_owners
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
@@ -108,9 +108,12 @@ class PartitionQueue:
     # --- From the task ------------------------------------------------------------------------
 
     def open(self, offset: int, finished: bool) -> None:
-        """Own the partition; what was queued under an older owner is dropped."""
+        """Own the partition; what was queued under an older owner is dropped.
+
+        Raises StateError when its sender was let go: the job is back before the end.
+        """
         if not finished:
-            self._hub.unfinished(self.index)
+            self._hub.unfinished(self.index, offset)
         with self._changed:
             self._rows.clear()
             self._bytes = 0
@@ -288,9 +291,21 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         """Leave a note for a sender that loses its stream when the job ends."""
         finished_note(self._folder, partition).write_text(str(offset))
 
-    def unfinished(self, partition: int) -> None:
-        """Remove the note of an earlier job, before any sender is let in."""
-        finished_note(self._folder, partition).unlink(missing_ok=True)
+    def unfinished(self, partition: int, offset: int) -> None:
+        """Remove the note of an earlier job, before any sender is let in.
+
+        A job that begins removes all notes. So one beside a partition that has begun was written
+        since: the partition has ended, and the job was taken back. Raises StateError.
+        """
+        note = finished_note(self._folder, partition)
+        if offset > 0 and note.exists():
+            raise StateError(
+                f"ingest source: partition {partition} ended at row {note.read_text()} and its "
+                f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
+                f"follows. Restore the newest checkpoint; or push it once more: remove {note}, run "
+                "the job again and start the sender anew"
+            )
+        note.unlink(missing_ok=True)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve one stream to its end."""

@@ -157,6 +157,10 @@ def test_a_function_that_raises_fails_the_job_and_names_the_row(tmp_path: Path) 
     assert 'error:     raise ValueError("cannot swallow " + record["line"])' in said
     logged = penstock("logs", "poisoned", "--dir", str(tmp_path / "state")).stdout
     assert f'worker-0   File "{tmp_path / "poisoned_jobs.py"}", line 5, in parse' in logged
+    again = penstock("status", "poisoned", "--dir", str(tmp_path / "state"))
+    assert again.returncode == 3
+    assert again.stderr.splitlines()[0].endswith(": it has failed")
+    assert set(frames) < set(again.stderr.splitlines()), "the status tells it as well"
     assert not list((tmp_path / "output").glob("*.parquet"))
 
 

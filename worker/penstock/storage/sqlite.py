@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from penstock.base.errors import StateError, StorageError
@@ -158,3 +158,18 @@ class SqliteLeaseStore:
 def _number(version: str) -> int:
     """Versions are opaque texts to others; what is none of ours matches nothing."""
     return int(version) if version.isascii() and version.isdecimal() else -1
+
+
+def peek(path: Path, name: str) -> bytes | None:
+    """Read one object without opening the store: for somebody beside the process that has it.
+
+    None when there is no store or no such object. Raises StateError when it cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as store:
+            row = store.execute("SELECT data FROM objects WHERE name = ?", (name,)).fetchone()
+    except sqlite3.Error as error:
+        raise StateError(f"{path}: not a usable metadata store: {error}") from error
+    return None if row is None else bytes(row[0])

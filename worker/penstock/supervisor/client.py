@@ -3,20 +3,42 @@
 import threading
 from pathlib import Path
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.cluster.control import ANSWER, ASK, END, RESCALE, STATUS, AnswerOf, Ask, End, Rescale
+from penstock.cluster.launch import latest_name
 from penstock.cluster.rpc import Client, Method, Nothing, Reply, Request, Unreachable
+from penstock.contract.codec import decode
+from penstock.contract.latest import Latest
 from penstock.contract.status import JobStatus, RequestAnswer
-from penstock.supervisor.folders import find_endpoint
+from penstock.storage.sqlite import peek
+from penstock.supervisor.folders import JobFolder, find_endpoint
 
 ANSWER_INTERVAL_S = 0.05
 SILENT_CALLS_MAX = 3
 
 
 def connect(directory: Path, job: str) -> "JobClient":
-    """Find the running job in ``directory``. Raises ConfigError when there is none."""
-    endpoint = find_endpoint(directory, job)
+    """Find the running job in ``directory``. Raises ConfigError when there is none.
+
+    Of a job that has failed the error tells why.
+    """
+    try:
+        endpoint = find_endpoint(directory, job)
+    except ConfigError as error:
+        why = last_failure(directory, job)
+        if why is None:
+            raise
+        raise ConfigError(f"{error}: it has failed\n{why}") from error
     return JobClient(job, Client(endpoint.address, endpoint.token))
+
+
+def last_failure(directory: Path, job: str) -> str | None:
+    """Return why a job that does not run has failed; None when it has not, or is not known."""
+    try:
+        kept = peek(JobFolder((directory / job).absolute(), job, "").database, latest_name(job))
+        return None if kept is None else decode(Latest, kept).failure
+    except (StateError, PeerError):  # whoever runs it again is told so
+        return None
 
 
 class JobClient:

@@ -1,0 +1,173 @@
+"""What bad rows cost: a job with dead letters, with and without one bad row in 8,192.
+
+    python -m bench.dead_letters [FUNCTION ...] [--turns N] [--rows N] [--out FOLDER]
+
+Each run is `penstock run` on Parquet files of texts, from which a function makes numbers; one of
+them in 8,192 is none. FUNCTION is `record` (called for each row), `arrow` (one call of an Arrow
+kernel for a batch) or `loop` (a Python loop over a batch). Clean and bad input take turns. The rate
+is rows by the seconds in which the job's one task was at work, as the engine counts them. The rows
+of both outputs are counted.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+import penstock as ps
+from bench import machine, records
+from bench.records import Record
+from bench.variants import verdict
+
+TITLE = "one bad row in 8,192, as a dead letter"
+BAD_EVERY = 8192
+FILE_ROWS = 1 << 20
+ROWS = {"record": 1 << 20, "arrow": 1 << 24, "loop": 1 << 22}
+NUMBERS = {"number": "float64"}
+WITHIN_S = 600.0
+
+
+def by_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Make a number of one text."""
+    return {"number": float(record["text"])}
+
+
+def by_arrow(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Make numbers of all texts in one call."""
+    return pa.record_batch({"number": pc.cast(batch.column("text"), pa.float64())})
+
+
+def by_loop(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Make numbers of all texts, one after the other."""
+    numbers = [float(text) for text in batch.column("text").to_pylist()]
+    return pa.record_batch({"number": numbers})
+
+
+FUNCTIONS = {"record": by_record, "arrow": by_arrow, "loop": by_loop}
+
+
+def job(params: ps.Parameters) -> ps.Job:
+    """Build the job of one run."""
+    made = ps.Job()
+    texts = made.source("texts", ps.parquet(params["input"]), columns={"text": "string"})
+    name = params["function"]
+    per: Literal["batch", "record"] = "record" if name == "record" else "batch"
+    function = FUNCTIONS[name]
+    parsed = texts.map("parse", function, per=per, columns=NUMBERS, on_error="dead-letter")
+    parsed.dead_letter.sink("dead", ps.parquet(params["dead"]))
+    parsed.sink("output", ps.parquet(params["output"]))
+    return made
+
+
+def make_input(folder: Path, rows: int, bad: bool) -> None:
+    """Write texts of numbers; in the middle of each 8,192 rows one is none."""
+    folder.mkdir()
+    texts = [str(n / 7) for n in range(FILE_ROWS)]
+    if bad:
+        texts[BAD_EVERY // 2 :: BAD_EVERY] = ["none"] * (FILE_ROWS // BAD_EVERY)
+    table = pa.table({"text": texts})
+    for part in range(rows // FILE_ROWS):
+        pq.write_table(table, folder / f"part-{part:03}.parquet")
+
+
+def run(folder: Path, function: str, rows: int, *, bad: bool) -> dict[str, Any]:
+    """Run the job once; return its rate and whether both outputs have the rows that they must."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    source = folder / f"{rows}-{'bad' if bad else 'clean'}"
+    if not source.exists():
+        make_input(source, rows, bad)
+    parameters = {"function": function, "input": str(source)}
+    parameters |= {name: str(place / name) for name in ("output", "dead")}
+    spec = {"replicas": 1, "job": {"entrypoint": "bench.dead_letters:job"}}
+    spec["job"] |= {"parameters": parameters}  # type: ignore[operator]
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "StreamJob"}
+    file = place / "job.json"
+    file.write_text(json.dumps(head | {"metadata": {"name": "dead-letters"}, "spec": spec}))
+    command = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
+    done = subprocess.run(
+        [*command, "--dir", str(place / "state")],
+        capture_output=True, text=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    last = json.loads(done.stdout.splitlines()[-1])
+    letters = rows // BAD_EVERY if bad else 0
+    counted = {name: _count(place / name) for name in ("output", "dead")}
+    wrong = [] if counted == {"output": rows - letters, "dead": letters} else [str(counted)]
+    return {"exact": not wrong, "wrong": wrong, "results": {"rows_per_s": rows / _busy_s(last)}}
+
+
+def _busy_s(status: Mapping[str, Any]) -> float:
+    return max(float(step["busy_s"]) for step in status["steps"])
+
+
+def _count(folder: Path) -> int:
+    return ds.dataset(folder, exclude_invalid_files=True).count_rows() if folder.exists() else 0
+
+
+def compare(folder: Path, function: str, rows: int, turns: int) -> list[dict[str, Any]]:
+    """Run clean and bad input in turn, in an order that is turned each time."""
+    found = []
+    for turn in range(turns):
+        for bad in (False, True) if turn % 2 == 0 else (True, False):
+            one = run(folder, function, rows, bad=bad)
+            name = f"{function}/{'bad' if bad else 'clean'}"
+            print(
+                f"   {name:14} {one['results']['rows_per_s']:>14,.0f} rows/s  exact: {one['exact']}"
+            )
+            cell = {"name": name, "function": function, "bad_rows": bad}
+            found.append({"name": name, "turn": turn, "scenario": cell, **one})
+    return found
+
+
+def _rates(runs: list[dict[str, Any]], name: str) -> list[float]:
+    return [run["results"]["rows_per_s"] for run in runs if run["name"] == name]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure the functions named on the command line, or all; exit 0 when all were exact."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.dead_letters")
+    parser.add_argument("function", nargs="*", default=tuple(FUNCTIONS), metavar="FUNCTION")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--rows", type=int, help="of each run; a multiple of 2^20")
+    parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
+    options = parser.parse_args(arguments)
+    made_on, runs, verdicts = machine.describe(), [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for function in options.function:
+            told = compare(Path(folder), function, options.rows or ROWS[function], options.turns)
+            runs += told
+            names = (f"{function}/clean", f"{function}/bad")
+            rates = [
+                [r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names
+            ]
+            verdicts.append(verdict(names, "rows_per_s", *rates))
+            print(f"   {function}: {verdicts[-1]}")
+    record: Record = {
+        "kind": "scenario",
+        "scenario": "dead-letters",
+        "title": TITLE,
+        "command": f"python -m bench.dead_letters {shlex.join(sys.argv[1:])}".strip(),
+        "machine": made_on,
+        "targets": [],
+        "runs": runs,
+        "verdicts": verdicts,
+    }
+    stem = f"dead-letters-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    print(f"   kept in {records.write(stem, record, options.out)}")
+    return 0 if all(one["exact"] for one in runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

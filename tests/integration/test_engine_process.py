@@ -1,6 +1,7 @@
 """An engine as its keeper sees it: it starts, ends, and is mourned once."""
 
 import queue
+import signal
 import uuid
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from penstock.contract.control import EngineHello, EngineReport, EngineStatus
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.reports import DOES_NOT_LOAD
+from penstock.keeper.last_words import how_it_ended
 from penstock.keeper.process import EngineProcess, LocalChild
+from penstock.protocol.events import EngineGone
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60
@@ -19,7 +22,7 @@ class Ears:
 
     def __init__(self) -> None:
         self.reports: queue.Queue[EngineReport] = queue.Queue()
-        self.ends: queue.Queue[tuple[Incarnation, str, bool]] = queue.Queue()
+        self.ends: queue.Queue[EngineGone] = queue.Queue()
 
     def hello(self) -> EngineHello:
         """Wait for the hello; an engine that loads its code is alive before it."""
@@ -44,7 +47,7 @@ class Ears:
             launch,
             lambda _life, report: self.reports.put(report),
             lambda _progress: None,
-            lambda *end: self.ends.put(end),
+            self.ends.put,
             spawn=LocalChild,
         )
 
@@ -53,10 +56,10 @@ def test_a_job_that_does_not_load_is_fatal_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text('{"kind": "Nonsense"}')
     ears = Ears()
     engine = ears.start(tmp_path, tmp_path / "job.json")
-    life, reason, fatal = ears.ends.get(timeout=WITHIN_S)
-    assert (life, fatal) == (engine.incarnation, True)
-    assert reason.startswith(DOES_NOT_LOAD)
-    assert "apiVersion" in reason
+    gone = ears.ends.get(timeout=WITHIN_S)
+    assert (gone.incarnation, gone.fatal) == (engine.incarnation, True)
+    assert gone.reason.startswith(DOES_NOT_LOAD)
+    assert "apiVersion" in gone.reason
     assert ears.reports.empty()
 
 
@@ -67,8 +70,8 @@ def test_an_engine_says_hello_and_ends_when_told(tmp_path: Path) -> None:
     hello = ears.hello()
     assert hello.incarnation == engine.incarnation
     engine.end()
-    life, _, fatal = ears.ends.get(timeout=WITHIN_S)
-    assert (life, fatal) == (engine.incarnation, False)
+    gone = ears.ends.get(timeout=WITHIN_S)
+    assert (gone.incarnation, gone.fatal) == (engine.incarnation, False)
     assert ears.ends.empty(), "mourned once"
     assert not (tmp_path / "scratch").exists()
 
@@ -79,6 +82,6 @@ def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:
     engine = ears.start(tmp_path, cluster_settings(folders, rate=0).job_file)
     ears.hello()
     engine.kill()
-    _, reason, fatal = ears.ends.get(timeout=WITHIN_S)
-    assert not fatal
-    assert reason == "the engine ended (killed by signal 9)"
+    gone = ears.ends.get(timeout=WITHIN_S)
+    assert (gone.fatal, gone.known) == (False, True)
+    assert gone.reason == how_it_ended(-signal.SIGKILL)

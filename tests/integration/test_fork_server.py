@@ -19,8 +19,9 @@ from penstock.cluster.link import KeeperLink
 from penstock.contract.control import EngineHello
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.forked import STATUS_UNKNOWN, ForkedChild, spawn_by
-from penstock.keeper.process import EXIT_CANNOT_START, Child, LocalChild
+from penstock.keeper.forked import ForkedChild, spawn_by
+from penstock.keeper.last_words import EXIT_CANNOT_START, STATUS_UNKNOWN
+from penstock.keeper.process import Child, LocalChild
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60

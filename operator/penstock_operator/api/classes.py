@@ -38,6 +38,7 @@ CLASSES: dict[str, ChangeClass] = {
     "maxKeyGroups": ChangeClass.REFUSE,
     "suspend": ChangeClass.SCALE,
     "restartNonce": ChangeClass.RESTART,
+    "restart": ChangeClass.RESTART,
     "upgrade": ChangeClass.IGNORE,
     "restore": ChangeClass.IGNORE,  # it says how; a new nonce says that
     "restore.nonce": ChangeClass.RESTART,

@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass
 
 from penstock.base.errors import PeerError
+from penstock.base.units import span_text
 from penstock.contract import pod
 from penstock.contract.codec import decode
-from penstock.contract.latest import Latest
-from penstock.contract.reports import DOES_NOT_LOAD
+from penstock.contract.latest import Death, Deaths, Latest
+from penstock.contract.reports import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.streamjob_status import Reason
 from penstock_operator.api.observed import ContainerView, Observed, PodView
 from penstock_operator.resources.target import Target
@@ -35,6 +36,7 @@ TERMINATIONS = {
 }
 # How the texts of a failed or waiting leader begin or what they name, and what that is.
 FAILURES = (
+    (RESTARTS_EXHAUSTED, Reason.CRASH_LOOP),
     ("MetadataMissing", Reason.METADATA_MISSING),
     ("savepoint cannot be restored", Reason.RESTORE_FAILED),
     ("is not retained", Reason.RESTORE_FAILED),
@@ -42,6 +44,7 @@ FAILURES = (
     (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),
 )
+CRASHES = 3  # deaths of engines within the window of spec.restart
 PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no trouble
 QUOTA_PATIENCE_S = 10.0
 
@@ -70,11 +73,28 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
             return found
     if seen.set_trouble and len(wanted) < (seen.stateful_set.replicas if seen.stateful_set else 0):
         return Trouble(Reason.QUOTA_EXCEEDED, f"pods cannot be made: {seen.set_trouble}")
+    if latest is not None and latest.deaths.newest and _crashes(latest.deaths):
+        return Trouble(Reason.CRASH_LOOP, crash_text(latest.deaths, latest.deaths.newest[-1]))
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
         return Trouble(reason, latest.stalled)
     return None
+
+
+def _crashes(deaths: Deaths) -> bool:
+    """Say whether engines die again and again: one or two deaths are what recovery is for."""
+    return deaths.count >= min(CRASHES, deaths.attempts)
+
+
+def crash_text(deaths: Deaths, last: Death) -> str:
+    """Say how often engines died, how many restarts are left, and how the newest one died."""
+    window = span_text(deaths.window_s)
+    return (
+        f"engines died {deaths.count} times within {window}, and after {deaths.attempts} restarts "
+        f"(spec.restart.attempts) the next death fails the job; the last one, of worker "
+        f"{last.ordinal}: {last.reason}"
+    )
 
 
 def _needs_claim(target: Target) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.contract import pod
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Deaths, Latest
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
     CheckpointSummary,
@@ -13,6 +13,7 @@ from penstock.contract.streamjob_status import (
     LastStable,
     Pending,
     Reason,
+    RestartSummary,
     RestoreStatus,
     StreamJobStatus,
 )
@@ -113,7 +114,16 @@ def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> Str
         checkpoint=_checkpoint(seen, latest),
         sinks=running.sinks if running is not None and running.sinks else status.sinks,
         restore=_restore(seen, latest),
+        restarts=_restarts(seen, latest.deaths),
     )
+
+
+def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:
+    if not deaths.newest:
+        return None
+    last = deaths.newest[-1]
+    worker = f"{pod.workers_name(seen.job.name)}-{last.ordinal}"
+    return RestartSummary(deaths.count, deaths.attempts, deaths.window_s, last.reason, worker)
 
 
 def _checkpoint(seen: Observed, latest: Latest) -> CheckpointSummary | None:

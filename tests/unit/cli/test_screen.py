@@ -16,8 +16,10 @@ from penstock.contract import codec
 from penstock.contract.status import (
     CheckpointStatus,
     CommittedRows,
+    DeathStatus,
     JobState,
     JobStatus,
+    RestartStatus,
     SinkStatus,
     StepStatus,
     WorkerStatus,
@@ -118,6 +120,29 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
         "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
         "nothing is committed: what was read since then was rolled back, the next run reads it"
         " again",
+    ]
+
+
+def died(*numbers: int) -> RestartStatus:
+    """Describe deaths by their numbers; each window began with number 1."""
+    newest = (DeathStatus(1, n, n, f"killed by {n}\nin flight: row {n}") for n in numbers)
+    return RestartStatus(numbers[-1], 10, 600.0, tuple(newest))
+
+
+def test_each_death_is_said_once_with_what_was_in_flight_and_the_last_one_by_the_error() -> None:
+    events = Events()
+    story = [
+        status(1, 0),
+        status(2, 0, restarts=died(1), state=JobState.RESTARTING),
+        status(3, 0, restarts=died(1)),
+        status(4, 0, restarts=died(1, 2, 3)),
+        status(5, 0),
+        status(6, 0, restarts=died(2, 3, 4, 5), state=JobState.FAILED),
+    ]
+    said = [line for now in story for line in events.add(now)]
+    assert said[:2] == ["worker 1: killed by 1: restart 1 of 10 within 10m", "  in flight: row 1"]
+    assert [line for line in said if "in flight" not in line] == [
+        f"worker 1: killed by {n}: restart {n} of 10 within 10m" for n in (1, 2, 3, 4)
     ]
 
 

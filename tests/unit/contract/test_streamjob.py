@@ -6,7 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.base.settings import CheckpointSettings, CompressionMode, ShuffleSettings
+from penstock.base.settings import (
+    BackoffSettings,
+    CheckpointSettings,
+    CompressionMode,
+    RestartSettings,
+    ShuffleSettings,
+)
 from penstock.contract import streamjob as sj
 from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
@@ -69,6 +75,17 @@ def test_units_are_read_and_kept_in_the_names() -> None:
     assert spec.shuffle.flush_interval_s == 0.0005
     assert spec.shuffle.compression.mode is CompressionMode.AUTO
     assert spec.state.settings.memory_bytes == 64 * 1024 * 1024
+
+
+def test_restarts_are_bounded_as_the_file_says() -> None:
+    backoff: Plain = {"initial": "1s", "max": "5s"}
+    limit: Plain = {"attempts": 3, "window": "1m", "backoff": backoff}
+    assert read_stream_job(job_file({"restart": limit})).spec.restart == RestartSettings(
+        3, 60.0, BackoffSettings(1.0, 5.0)
+    )
+    assert read_stream_job(job_file()).spec.restart == RestartSettings(10, 600.0)
+    said = message(job_file({"restart": {"backoff": {"initial": "1m"}}}))
+    assert "backoff.initial (60 s) must not exceed backoff.max (30 s)" in said
 
 
 def test_steps_are_typed_and_parameters_are_filled_in() -> None:

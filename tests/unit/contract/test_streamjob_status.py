@@ -15,6 +15,7 @@ from penstock.contract.streamjob_status import (
     ConditionType,
     LastCompleted,
     Reason,
+    RestartSummary,
     RestoreStatus,
     StreamJobState,
     StreamJobStatus,
@@ -43,6 +44,7 @@ RUNNING = StreamJobStatus(
     checkpoint=CheckpointSummary(LastCompleted(17, NOW, 5, 0.25, "x")),
     sinks=(SinkStatus("out", "exactly-once"),),
     restore=RestoreStatus("1", NOW, lost_output=(4, 5)),
+    restarts=RestartSummary(2, 10, 600.0, "killed by SIGSEGV\nin flight: x", "wc-worker-1"),
 )
 
 
@@ -52,6 +54,13 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
     assert plain["checkpoint"] == {
         "lastCompleted": {"epoch": 17, "time": NOW, "bytes": 5, "duration": "0.25s", "path": "x"},
         "failures": 0,
+    }
+    assert plain["restarts"] == {
+        "count": 2,
+        "limit": 10,
+        "window": "600s",
+        "last": "killed by SIGSEGV\nin flight: x",
+        "worker": "wc-worker-1",
     }
     assert "leader" not in plain
     assert plain["readyReplicas"] == 0  # an HPA needs numbers, zero too

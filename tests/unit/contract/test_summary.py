@@ -12,10 +12,10 @@ from penstock.contract.ids import (
     SwapId,
     Version,
 )
-from penstock.contract.latest import Desired, Latest, Leader, Request
+from penstock.contract.latest import Death, Deaths, Desired, Latest, Leader, Request
 from penstock.contract.manifest import BlobRef
 from penstock.contract.progress import CheckpointDone, EngineProgress, WorkerReport
-from penstock.contract.status import JobState, StepStatus
+from penstock.contract.status import DeathStatus, JobState, RestartStatus, StepStatus
 from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
 ROOT = BlobRef(BlobName("1-9-x-0.root.json"), "", 1)
@@ -47,6 +47,9 @@ def report(ordinal: int, attempt: int = 4, engine_pid: int | None = 7) -> Worker
         checkpoint=CheckpointDone(9, 1234, 0.5) if ordinal == 1 else None,
     )
 
+
+DEATH = Death(Ordinal(1), Incarnation("e"), Attempt(3), 5, 2, "killed\nin flight: x")
+DEATHS = Deaths("run", 2, 10, 600.0, 5, Attempt(3), (), (DEATH,))
 
 SEEN = Seen(
     job="words",
@@ -135,3 +138,11 @@ def test_a_worker_that_does_not_get_ready_is_named_with_its_reason() -> None:
     assert job_status(unready).failure == told
     over = replace(unready, latest=replace(LATEST, finished=True))
     assert job_status(over).failure is None
+
+
+def test_deaths_of_this_run_are_told() -> None:
+    assert job_status(SEEN).restarts is None
+    told = job_status(replace(SEEN, latest=replace(LATEST, deaths=DEATHS))).restarts
+    assert told == RestartStatus(2, 10, 600.0, (DeathStatus(1, 5, 2, DEATH.reason),))
+    other = replace(DEATHS, run="an earlier one")
+    assert job_status(replace(SEEN, latest=replace(LATEST, deaths=other))).restarts is None

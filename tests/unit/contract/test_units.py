@@ -11,6 +11,7 @@ from penstock.base.units import (
     duration_us,
     quantity_bytes,
     resource_amount,
+    span_text,
 )
 
 
@@ -85,3 +86,12 @@ def test_amounts_are_exact(text: str, amount: str) -> None:
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match="is no amount"):
         resource_amount(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(600.0, "10m"), (5400.0, "1h30m"), (2.5, "2.5s"), (61.0, "1m1s"), (0.0, "0s")],
+)
+def test_spans_are_spelt_as_one_would_write_them(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+    assert duration_s(text) == seconds

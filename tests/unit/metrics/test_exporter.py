@@ -29,6 +29,7 @@ REPORT = WorkerReport(
     101,
     "127.0.0.1:1",
     engine_restarts=3,
+    engine_deaths=2,
     progress=EngineProgress(Attempt(2), STEPS),
     checkpoint=CheckpointDone(9, 1234, 0.5),
 )
@@ -59,6 +60,7 @@ def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
     assert found["penstock_checkpoint_bytes", ""] == 1234
     assert found["penstock_checkpoint_duration_seconds", ""] == 0.5
     assert found["penstock_engine_restarts_total", ""] == 3
+    assert found["penstock_engine_deaths_total", ""] == 2
     assert found["penstock_engine_up", ""] == 1
     assert found["penstock_step_watermark_lag_seconds", "count"] > 1e9
     assert ("penstock_step_watermark_lag_seconds", "read") not in found

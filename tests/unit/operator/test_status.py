@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
+from penstock.contract.latest import Death, Deaths
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import CheckpointSummary, ConditionType, Truth
@@ -73,3 +74,24 @@ def test_files_that_are_not_read_are_a_condition_and_one_warning_for_each_change
     assert judged is not None
     assert (judged.status, judged.reason) == (Truth.FALSE, "FilesNotRead")
     assert "2 files are not in the checkpoint and not read: a, b" in judged.message
+
+
+def test_deaths_of_engines_are_counted_and_stall_the_job_before_it_fails() -> None:
+    seen = committed(7)
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    quiet = decide(seen).status
+    assert quiet is not None
+    assert quiet.restarts is None
+    death = Death(Ordinal(1), Incarnation("e"), Attempt(3), 9, 4, "killed\nin flight: x")
+    deaths = Deaths("run", 4, 10, 600.0, 9, Attempt(3), (), (death,))
+    latest = replace(seen.latest, value=replace(seen.latest.value, deaths=deaths))
+    status = decide(replace(seen, latest=latest)).status
+    assert status is not None
+    assert status.restarts is not None
+    assert (status.restarts.count, status.restarts.limit) == (4, 10)
+    assert (status.restarts.last, status.restarts.window_s) == ("killed\nin flight: x", 600.0)
+    assert (status.restarts.worker or "").endswith("-1")
+    stalled = status.condition(ConditionType.STALLED)
+    assert stalled is not None
+    assert (stalled.status, stalled.reason) == (Truth.TRUE, "CrashLoop")

@@ -17,6 +17,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
+from penstock.contract.reports import Cause
 from penstock.protocol.actions import EndEngine, StartEngine, ToEngine
 from penstock.protocol.events import CommandArrived, EngineGone, EngineSaid, Retire, Tick
 from penstock.testing.obedient import PLAN
@@ -245,7 +246,8 @@ def test_a_closed_job_ends_the_engine_and_a_new_run_starts_it_again() -> None:
 
 def test_a_dead_engine_is_reported_until_the_next_one_speaks() -> None:
     bench = Bench()
-    lost = control.EngineLost(Ordinal(1), Incarnation("e1"), "killed")
+    e1 = HELLO.incarnation
+    lost = control.EngineLost(Ordinal(1), e1, "killed", cause=Cause.DIED, died=e1)
     bench.take(EngineGone(HELLO.incarnation, "killed"))
     assert lost in bench.reports()
     bench.take(Tick(), dt=0.6)
@@ -277,9 +279,8 @@ def test_an_engine_whose_code_does_not_load_is_not_started_again() -> None:
     bench.take(EngineGone(HELLO.incarnation, "no module named x", fatal=True))
     bench.take(Tick(), dt=60.0)
     assert StartEngine() not in bench.actions
-    assert control.EngineLost(Ordinal(1), Incarnation("e1"), "no module named x", True) in (
-        bench.reports()
-    )
+    (lost,) = [r for r in bench.reports() if isinstance(r, control.EngineLost)]
+    assert (lost.reason, lost.fatal) == ("no module named x", True)
 
 
 def test_a_silent_engine_is_ended() -> None:

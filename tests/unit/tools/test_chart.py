@@ -13,7 +13,8 @@ from tools.chart import CHART, ROOT, copies
 EXISTING = re.compile(r"penstock_[a-z_]+")
 # What the exporter adds to the name of a counter.
 COUNTED = {f"{name}_total" for name, _, _ in registry.STEP_COUNTERS} | {
-    "penstock_engine_restarts_total"
+    "penstock_engine_deaths_total",
+    "penstock_engine_restarts_total",
 }
 
 

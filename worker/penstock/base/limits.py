@@ -56,6 +56,11 @@ COLLECT_BATCH_MAX = 1_000  # names deleted by one action
 RESTART_BACKOFF_FIRST_S = 0.2
 RESTART_BACKOFF_MAX_S = 30.0
 RESTARTS_BEFORE_STALLED = 10
+RESTART_ATTEMPTS_DEFAULT = 10  # restarts after deaths within the window; the next death fails
+RESTART_ATTEMPTS_MAX = 1_000  # within a window; more than one every second is no restart
+RESTART_WINDOW_S_DEFAULT = 600.0
+DEATH_BYTES_MAX = 1_500  # of the text of a death kept in -latest
+DEATHS_KEPT_MAX = 4  # the newest ones: who looks every half second misses none
 
 # --- Processes of one worker ----------------------------------------------------------------
 KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
@@ -65,6 +70,9 @@ LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it; gigaby
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
 ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died
+ENGINE_END_CHARS_MAX = 3_000  # of the text that says how an engine ended
+IN_FLIGHT_SLOTS_MAX = 64  # tasks of one engine that can say what they work on
+IN_FLIGHT_NAMED_MAX = 8  # of them, in the text of a death
 RETIRE_TIMEOUT_S = 5.0  # from the wish to end to the end, whatever still waits
 ANNOUNCE_INTERVAL_S = 1.2  # of a keeper whose engine says nothing: counters are passed on at once
 ANSWERS_KEPT_MAX = 1_000  # of requests, for whoever asks later

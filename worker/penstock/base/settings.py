@@ -80,3 +80,28 @@ class StateSettings:
 
     backend: StateBackend = StateBackend.HYBRID
     memory_bytes: int = limits.STATE_MEMORY_BYTES_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffSettings:
+    """How long to wait before a restart: ``initial_s``, doubled each time, at most ``max_s``."""
+
+    initial_s: float = limits.RESTART_BACKOFF_FIRST_S
+    max_s: float = limits.RESTART_BACKOFF_MAX_S
+
+    def __post_init__(self) -> None:
+        """Refuse a first wait that is longer than the longest."""
+        if self.initial_s > self.max_s:
+            raise ConfigError(
+                f"backoff.initial ({self.initial_s:g} s) must not exceed "
+                f"backoff.max ({self.max_s:g} s)"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSettings:
+    """So many restarts after deaths of engines within ``window_s``; one more fails the job."""
+
+    attempts: int = limits.RESTART_ATTEMPTS_DEFAULT
+    window_s: float = limits.RESTART_WINDOW_S_DEFAULT
+    backoff: BackoffSettings = BackoffSettings()

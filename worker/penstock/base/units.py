@@ -59,6 +59,18 @@ def duration_s(text: str) -> float:
     return duration_us(text) / 1_000_000
 
 
+def span_text(seconds: float) -> str:
+    """Spell a duration as one would write it: ``10m``, ``1h30m``, ``2.5s``."""
+    left, parts = round(seconds * 1_000_000), []
+    for unit in ("h", "m"):
+        whole, left = divmod(left, _DURATION_US[unit])
+        if whole:
+            parts.append(f"{whole}{unit}")
+    if left or not parts:
+        parts.append(f"{left / 1_000_000:g}s")
+    return "".join(parts)
+
+
 def quantity_bytes(value: str | int) -> int:
     """Return a quantity such as ``64Mi``, ``1.5G`` or a plain number in bytes."""
     text = str(value)

@@ -4,9 +4,17 @@ Pure: times come from the statuses. What happens before a job runs for the first
 whatever numbers rise then.
 """
 
+from penstock.base.units import span_text
 from penstock.cli.rates import short_count, short_seconds
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
-from penstock.contract.status import ENDED, CommittedRows, JobState, JobStatus
+from penstock.contract.status import (
+    ENDED,
+    CommittedRows,
+    DeathStatus,
+    JobState,
+    JobStatus,
+    RestartStatus,
+)
 
 HOW_TO_READ = "to read them, run a job of another name over a folder that has only them"
 
@@ -21,12 +29,18 @@ class Events:
         self._trouble: str | None = None
         self._workers = 0  # of the version that ran last
         self._inputs: dict[str, InputSeen] = {}
+        self._deaths = 0  # the number of the newest that was told
         self._recoveries = self._rescales = self._elections = 0
 
     def add(self, now: JobStatus) -> list[str]:
         """Take a status; return a line for everything that has happened since the one before."""
         self._first = self._first or now
-        said = [*self._troubles(now), *self._leadership(now), *self._looks(now)]
+        said = [
+            *self._died(now),
+            *self._troubles(now),
+            *self._leadership(now),
+            *self._looks(now),
+        ]
         before = self._settled
         if now.state is not JobState.RUNNING:
             return said
@@ -44,6 +58,16 @@ class Events:
             )
             self._workers = now.wanted_workers
         return said
+
+    def _died(self, now: JobStatus) -> list[str]:
+        """Say of each engine how it died, which restart follows of how many, what was in flight."""
+        told = now.restarts
+        fresh = [d for d in (told.newest if told else ()) if d.number > self._deaths]
+        if told is None or not fresh:
+            return []
+        self._deaths = fresh[-1].number
+        over = now.state in ENDED  # no restart follows the last one: the error tells of it
+        return [line for d in fresh if not over or d is not fresh[-1] for line in lines_of(d, told)]
 
     def _troubles(self, now: JobStatus) -> list[str]:
         """Say what a job that goes on suffers from, a full disk for example, and when it is over.
@@ -148,6 +172,13 @@ def _uncommitted(last: JobStatus, *, exact: bool) -> list[str]:
         f"{behind}: {read:,} rows were read since then{more}; they are rolled back, and the next"
         " run reads them again"
     ]
+
+
+def lines_of(death: DeathStatus, among: RestartStatus) -> list[str]:
+    """Say how an engine died, which restart that is of how many, and what was in flight."""
+    first, *more = death.text.splitlines() or [""]
+    which = f"restart {death.count} of {among.limit} within {span_text(among.window_s)}"
+    return [f"worker {death.worker}: {first}: {which}", *(f"  {line}" for line in more)]
 
 
 def _recovery(before: JobStatus, now: JobStatus) -> str:

@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.events import Events
+from penstock.cli.events import Events, lines_of
 from penstock.cli.rates import (
     History,
     StepRate,
@@ -80,6 +80,9 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
     parts += [Text(text, style="yellow") for text in map(unread_text, now.inputs) if text]
+    if now.restarts is not None and now.state not in ENDED:
+        lines = lines_of(now.restarts.newest[-1], now.restarts)
+        parts.append(Text("\n".join(lines), style="yellow"))
     if now.failure:
         parts.append(Text(now.failure, style="red"))
     return Group(*parts)

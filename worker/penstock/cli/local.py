@@ -42,7 +42,9 @@ def cluster_settings(job: "JobFile", directory: Path, restore: Restore | None) -
         restore=restore,
         checkpoint=job.job.spec.checkpoint.settings,
         max_key_groups=job.job.spec.max_key_groups,
-        control=control_settings(job.job.spec.checkpoint.settings),
+        control=control_settings(job.job.spec.checkpoint.settings).with_restart(
+            job.job.spec.restart
+        ),
     )
 
 

@@ -14,6 +14,8 @@ class KeeperLaunch:
     - ``job_file``: the resolved job; the engine reads it, the keeper does not.
     - ``storage``, ``savepoints``: directories that all workers share.
     - ``scratch``: a local directory of this worker.
+    - ``pages``: a folder that the keeper and its engine share, in memory where there is one; empty:
+      ``scratch``.
     - ``forks``: the fork server's socket; empty where there is none.
     """
 
@@ -29,6 +31,7 @@ class KeeperLaunch:
     scratch: str
     control: ControlSettings
     forks: str = ""
+    pages: str = ""
 
 
 def latest_name(job: str) -> str:

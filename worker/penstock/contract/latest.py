@@ -78,6 +78,42 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """An engine's process that ended unasked, and the attempt that it ended.
+
+    It is death ``number`` of its run, and made it ``count`` within the window. The first line of
+    ``reason`` says how it ended; what was in flight and its last words follow.
+    """
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    attempt: Attempt
+    number: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """What the limit of restarts has counted; its rules are in ``protocol/restarts``.
+
+    - ``count``: deaths within the last ``window_s`` of ``run``, ``total`` of all of it. One more
+      than ``attempts`` within the window fails the job. ``newest``: some of them, oldest first.
+    - ``judged``: the newest attempt whose end was looked at; ``unknown``: workers that were lost
+      once within the window, nobody knows why.
+    """
+
+    run: str = ""
+    count: int = 0
+    attempts: int = 0
+    window_s: float = 0.0
+    total: int = 0
+    judged: Attempt = Attempt(0)
+    unknown: tuple[Ordinal, ...] = ()
+    newest: tuple[Death, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Latest:
     """State of the job that outlives every worker; at most 64 KiB encoded, asserted.
 
@@ -94,6 +130,7 @@ class Latest:
       ``Desired`` clears the last two. ``stalled``: what the leader waits for, in words.
     - ``restored``: the nonce of the last restore; ``lost_output``: epochs whose unpublished
       output was dropped on request; ``replayed``: output may be repeated since a restore.
+    - ``deaths``: the count of the limit of restarts; a new leader goes on from it.
     """
 
     job_uid: JobUid
@@ -123,6 +160,7 @@ class Latest:
     replayed: bool = False
     lost_output: tuple[Epoch, ...] = ()
     answers: tuple[Answer, ...] = ()
+    deaths: Deaths = Deaths()
 
     def closed(self) -> bool:
         """Say whether no engine may run: the job has finished, stopped or failed."""

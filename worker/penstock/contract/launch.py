@@ -30,6 +30,8 @@ class EngineLaunch:
     - ``job_file``: the resolved job, JSON; ``storage``: the directory of the job's checkpoints,
       shared by all workers; ``scratch``: a local folder of this life alone, to be emptied.
     - ``place``: where the engine's Flight server listens.
+    - ``page``: the file in which the engine says what it works on, see ``cluster/in_flight``;
+      empty: nobody reads it.
     - ``heartbeat_interval_s``: how often EngineStatus is repeated; it is the sign of life.
     """
 
@@ -44,3 +46,4 @@ class EngineLaunch:
     scratch: str
     heartbeat_interval_s: float
     place: EnginePlace = EnginePlace()
+    page: str = ""

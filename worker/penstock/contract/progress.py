@@ -39,7 +39,7 @@ class WorkerReport:
     newest announced. ``metrics`` is where Prometheus finds this worker, ``trouble`` why its
     newest checkpoint as leader failed, until one succeeds, and ``failed_checkpoints`` how many have
     since then. ``pod`` is the pod's uid in a cluster. ``unready`` is why its engine ended before it
-    was ready, until one is.
+    was ready, until one is. ``engine_deaths`` counts those that ended unasked.
     """
 
     ordinal: Ordinal
@@ -56,3 +56,4 @@ class WorkerReport:
     pod: str = ""
     failed_checkpoints: int = 0
     unready: str | None = None
+    engine_deaths: int = 0

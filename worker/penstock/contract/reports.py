@@ -1,6 +1,7 @@
 """What an engine tells its keeper, and keepers each other; see :mod:`control`."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Attempt, Epoch, Incarnation, Ordinal, TaskId, Term, Version
@@ -65,7 +66,8 @@ class Heartbeat:
     before this one. ``fingerprint`` is the plan's. ``injected`` is the newest epoch whose Inject
     reached the engine under the envelope's term, ``undecided`` one injected or acknowledged here
     of which neither Commit nor Abort was heard (0: none). ``pod`` is the uid of the pod that the
-    worker runs in, empty on one machine.
+    worker runs in, empty on one machine. ``lost`` is how the engine before this one ended, until
+    this one runs; ``draining``: the worker was told to end, so its end is no surprise.
     """
 
     ordinal: Ordinal
@@ -80,10 +82,22 @@ class Heartbeat:
     broken: Broken | None = None
     replaces: Incarnation | None = None
     pod: str = ""
+    lost: "EngineLost | None" = None
+    draining: bool = False
+
+
+class Cause(StrEnum):
+    """Why a life is over: only what died counts towards the limit of restarts."""
+
+    DIED = "died"  # its process ended unasked, or was silent for so long that it was ended
+    ORDERED = "ordered"  # somebody had asked for it: a leader, an operator, its own keeper
+    UNKNOWN = "unknown"  # it is gone, and nobody who could know it has said why
 
 
 # Begins the reason of a job whose code does not load: the user's to mend, not worth a retry.
 DOES_NOT_LOAD = "the job does not load"
+# Is in the reason of a job whose engines died more often than its limit of restarts allows.
+RESTARTS_EXHAUSTED = "restart.attempts allows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,9 @@ class EngineLost:
     """An engine died or fell silent: said by its keeper, and repeated until another one lives.
 
     ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
-    ``pod`` as in :class:`Heartbeat`.
+    ``pod`` as in :class:`Heartbeat`. ``incarnation`` is the newest life that was announced, and
+    ``died`` the one that ended, which may have done so before its first word. The first line of
+    ``reason`` says how it ended; what was in flight and its last words follow.
     """
 
     ordinal: Ordinal
@@ -99,6 +115,8 @@ class EngineLost:
     reason: str
     fatal: bool = False
     pod: str = ""
+    cause: Cause = Cause.UNKNOWN
+    died: Incarnation = Incarnation("")
 
 
 @dataclass(frozen=True, slots=True)

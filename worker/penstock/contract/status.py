@@ -119,6 +119,33 @@ class RequestAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class DeathStatus:
+    """An engine of ``worker`` that ended unasked, as death ``number`` of this run.
+
+    It made it ``count`` within the window. The first line of ``text`` says how it ended, the others
+    what was in flight and its last words.
+    """
+
+    worker: int
+    number: int
+    count: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartStatus:
+    """Deaths of engines: ``count`` within the last ``window_s``, of all the ``newest``.
+
+    One more than ``limit`` within the window fails the job.
+    """
+
+    count: int
+    limit: int
+    window_s: float
+    newest: tuple[DeathStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """How busy a job was: two shares (0..1) for each window of ``window_s``, oldest first.
 
@@ -141,7 +168,8 @@ class JobStatus:
     a worker's absence from ``workers`` mean that it is silent. ``failed_checkpoints`` counts those
     since the newest that was committed under this leader. ``load`` is measured in a cluster only;
     None until one window is full. ``committed`` is there at the end of a run on one machine.
-    ``inputs`` is what was last seen of the folders that sources read.
+    ``inputs`` is what was last seen of the folders that sources read. ``restarts``: None while no
+    engine has died of late.
     """
 
     job: str
@@ -165,3 +193,4 @@ class JobStatus:
     load: Load | None = None
     committed: tuple[CommittedRows, ...] = ()
     inputs: tuple[InputSeen, ...] = ()
+    restarts: RestartStatus | None = None

@@ -9,7 +9,12 @@ from enum import StrEnum
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.base.settings import CheckpointSettings, ShuffleSettings, StateSettings
+from penstock.base.settings import (
+    CheckpointSettings,
+    RestartSettings,
+    ShuffleSettings,
+    StateSettings,
+)
 from penstock.base.units import resource_amount
 from penstock.contract import streamjob_rules as rules
 from penstock.contract.declared import DeclaredGraph
@@ -273,6 +278,7 @@ class Spec:
     max_key_groups: int = limits.KEY_GROUPS_DEFAULT
     suspend: bool = False
     restart_nonce: int | None = None
+    restart: RestartSettings = RestartSettings()
     upgrade: Upgrade = Upgrade()
     restore: RestoreFrom | None = None
     checkpoint: Checkpoint = Checkpoint()

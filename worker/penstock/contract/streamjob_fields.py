@@ -5,9 +5,11 @@ The reader, the documentation and the CRD schema are made from these rows.
 
 from penstock.base import limits
 from penstock.base.settings import (
+    BackoffSettings,
     CheckpointSettings,
     CompressionMode,
     CompressionSettings,
+    RestartSettings,
     ShuffleSettings,
     StateBackend,
     StateSettings,
@@ -167,6 +169,35 @@ CHECKPOINT = group(
     ),
     default={},
     cluster_required=True,
+)
+RESTART = group(
+    "restart",
+    "how often the job is started again after an engine has died, as in Flink's failure-rate "
+    "and exponential-delay strategies",
+    RestartSettings,
+    integer(
+        "attempts",
+        "restarts after deaths within the window; the next death fails the job, with 0 the first",
+        default=limits.RESTART_ATTEMPTS_DEFAULT,
+        minimum=0,
+        maximum=limits.RESTART_ATTEMPTS_MAX,
+    ),
+    duration(
+        "window",
+        "deaths that are older do not count; a commit between two deaths clears nothing",
+        default="10m",
+        minimum="1s",
+    ),
+    group(
+        "backoff",
+        "wait before a restart, doubled with each one",
+        BackoffSettings,
+        duration("initial", "before the second one; the first is at once", default="200ms"),
+        duration("max", "at most", default="30s"),
+        default={},
+        rules=rules.BACKOFF,
+    ),
+    default={},
 )
 STATE = group(
     "state",
@@ -352,6 +383,7 @@ SPEC = group(
     ),
     boolean("suspend", "take a savepoint, then run no workers", default=False, cluster=True),
     integer("restartNonce", "another number restarts without another change", cluster=True),
+    RESTART,
     UPGRADE,
     RESTORE,
     CHECKPOINT,

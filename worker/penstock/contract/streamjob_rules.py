@@ -61,6 +61,13 @@ SHUFFLE = (
         path=".bufferBytes",
     ),
 )
+BACKOFF = (
+    Rule(
+        "duration(self.initial) <= duration(self.max)",
+        "backoff.initial must not exceed backoff.max",
+        path=".initial",
+    ),
+)
 RESTORE_EMPTY = Rule(
     "!has(self.empty) || (self.empty && self.allowOutputReplay)",
     "empty: true reads all input again and writes all output again: it needs"

@@ -228,6 +228,21 @@ class LastFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartSummary:
+    """Deaths of engines within the window: ``count``, and the ``limit`` of restarts after them.
+
+    ``last`` says of the newest how it ended, what was in flight, its last words; ``worker`` is the
+    pod's name.
+    """
+
+    count: int
+    limit: int
+    window_s: float
+    last: str = ""
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """The target of an operation, written before anything is done about it.
 
@@ -312,6 +327,7 @@ class StreamJobStatus:
     checkpoint: CheckpointSummary | None = None
     sinks: tuple[SinkStatus, ...] = ()
     last_failure: LastFailure | None = None
+    restarts: RestartSummary | None = None
     pending: Pending | None = None
     restore: RestoreStatus | None = None
     last_stable: LastStable | None = None

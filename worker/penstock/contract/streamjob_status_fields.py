@@ -87,6 +87,22 @@ CHECKPOINT = group(
     ),
     count("failures", "failed ones in a row since then", default=0),
 )
+RESTARTS = group(
+    "restarts",
+    "deaths of engines of late; absent while there were none",
+    st.RestartSummary,
+    count("count", "deaths within the window of spec.restart", required=True),
+    count("limit", "restarts that are allowed; one death more fails the job", required=True),
+    duration("window", "the window of spec.restart", required=True),
+    text(
+        "last",
+        "how the newest ended, what was in flight, its last words",
+        default="",
+        length_min=0,
+        length_max=MESSAGE_CHARS_MAX,
+    ),
+    text("worker", "the pod where it was"),
+)
 PENDING = group(
     "pending",
     "the operation under way, written before it begins",
@@ -173,6 +189,7 @@ STATUS = group(
         _message("why, for people", required=True),
         text("worker", "the pod where it began"),
     ),
+    RESTARTS,
     PENDING,
     RESTORE,
     group(

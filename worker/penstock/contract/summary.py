@@ -4,13 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.contract.ids import Ordinal
-from penstock.contract.latest import Desired, Latest
+from penstock.contract.latest import Deaths, Desired, Latest
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import (
     CheckpointStatus,
+    DeathStatus,
     JobState,
     JobStatus,
     RequestAnswer,
+    RestartStatus,
     StepStatus,
     WorkerStatus,
 )
@@ -69,6 +71,7 @@ def job_status(seen: Seen) -> JobStatus:
         listening_s=seen.listening_s,
         inputs=next((r.progress.inputs for r in reports if r.progress and r.progress.inputs), ()),
         failed_checkpoints=0 if (led := _of_leader(seen)) is None else led.failed_checkpoints,
+        restarts=_restarts(latest.deaths) if latest.deaths.run == seen.desired.run else None,
     )
 
 
@@ -121,6 +124,13 @@ def _trouble(seen: Seen) -> str | None:
             )
     leader = _of_leader(seen)
     return None if leader is None else leader.trouble
+
+
+def _restarts(deaths: Deaths) -> RestartStatus | None:
+    if not deaths.newest:
+        return None
+    newest = tuple(DeathStatus(d.ordinal, d.number, d.count, d.reason) for d in deaths.newest)
+    return RestartStatus(deaths.count, deaths.attempts, deaths.window_s, newest)
 
 
 def _worker(seen: Seen, ordinal: Ordinal) -> WorkerStatus:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.settings import ShuffleSettings
+from penstock.cluster.in_flight import InFlightPage, Slot
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.own import OwnSink, OwnSource
 from penstock.connectors.registry import open_sink, open_source
@@ -56,8 +57,18 @@ class _Input:
 class JobParts:
     """Makes the parts of any task of a job; sources and sinks are opened once per engine."""
 
-    def __init__(self, job: CompiledJob, identity: Identity, scratch: Path) -> None:
-        """Open the job's connectors. Raises ConfigError when one is not there."""
+    def __init__(
+        self,
+        job: CompiledJob,
+        identity: Identity,
+        scratch: Path,
+        page: InFlightPage | None = None,
+    ) -> None:
+        """Open the job's connectors; tasks say on ``page`` what they hand to the user's functions.
+
+        Raises ConfigError when a connector is not there.
+        """
+        self._page = page
         self.identity = identity
         self._job = job
         self._scratch = scratch
@@ -172,7 +183,11 @@ class JobParts:
             reads = Coalescer(found.parameters.batch_rows, most)
             source = SourceTask(found.name, found.source, reads)
             chain.read_by(source.where)
-        return TaskParts(core, chain, edges, sinks, state, source)
+        return TaskParts(core, chain, edges, sinks, state, source, self._in_flight(stage))
+
+    def _in_flight(self, stage: CompiledStage) -> Slot | None:
+        own = [n.name for n in stage.nodes if n.function is not None or n.connector is not None]
+        return None if self._page is None or not own else self._page.slot(", ".join(own))
 
     def _partitioner(self, edge: CompiledEdge) -> Partitioner | None:
         step = self.plan.stages[edge.plan.receiver].steps[0]

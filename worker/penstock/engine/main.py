@@ -5,6 +5,7 @@ the keeper handles SIGINT and SIGTERM; here both are ignored, so that a Ctrl-C o
 cannot end an engine in the middle of the keeper's own stop.
 """
 
+import faulthandler
 import gc
 import io
 import logging
@@ -28,6 +29,7 @@ from penstock.engine.memory import keep_freed_memory
 from penstock.transport.polling import poll_where_waited
 
 if TYPE_CHECKING:
+    from penstock.cluster.in_flight import InFlightPage
     from penstock.cluster.link import EngineLink
     from penstock.engine.worker import Worker
     from penstock.graph.compiled import CompiledJob
@@ -78,6 +80,8 @@ def _set_up(launch: EngineLaunch) -> None:
     log_to(sys.stderr, launch.ordinal)
     say_at_once()
     set_up_process()
+    # Of a fatal signal the interpreter says in which line it was: the keeper passes that on.
+    faulthandler.enable(all_threads=False)
     empty_scratch(launch)
 
 
@@ -142,6 +146,13 @@ def _identity(launch: EngineLaunch) -> "Identity":
     return Identity(launch.job_uid, launch.ordinal, launch.incarnation)
 
 
+def _page(launch: EngineLaunch) -> "InFlightPage | None":
+    """Make the page that outlives this process, if its keeper reads one."""
+    from penstock.cluster.in_flight import InFlightPage  # noqa: PLC0415
+
+    return InFlightPage(Path(launch.page), launch.incarnation) if launch.page else None
+
+
 def _load(launch: EngineLaunch) -> "CompiledJob":
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415
@@ -163,7 +174,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
 
     endpoint, ingest = _doors(launch.place)
     sys.setswitchinterval(switch_interval_s(job))
-    parts = JobParts(job, _identity(launch), Path(launch.scratch))
+    parts = JobParts(job, _identity(launch), Path(launch.scratch), _page(launch))
 
     def say(report: EngineReport | EngineProgress) -> None:
         with suppress(LinkClosed):  # the main loop hears of it, and ends

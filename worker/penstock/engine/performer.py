@@ -81,8 +81,17 @@ class Performer:
     # --- Steps and their rows -----------------------------------------------------------------
 
     def _process(self, action: ev.Process) -> None:
-        self.standing.rows_in += action.data.rows
-        self._parts.chain.on_batch(action.data.payload)
+        rows = action.data.rows
+        self.standing.rows_in += rows
+        slot, source = self._parts.in_flight, self._parts.source
+        if slot is None:
+            self._parts.chain.on_batch(action.data.payload)
+        else:
+            slot.enter(None if source is None else source.where(), rows)
+            try:
+                self._parts.chain.on_batch(action.data.payload)
+            finally:
+                slot.leave()
         self._flush()
         if self._parts.source is not None:
             for origin_ns in self._parts.source.marks():
@@ -91,8 +100,18 @@ class Performer:
     def _advance(self, action: ev.Advance) -> None:
         more = True
         while more:  # slices: what has fired waits for credit, not for memory
-            more = self._parts.chain.on_watermark(action.time_us)
+            more = self._pass_time(action.time_us)
             self._flush()
+
+    def _pass_time(self, time_us: int) -> bool:
+        slot = self._parts.in_flight
+        if slot is None:
+            return self._parts.chain.on_watermark(time_us)
+        slot.enter(None, 0)
+        try:
+            return self._parts.chain.on_watermark(time_us)
+        finally:
+            slot.leave()
 
     def _flush(self) -> None:
         """Route what the steps have emitted since the last time."""

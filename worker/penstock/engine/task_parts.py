@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.cluster.in_flight import Slot
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
@@ -262,7 +263,10 @@ class SinkSlot:
 
 @dataclass(slots=True)
 class TaskParts:
-    """What a task is made of; the thread owns all of it. ``edges[i].rows`` is what steps emit."""
+    """What a task is made of; the thread owns all of it. ``edges[i].rows`` is what steps emit.
+
+    ``in_flight`` is where it says what it hands to functions of the user; None: it calls none.
+    """
 
     core: TaskCore
     chain: Chain
@@ -270,6 +274,7 @@ class TaskParts:
     sinks: "dict[str, SinkSlot]"
     state: State | None = None
     source: SourceTask | None = None
+    in_flight: Slot | None = None
 
 
 @dataclass(slots=True)

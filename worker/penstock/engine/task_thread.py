@@ -210,6 +210,8 @@ class TaskThread(threading.Thread):
             sink.close()
         if parts.state is not None:
             parts.state.close()
+        if parts.in_flight is not None:
+            parts.in_flight.free()
 
 
 def is_leaving(core: TaskCore) -> bool:

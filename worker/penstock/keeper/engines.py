@@ -14,6 +14,8 @@ from penstock.keeper.inbox import ForMember, Inbox
 from penstock.keeper.process import EngineProcess, Spawn
 from penstock.protocol.events import EngineGone, EngineSaid
 
+PAGE_NAME = "in-flight"  # one life at a time writes it
+
 
 @dataclass(slots=True)
 class EngineView:
@@ -125,6 +127,7 @@ class Engines:
             scratch=str(Path(launch.scratch) / incarnation),
             heartbeat_interval_s=launch.control.heartbeat_interval_s,
             place=self._place,
+            page=str(Path(launch.pages or launch.scratch) / PAGE_NAME),
         )
 
     def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
@@ -137,5 +140,5 @@ class Engines:
         self.view.progress = progress
         self._changed()
 
-    def _gone(self, incarnation: Incarnation, reason: str, fatal: bool) -> None:
-        self._inbox.put(ForMember(EngineGone(incarnation, reason, fatal)))
+    def _gone(self, gone: EngineGone) -> None:
+        self._inbox.put(ForMember(gone))

@@ -14,10 +14,10 @@ from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.forks import Exited, Fork, Forked, FromForkServer
 from penstock.cluster.framing import LinkClosed
 from penstock.contract.launch import EngineLaunch
+from penstock.keeper.last_words import STATUS_UNKNOWN
 from penstock.keeper.process import Child, LocalChild, Spawn
 
 STDOUT = 1  # this process's own: what user code prints belongs in the worker's log
-STATUS_UNKNOWN = -9  # as of SIGKILL: the server that would know it is gone
 
 
 def spawn_by(address: str) -> Spawn:
@@ -44,7 +44,7 @@ class ForkedChild:
         self._pid: int | None = None
         self._handle: int | None = None
         self._killed = False
-        self._status = STATUS_UNKNOWN
+        self._status = STATUS_UNKNOWN  # until the server says: it may be gone before
         self._lock = threading.Lock()  # over the handle: its number may be another file's later
         self._ended = threading.Event()
         self._errors, errors = os.pipe()

@@ -214,6 +214,7 @@ class Keeper:
             self._around.pod,
             self._checkpoints.failures,
             view.unready,
+            self._member.deaths_unasked,
         )
 
 

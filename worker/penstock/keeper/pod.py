@@ -200,6 +200,7 @@ class PodSurroundings:
             storage=self._below(pod.checkpoint_path(namespace, job.name, uid)),
             savepoints=self._below(pod.savepoint_path(namespace, job.name)),
             scratch=self._below(pod.SCRATCH_FOLDER),
+            pages=self._below(pod.RUN_FOLDER),
             control=control_settings(job),
         )
 
@@ -239,7 +240,7 @@ def control_settings(job: StreamJob) -> ControlSettings:
     """Return the times of a cluster's control plane, with the job's own of checkpoints."""
     checkpoint = job.spec.checkpoint.settings
     return replace(
-        ControlSettings(),
+        ControlSettings().with_restart(job.spec.restart),
         checkpoint_interval_s=checkpoint.interval_s,
         checkpoint_timeout_s=checkpoint.timeout_s,
         checkpoint_min_pause_s=checkpoint.min_pause_s,

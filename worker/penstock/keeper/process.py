@@ -4,7 +4,6 @@ The threads of a life end with it: they wait for the process, read and write its
 event of a life is EngineGone, after everything that the engine said.
 """
 
-import collections
 import queue
 import shutil
 import socket
@@ -14,25 +13,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import (
-    COURIER_QUEUE_MAX,
-    ENGINE_EXIT_GRACE_S,
-    ENGINE_LAST_WORDS_LINES,
-)
+from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
+from penstock.cluster.in_flight import read_in_flight
 from penstock.cluster.link import KeeperLink
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.progress import EngineProgress
-from penstock.contract.reports import DOES_NOT_LOAD
-
-EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
-EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
+from penstock.keeper.last_words import EXIT_CANNOT_START, STATUS_UNKNOWN, LastWords, story
+from penstock.protocol.events import EngineGone
 
 
 class Child(Protocol):
@@ -48,7 +43,10 @@ class Child(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status, a signal as its negative. Raises subprocess.TimeoutExpired."""
+        """Return the exit status, a signal as its negative, STATUS_UNKNOWN if nobody saw it.
+
+        Raises subprocess.TimeoutExpired.
+        """
         ...
 
     def lines(self) -> Iterator[str]:
@@ -67,17 +65,18 @@ class EngineProcess:
         launch: EngineLaunch,
         on_report: Callable[[Incarnation, EngineReport], None],
         on_progress: Callable[[EngineProgress], None],
-        on_gone: Callable[[Incarnation, str, bool], None],
+        on_gone: Callable[[EngineGone], None],
         *,
         spawn: Spawn,
     ) -> None:
         """Have ``spawn`` start ``launch`` with a link of its own."""
         self.incarnation = launch.incarnation
         self._scratch = launch.scratch
+        self._page = Path(launch.page) if launch.page else None
         self._on_report = on_report
         self._on_progress = on_progress
         self._on_gone = on_gone
-        self._last_words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        self._last_words = LastWords()
         self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(COURIER_QUEUE_MAX)
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
@@ -131,7 +130,7 @@ class EngineProcess:
 
     def _listen_to_errors(self) -> None:
         for line in self._process.lines():
-            self._last_words.append(line.rstrip())
+            self._last_words.hear(line)
             sys.stderr.write(line)
             sys.stderr.flush()
 
@@ -142,7 +141,7 @@ class EngineProcess:
             except LinkClosed:
                 break
             except PeerError as error:
-                self._last_words.append(f"the engine spoke nonsense: {error}")
+                self._last_words.hear(f"the engine spoke nonsense: {error}")
                 break
             if isinstance(message, EngineProgress):
                 self._on_progress(message)
@@ -159,17 +158,12 @@ class EngineProcess:
             self._outbox.put_nowait(None)
         self._reader.join()
         self._ears.join(ENGINE_EXIT_GRACE_S)
+        in_flight = None if self._page is None else read_in_flight(self._page, self.incarnation)
         # What a life kept on the local disk is of no use to another.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        self._on_gone(self.incarnation, self._reason(status), status == EXIT_CANNOT_START)
-
-    def _reason(self, status: int) -> str:
-        how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        if status == EXIT_CANNOT_START and self._last_words:
-            words = "\n".join(self._last_words)
-            return f"{DOES_NOT_LOAD}: {words}"
-        uncaught = status == EXIT_UNCAUGHT and self._last_words
-        return f"the engine ended ({how})" + (f": {self._last_words[-1]}" if uncaught else "")
+        reason = story(status, self._last_words.lines(), in_flight)
+        known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
+        self._on_gone(EngineGone(self.incarnation, reason, fatal, known))
 
 
 class LocalChild:

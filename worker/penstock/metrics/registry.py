@@ -80,6 +80,11 @@ def _worker_metrics(labels: list[str], report: WorkerReport) -> Iterator[Metric]
     )
     restarts.add_metric(labels, report.engine_restarts)
     yield restarts
+    deaths = CounterMetricFamily(
+        "penstock_engine_deaths", "Engines of this keeper that ended unasked", labels=WORKER_LABELS
+    )
+    deaths.add_metric(labels, report.engine_deaths)
+    yield deaths
     up = GaugeMetricFamily("penstock_engine_up", "1 while an engine runs", labels=WORKER_LABELS)
     up.add_metric(labels, 0 if report.engine_pid is None else 1)
     yield up

@@ -44,6 +44,7 @@ from penstock.protocol.events import (
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.leadership import Election
 from penstock.protocol.office import Office
+from penstock.protocol.restarts import Restarts
 from penstock.protocol.roster import Roster
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.shelf import Shelf
@@ -222,7 +223,9 @@ class Coordinator:
             desired=self.desired,
         )
         self.claim = None
-        self.office = Office(lead, Shelf(settings.meta_retry_interval_s))
+        lead.deaths = at.deaths
+        restarts = Restarts.inherited(self.desk, at.deaths)
+        self.office = Office(lead, Shelf(settings.meta_retry_interval_s), restarts=restarts)
         lead.enter(Phase.OPENING)
 
     def _step_down(self, why: str) -> None:

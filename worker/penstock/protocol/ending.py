@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.control import EndStreams, Shutdown
 from penstock.contract.latest import Answer, Latest, Request, clip
+from penstock.contract.reports import Cause
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.restore import pending
 from penstock.protocol.roster import member_of
@@ -45,7 +46,8 @@ class Ending:
         for member in waiting:
             lead.want(member, EndStreams(at.attempt), at.attempt)
             if lead.desk.due(self.ended_by):
-                lead.roster.lose(lead.life(member), "did not end its streams in time")
+                why = "did not end its streams in time"
+                lead.roster.lose(lead.life(member), why, Cause.ORDERED)
         if not waiting and not lead.swaps.busy:
             lead.propose(replace(at, finished=True, published_through=lead.published_through()))
 
@@ -58,7 +60,8 @@ class Ending:
         if lead.failure is not None:
             text = clip(lead.failure, FAILURE_BYTES_MAX)
             lead.failure = None
-            lead.propose(replace(at, failure=text, run=_run(lead), published_through=through))
+            failed = replace(at, failure=text, run=_run(lead), published_through=through)
+            lead.propose(replace(failed, deaths=lead.deaths))
             return True
         stop = next((r for r in lead.requests() if r.kind == "stop" and r.argument is None), None)
         if stop is None or not self._may_stop(lead):

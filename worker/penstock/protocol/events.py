@@ -281,11 +281,15 @@ class EngineSaid:
 
 @dataclass(frozen=True, slots=True)
 class EngineGone:
-    """The engine's process or socket ended. ``fatal``: its code does not load, say why."""
+    """The engine's process or socket ended. ``fatal``: its code does not load, say why.
+
+    ``known``: somebody saw how it ended; the core itself knows whether it had asked for that.
+    """
 
     incarnation: Incarnation
     reason: str
     fatal: bool = False
+    known: bool = True
 
 
 CoordinatorEvent = (

@@ -26,7 +26,7 @@ from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import Announce, Command, MembersFile
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
-from penstock.contract.latest import Answer, Desired, Latest, Leader, Member, Request, clip
+from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.courier import Courier
@@ -53,8 +53,9 @@ class Lead:
     """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once read.
 
     ``failures`` counts attempts in a row that committed nothing, ``not_before`` is the end of
-    their back-off. ``failure`` is why the job has to fail; ``rollback``: no attempt is to be
-    gone on with, because the job was closed meanwhile.
+    their back-off. ``deaths``: what the limit of restarts has counted. ``failure`` is why the job
+    has to fail; ``rollback``: no attempt is to be gone on with, because the job was closed
+    meanwhile.
     """
 
     settings: ControlSettings
@@ -75,6 +76,7 @@ class Lead:
     reason: str = ""
     failure: str | None = None
     rollback: bool = False
+    deaths: Deaths = Deaths()
     said: dict[str, str] = field(default_factory=dict)
 
     # --- Facts ---------------------------------------------------------------------------------
@@ -103,6 +105,13 @@ class Lead:
         if self.said.get(topic) != text:
             self.said[topic] = text
             self.desk.note(f"event={topic} term={self.term} {text}")
+
+    def put_off(self, failures: int) -> None:
+        """Let the next attempt wait, doubly so with each one in vain; the second one is at once."""
+        if failures > 1:
+            first, longest = self.settings.backoff_first_s, self.settings.backoff_max_s
+            wait_s = min(first * 2.0 ** min(failures - 1, 30), longest)
+            self.not_before = max(self.not_before, self.desk.now + wait_s)
 
     # --- Members -------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ reaches the engine once; the leader repeats it until a heartbeat shows its effec
 from dataclasses import replace
 from enum import StrEnum
 
-from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
 from penstock.contract.control import (
     Abort,
     Adopt,
@@ -48,6 +47,7 @@ from penstock.contract.control import (
 )
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Latest, Leader
+from penstock.contract.reports import Cause
 from penstock.protocol.actions import (
     Action,
     EndEngine,
@@ -110,10 +110,12 @@ class Member:
         self.status = EngineStatus()
         self.broken: Broken | None = None
         self.lost: EngineLost | None = None
+        self.ended: tuple[Cause, str] | None = None  # it was told to end: what for, in words
         self.taken = Taken()
         self.open = Open()
         self.sequence = 0
         self.deaths = 0
+        self.deaths_unasked = 0  # of all engines of this keeper, for people
         self.engine_seen = Sign()
         self.start_at = 0.0
         self.beat_at = 0.0
@@ -133,6 +135,7 @@ class Member:
             case Drain():
                 began = (self.open.newest(self.taken), self.status.published, self.committed)
                 self.draining = Draining(Epoch(max(began)))
+                self.beat_at = now
             case Retire():
                 self.retired = True
             case LatestRead(token, record, _, _) if token == self.reading:
@@ -145,8 +148,8 @@ class Member:
                 self._command(envelope)
             case EngineSaid(incarnation, report):
                 self._said(incarnation, report)
-            case EngineGone(incarnation, reason, fatal):
-                self._gone(incarnation, reason, fatal)
+            case EngineGone():
+                self._gone(event)
             case _:
                 pass
         self._pursue()
@@ -309,25 +312,34 @@ class Member:
         if failed is not None and status.published >= failed.epoch:
             self.open.unpublished = None
 
-    def _gone(self, incarnation: Incarnation, reason: str, fatal: bool) -> None:
-        if self.hello is not None and incarnation != self.hello.incarnation:
+    def _gone(self, gone: EngineGone) -> None:
+        if self.hello is not None and gone.incarnation != self.hello.incarnation:
             return
+        cause, reason = Cause.DIED if gone.known else Cause.UNKNOWN, gone.reason
+        if self.ended is not None:
+            cause, told = self.ended
+            reason = f"{told}: {reason}"
         died = self.hello.incarnation if self.hello is not None else Incarnation("")
         if not died and self.lost is not None:
             died = self.lost.incarnation  # its successor died before its first word
-        self.lost = EngineLost(self.ordinal, died, reason, fatal, self.pod)
+        self.lost = EngineLost(
+            self.ordinal, died, reason, gone.fatal, self.pod, cause, gone.incarnation
+        )
+        self.ended = None
+        self.deaths_unasked += cause is Cause.DIED
         self.engine = Engine.OFF
         self.hello = None
         self.open = Open()
         self.taken = Taken()
         self.deaths += 1
-        wait_s = RESTART_BACKOFF_FIRST_S * 2.0 ** min(self.deaths - 1, 30)
-        self.start_at = self.desk.now + min(wait_s, RESTART_BACKOFF_MAX_S)
+        wait_s = self.settings.backoff_first_s * 2.0 ** min(self.deaths - 1, 30)
+        self.start_at = self.desk.now + min(wait_s, self.settings.backoff_max_s)
         self.beat_at = self.desk.now
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, cause: Cause = Cause.ORDERED) -> None:
         if self.engine in (Engine.UP, Engine.STARTING):
             self.engine = Engine.ENDING
+            self.ended = (cause, reason)
             incarnation = self.hello.incarnation if self.hello is not None else Incarnation("")
             self.desk.do(EndEngine(incarnation, reason))
 
@@ -364,7 +376,7 @@ class Member:
         if self.engine is Engine.UP:
             timeout_s = self.settings.engine_silence_timeout_s
             if self.desk.due(self.desk.silent_at(self.engine_seen, timeout_s, timeout_s)):
-                self._end(f"silent for {timeout_s:g} s")
+                self._end(f"silent for {timeout_s:g} s", Cause.DIED)
         failed = self.lost is not None and self.lost.fatal
         may_start = self.engine is Engine.OFF and self.closed is False and not failed
         if may_start and self.desk.due(self.start_at):
@@ -391,6 +403,8 @@ class Member:
                 broken=self.broken,
                 replaces=self.lost.incarnation if self.lost is not None else None,
                 pod=self.pod,
+                lost=self.lost if self.status.running == 0 else None,
+                draining=self.draining is not None or self.retired,
             )
         )
 

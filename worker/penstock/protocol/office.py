@@ -50,6 +50,7 @@ from penstock.protocol.opening import Opening
 from penstock.protocol.recovery import Recovery
 from penstock.protocol.requests import Requests, is_waited_for
 from penstock.protocol.rescale import Rescale, Stage
+from penstock.protocol.restarts import Restarts
 from penstock.protocol.restore import Restoring, owes_output, pending
 from penstock.protocol.roster import member_of
 from penstock.protocol.shelf import Shelf
@@ -73,6 +74,7 @@ class Office:
     requests: Requests = field(default_factory=Requests)
     ending: Ending = field(default_factory=Ending)
     collection: Collection = field(default_factory=Collection)
+    restarts: Restarts = field(default_factory=Restarts)
 
     def absorb(self, event: CoordinatorEvent) -> None:
         """Take one event into the facts; answers nobody waits for change nothing."""
@@ -105,6 +107,8 @@ class Office:
         body = envelope.body
         if isinstance(body, Heartbeat | EngineLost):
             lead.roster.hear(lead.desk, envelope)
+        if isinstance(body, EngineLost):
+            self.restarts.hear(lead, body)
         if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, lead.term):
             lead.failure = body.reason  # no term: its engine never spoke, nothing was announced
         if envelope.term != lead.term:
@@ -150,6 +154,9 @@ class Office:
         if not opening and lead.latest.closed():
             self._close()
             return
+        if not opening:
+            lead.failure = lead.failure or self.restarts.pursue(lead)
+            lead.deaths = self.restarts.deaths(lead)
         if (self.opening.checked or not opening) and self.ending.pursue(lead):
             return
         if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:
@@ -160,7 +167,7 @@ class Office:
         if lead.phase not in (Phase.OPENING, Phase.CLOSED):
             health.dismiss(lead)
             if not lead.swaps.busy:
-                health.record_lost(lead)
+                health.record(lead)
 
     def _pursue_phase(self) -> None:
         lead = self.lead
@@ -220,7 +227,7 @@ class Office:
         lead = self.lead
         lead.reason = why
         lead.failures += 1
-        lead.not_before = lead.desk.now + (health.backoff_s(lead) if lead.failures > 1 else 0.0)
+        lead.put_off(lead.failures)
         lead.desk.note(f"event=rollback attempt={lead.latest.attempt} reason={why!r}")
         self._drop()
         lead.enter(Phase.GATHERING)

@@ -20,9 +20,10 @@ from penstock.contract.control import (
     Start,
 )
 from penstock.contract.ids import Attempt, BlobName, Ordinal
-from penstock.contract.latest import Lost, Member, clip
+from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.names import MEMBERS_SUFFIX
+from penstock.contract.reports import Cause
 from penstock.protocol.epochs import Epochs
 from penstock.protocol.lead import Lead, Phase
 from penstock.protocol.restore import incompatible
@@ -119,6 +120,10 @@ class Recovery:
 
     def _draft(self, lead: Lead, shelf: Shelf, assignment: Assignment, lives: list[Life]) -> None:
         members = tuple(member_of(life) for life in lives)
+        chosen = {m.ordinal: m.incarnation for m in members}
+        for member in lead.admitted():  # its keeper died with it: nobody has said how
+            if chosen.get(member.ordinal, member.incarnation) != member.incarnation:
+                lead.roster.lose(lead.life(member), "another engine has taken its place")
         attempt = Attempt(lead.latest.attempt + 1)
         self.file = MembersFile(attempt, members, assignment, None, self._first_splits(lead))
         self.name = lead.desk.file_name(lead.term, lead.latest.epoch, MEMBERS_SUFFIX)
@@ -149,6 +154,7 @@ class Recovery:
                     stalled=_stalled(lead),
                     rescale=None,
                     run=lead.desired.run if lead.desired is not None else at.run,
+                    deaths=lead.deaths,
                 )
             )
 
@@ -206,7 +212,7 @@ def trouble(lead: Lead) -> str | None:
     for member in lead.admitted():
         life = lead.life(member)
         if not lead.roster.alive(lead.desk, life):
-            return f"worker {member.ordinal} is lost: {life.lost}"
+            return f"worker {member.ordinal} is lost: {_first_line(life.lost)}"
         broken = life.heartbeat.broken if life.heartbeat is not None else None
         if broken is not None and broken.attempt == lead.latest.attempt:
             if broken.fatal:
@@ -215,14 +221,11 @@ def trouble(lead: Lead) -> str | None:
     return None
 
 
-def backoff_s(lead: Lead) -> float:
-    """Return how long to wait before the next attempt: doubled with each one in vain."""
-    first, longest = lead.settings.backoff_first_s, lead.settings.backoff_max_s
-    return min(first * 2.0 ** min(lead.failures - 1, 30), longest)
+def record(lead: Lead) -> None:
+    """Name in the object who was given up and has no successor yet, and what deaths were counted.
 
-
-def record_lost(lead: Lead) -> None:
-    """Name in the object who was given up and has no successor yet: it is to be restarted."""
+    Whoever is named is to be restarted; the count outlives this leader.
+    """
     for member in lead.admitted():  # one that this leader never heard of is nobody's candidate
         lead.roster.alive(lead.desk, lead.life(member))
     at = lead.latest
@@ -238,8 +241,8 @@ def record_lost(lead: Lead) -> None:
     kept = [x for x in at.lost if x.ordinal not in newest or x == newest[x.ordinal]]
     new = [x for x in newest.values() if x not in kept]
     named = tuple(kept + new)[:LOST_MAX]  # the first ones: two lists must not take turns
-    if named != at.lost:
-        lead.propose(replace(at, lost=named))
+    if named != at.lost or _differ(lead.deaths, at.deaths):
+        lead.propose(replace(at, lost=named, deaths=lead.deaths))
 
 
 def dismiss(lead: Lead) -> None:
@@ -254,6 +257,20 @@ def dismiss(lead: Lead) -> None:
         if life.lost is not None or stranger:
             why = life.lost or f"not a member of attempt {lead.latest.attempt}"
             lead.want(member_of(life), Shutdown(life.incarnation, why), 0)
+
+
+def _differ(deaths: Deaths, recorded: Deaths) -> bool:
+    """Say whether the object has to be told: of a death, or that there were none for a window."""
+    same = (deaths.count, deaths.total, deaths.unknown) == (
+        recorded.count,
+        recorded.total,
+        recorded.unknown,
+    )
+    return not same
+
+
+def _first_line(reason: str | None) -> str:
+    return (reason or "").partition("\n")[0]
 
 
 def _root_known(lead: Lead, shelf: Shelf) -> bool:
@@ -327,7 +344,8 @@ def _overdue(lead: Lead, waiting: list[Member], what: str) -> str | None:
     if not lead.desk.due(lead.since + lead.settings.ready_timeout_s):
         return None
     for member in waiting:
-        lead.roster.lose(lead.life(member), f"not {what} in {lead.settings.ready_timeout_s:g} s")
+        why = f"not {what} in {lead.settings.ready_timeout_s:g} s"
+        lead.roster.lose(lead.life(member), why, Cause.ORDERED)
     return f"workers {[m.ordinal for m in waiting]} not {what} in time"
 
 

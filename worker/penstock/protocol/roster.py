@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from penstock.contract.control import EngineLost, EngineStatus, Envelope, Heartbeat
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Member
+from penstock.contract.reports import Cause
 from penstock.protocol.courier import Address
 from penstock.protocol.desk import Desk, Sign
 
@@ -36,6 +37,8 @@ class Life:
     pod: str = ""
     refusals: int = 0
     lost: str | None = None
+    cause: Cause = Cause.UNKNOWN
+    draining: bool = False
 
     @property
     def status(self) -> EngineStatus:
@@ -76,11 +79,8 @@ class Roster:
         match envelope.body:
             case Heartbeat() as heartbeat:
                 self._heartbeat(desk, envelope.term, heartbeat)
-            case EngineLost(ordinal, incarnation, reason, _, pod):
-                if incarnation:
-                    life = self.life(ordinal, incarnation)
-                    life.pod = life.pod or pod
-                    self.lose(life, reason)
+            case EngineLost() as lost:
+                self._engine_lost(lost)
 
     def _heartbeat(self, desk: Desk, term: Term, heartbeat: Heartbeat) -> None:
         life = self.life(heartbeat.ordinal, heartbeat.incarnation)
@@ -92,10 +92,23 @@ class Roster:
         life.refusals = 0
         life.keeper = heartbeat.keeper
         life.pod = heartbeat.pod
+        life.draining = heartbeat.draining
+        if heartbeat.lost is not None:
+            self._engine_lost(heartbeat.lost)
         if heartbeat.replaces:
             before = self.life(heartbeat.ordinal, heartbeat.replaces)
             before.pod = before.pod or heartbeat.pod
             self.lose(before, "its engine was replaced")
+
+    def _engine_lost(self, lost: EngineLost) -> None:
+        if not lost.incarnation:
+            return
+        life = self.life(lost.ordinal, lost.incarnation)
+        life.pod = life.pod or lost.pod
+        if lost.died in ("", lost.incarnation):
+            self.lose(life, lost.reason, lost.cause)
+        else:  # a successor that never said a word; how this life ended was said before
+            self.lose(life, "its engine was replaced")
 
     def refuse(self, address: str) -> None:
         """Count a refused dial against whoever was last heard of at ``address``."""
@@ -105,10 +118,12 @@ class Roster:
                 if life.refusals >= REFUSALS:
                     self.lose(life, f"{address} refuses connections")
 
-    def lose(self, life: Life, reason: str) -> None:
-        """Give a life up for ever; the first reason stays."""
-        if life.lost is None:
-            life.lost = reason
+    def lose(self, life: Life, reason: str, cause: Cause = Cause.UNKNOWN) -> None:
+        """Give a life up for ever; the first reason stays, unless it did not say why."""
+        if life.draining and cause is Cause.UNKNOWN:
+            cause = Cause.ORDERED
+        if life.lost is None or (life.cause is Cause.UNKNOWN and cause is not Cause.UNKNOWN):
+            life.lost, life.cause = reason, cause
 
     def alive(self, desk: Desk, life: Life) -> bool:
         """Say whether a life is neither lost nor silent; silence makes it lost."""

@@ -1,8 +1,9 @@
 """Times and bounds of the control plane, as one value; defaults and reasons are in ``limits``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base import limits
+from penstock.base.settings import RestartSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,9 @@ class ControlSettings:
     - ``resend_interval_s``: a command or acknowledgement without effect is repeated so often.
     - ``ready_timeout_s``: from a member's Reset to ready, and from Start to running.
     - ``prepare_timeout_s``, ``rescale_timeout_s``: a rescale's pre-loading, and its barrier.
+    - ``restart_attempts``: so many restarts after deaths of engines within ``restart_window_s``;
+      the next death fails the job. ``backoff_first_s``, ``backoff_max_s``: before an attempt, and
+      before an engine is started again.
     - ``collect_interval_s``: at most one listing of the directory in this time.
     """
 
@@ -35,6 +39,8 @@ class ControlSettings:
     backoff_first_s: float = limits.RESTART_BACKOFF_FIRST_S
     backoff_max_s: float = limits.RESTART_BACKOFF_MAX_S
     restarts_before_stalled: int = limits.RESTARTS_BEFORE_STALLED
+    restart_attempts: int = limits.RESTART_ATTEMPTS_DEFAULT
+    restart_window_s: float = limits.RESTART_WINDOW_S_DEFAULT
     collect_interval_s: float = limits.COLLECT_INTERVAL_S
 
     @property
@@ -45,6 +51,16 @@ class ControlSettings:
         than the renewal deadline; so no more than that is excused.
         """
         return self.heartbeat_timeout_s + self.lease_renew_deadline_s
+
+    def with_restart(self, restart: RestartSettings) -> "ControlSettings":
+        """Put the job's limit of restarts into these times."""
+        return replace(
+            self,
+            restart_attempts=restart.attempts,
+            restart_window_s=restart.window_s,
+            backoff_first_s=restart.backoff.initial_s,
+            backoff_max_s=restart.backoff.max_s,
+        )
 
     def __post_init__(self) -> None:
         """Hold the relations that safety and liveness rest on, whatever was configured."""
@@ -60,3 +76,4 @@ class ControlSettings:
         )
         assert 1 <= self.retain <= limits.RETAINED_CHECKPOINTS_MAX
         assert self.backoff_first_s <= self.backoff_max_s
+        assert 0 <= self.restart_attempts <= limits.RESTART_ATTEMPTS_MAX

@@ -32,6 +32,7 @@ from penstock.testing.messages import (
     Answered,
     Beat,
     Compiled,
+    Doomed,
     Heard,
     Order,
     Poll,
@@ -45,6 +46,7 @@ from penstock.testing.task_files import Token, publication
 from penstock.testing.turns import POLL_US, Turns
 
 HELD_BYTES_MAX = 20_000
+POISON_US = 700_000  # from a record that kills to the end of its process
 
 
 class EngineNode(Turns):
@@ -69,6 +71,7 @@ class EngineNode(Turns):
         self.status = msg.EngineStatus()
         self._files = 0
         self._broken = False
+        self._doomed = False
         self._members: tuple[Member, ...] = ()
         self._next_members: tuple[Member, ...] = ()
         self._direct: dict[tuple[Attempt, Epoch], int] = {}
@@ -81,6 +84,9 @@ class EngineNode(Turns):
             case Compiled():
                 self._hello()
             case SocketClosed():
+                raise Crash
+            case Doomed():
+                self.kernel.happened("engine killed by its record")
                 raise Crash
             case Order(term, command):
                 self._order(term, command)
@@ -379,6 +385,13 @@ class EngineNode(Turns):
     def report(self, report: msg.EngineReport) -> None:
         """Say something to the keeper."""
         self._report(report)
+
+    def meet(self, split: SplitId, offset: int) -> None:
+        """Work on a record; after the one that no process survives, this one has little time."""
+        poison = self.cluster.poison
+        if poison is not None and not self._doomed and poison[0] == split and offset >= poison[1]:
+            self._doomed = True
+            self.kernel.at(POISON_US, self.name, Doomed())
 
     def damaged(self, reason: str) -> None:
         """Give the attempt up: stored data is gone or altered, and trying again cannot help."""

@@ -16,6 +16,11 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Doomed:
+    """The process has met a record that it does not survive, and its time is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """The job's code is loaded: the engine says hello."""
 

@@ -203,6 +203,24 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "commit-clears-deaths",
+        "restarts",
+        line(
+            "protocol.restarts",
+            "if self.times and lead.desk.due(self.times[-1] + window_s):",
+            "if self.times and lead.failures == 0:",
+        ),
+        "poison",
+        0,
+    ),
+    Mutant(
+        "deaths-begin-anew",
+        "restarts-kept",
+        line("protocol.restarts", "times=[desk.now] * deaths.count,", "times=[],"),
+        "poison-and-leaders",
+        0,
+    ),
+    Mutant(
         "rows-to-the-old-owner",
         "leaving",
         line(

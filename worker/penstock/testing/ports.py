@@ -38,6 +38,7 @@ class Cluster(Protocol):
     sizes: ChannelSizes
     beat_us: int
     idle_after_s: float | None
+    poison: tuple[str, int] | None
     disorder_us: int | None
 
     def call(self, caller: str, op: Op, token: object) -> None:
@@ -219,6 +220,10 @@ class Shell(Protocol):
 
     def damaged(self, reason: str) -> None:
         """Give the attempt up: stored data is gone or altered."""
+        ...
+
+    def meet(self, split: SplitId, offset: int) -> None:
+        """Work on a record; there may be some that no process survives for long."""
         ...
 
     def available(self, split: SplitId) -> int:

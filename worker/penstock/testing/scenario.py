@@ -35,6 +35,7 @@ CONTROL = ControlSettings(
     backoff_first_s=0.1,
     backoff_max_s=1.0,
     restarts_before_stalled=50,
+    restart_attempts=500,
     collect_interval_s=1.5,
 )
 
@@ -44,6 +45,7 @@ class Scenario:
     """One situation. ``profile`` None: nothing fails but what a single fault point says.
 
     ``attempts``: the fewest and the most that there may have been when the faults are over.
+    ``poison``: split and offset of the first record of those that no process survives for long.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Scenario:
     random_rescales: int = 0
     refusal: str | None = None
     attempts: tuple[int, int] | None = None
+    poison: tuple[str, int] | None = None
     slow_chance: float = 0.02
 
     def shape(self, draw: Random) -> Shape:

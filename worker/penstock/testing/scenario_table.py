@@ -112,6 +112,18 @@ STANDSTILL = Pause(None, SECOND * 14 // 10, **KEEPER)
 LATE = Pause(None, SECOND * 9 // 10, **KEEPER)
 FALLEN_SILENT = Pause(FOLLOWER, 15 * SECOND, keeper=True, engine=True)
 
+# Records kill each process that has met them, and much is committed between two deaths.
+POISON = replace(
+    BUSY,
+    name="poison",
+    size=replace(BUSY.size or TINY, records=1_000),
+    events=(),
+    control=replace(CONTROL, restart_attempts=4),
+    poison=("s1", 20),
+    safety_us=SECOND,
+    refusal="restart.attempts",
+)
+
 DIRECTED = (
     BUSY,
     # The leader's keeper stands still, and everybody is well: nothing may come of it.
@@ -136,6 +148,18 @@ DIRECTED = (
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(
         BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)
+    ),
+    POISON,
+    # Each death takes the leader along, a little later.
+    replace(
+        POISON,
+        name="poison-and-leaders",
+        moments=tuple(
+            Moment("engine killed by its record", nth, KillKeeper(None), SECOND // 5)
+            for nth in range(1, 60)
+        ),
+        safety_us=30 * SECOND,
+        attempts=(3, 8),
     ),
     # The leader is deposed, not dead, in the instant of a commit: the attempt goes on.
     replace(

@@ -137,6 +137,8 @@ class SimTask(TaskFiles):
     def _process(self, origin: object, data: Data[Any]) -> None:
         out: list[Record] = []
         for record in data.payload if isinstance(data.payload, tuple) else ():
+            if self.step != "read":
+                self.shell.meet(record.split, record.offset)
             out += self._run(record)
         pieces = self._pieces(out) if out else ()
         if pieces:

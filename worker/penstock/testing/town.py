@@ -93,6 +93,8 @@ class Town:
         self.unsound: str | None = None
         self.deleted: list[BlobName] = []
         self.unreadable = False
+        self.dies_at_birth: dict[int, int] = {}  # by ordinal: how many engines from now on
+        self.silent: set[int] = set()  # ordinals whose engines say nothing
         self.swaps: list[Latest] = []
         for ordinal in range(workers):
             self.start(ordinal)
@@ -153,6 +155,10 @@ class Town:
     def say(self, ordinal: int, report: control.EngineReport) -> None:
         """Have a worker's engine say something."""
         self._say(self.keepers[ordinal], report)
+
+    def tell(self, ordinal: int, event: object) -> None:
+        """Give a worker's member an event."""
+        self._post(self.keepers[ordinal], "m", event)
 
     def post(self, ordinal: int, event: object) -> None:
         """Give a worker's coordinator an event."""
@@ -295,13 +301,17 @@ class Town:
                 if self.unsound is not None:  # the user's code does not load
                     self._post(keeper, "m", on.EngineGone(name, self.unsound, fatal=True))
                     return
+                if self.dies_at_birth.get(keeper.ordinal, 0) > 0:
+                    self.dies_at_birth[keeper.ordinal] -= 1
+                    self._post(keeper, "m", on.EngineGone(name, "killed at birth"))
+                    return
                 mute = list(self.mute.get(keeper.ordinal, ()))
                 keeper.engine = ObedientEngine(keeper.ordinal, name, self.plan, mute=mute)
                 self._say(keeper, keeper.engine.hello())
                 self._post(keeper, "c", on.PlanKnown(keeper.engine.plan))
-            case do.EndEngine(_, reason):
+            case do.EndEngine():
                 if keeper.engine is not None:
-                    gone = on.EngineGone(keeper.engine.incarnation, reason)
+                    gone = on.EngineGone(keeper.engine.incarnation, "ended")
                     keeper.engine = None
                     self._post(keeper, "m", gone)
             case do.ToEngine(incarnation, term, command):
@@ -311,6 +321,8 @@ class Town:
 
     def _say(self, keeper: Keeper, report: control.EngineReport) -> None:
         assert keeper.engine is not None
+        if keeper.ordinal in self.silent:
+            return
         if isinstance(report, control.EngineStatus):
             report = replace(report, exhausted=keeper.engine.exhausted)
         self._post(keeper, "m", on.EngineSaid(keeper.engine.incarnation, report))

@@ -102,6 +102,7 @@ class World:
         self.beat_us = int(scenario.control.heartbeat_interval_s * SECOND)
         self.poll_us = scenario.poll_us
         self.idle_after_s = scenario.idle_after_s
+        self.poison = scenario.poison
         self.disorder_us: int | None = 30 if scenario.job == "window" else None
         self.pace_us = scenario.pace(streams.workload)
         self.moments: tuple[Moment, ...] = scenario.moments

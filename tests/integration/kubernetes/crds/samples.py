@@ -43,6 +43,11 @@ FULL: Plain = {
         "volume": {"claimTemplate": {"storageClassName": "nfs", "size": "20Gi"}},
     },
     "state": {"backend": "rocksdb", "memory": "512Mi", "volume": {"size": "1.5Gi"}},
+    "restart": {
+        "attempts": 0,
+        "window": "1h",
+        "backoff": {"initial": "1s", "max": "1m"},
+    },
     "shuffle": {
         "bufferBytes": 65536,
         "flushInterval": "500us",
@@ -165,6 +170,10 @@ BAD: dict[str, tuple[Plain, str]] = {
     "watermarks that meet": (
         job({"shuffle": {"highWatermark": "4Mi", "lowWatermark": "4096Ki"}}),
         "highWatermark must be above lowWatermark",
+    ),
+    "a first wait above the longest": (
+        job({"restart": {"backoff": {"initial": "31s"}}}),
+        "backoff.initial must not exceed backoff.max",
     ),
     "a buffer above the window": (
         job({"shuffle": {"bufferBytes": "9Mi"}}),

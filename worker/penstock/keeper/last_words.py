@@ -1,0 +1,93 @@
+"""How the life of an engine ended, in words: its status, what was in flight, what it said last."""
+
+import collections
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import penstock
+from penstock.base.limits import (
+    ENGINE_END_CHARS_MAX,
+    ENGINE_LAST_WORDS_LINES,
+    IN_FLIGHT_NAMED_MAX,
+)
+from penstock.cluster.in_flight import InFlight
+from penstock.contract.reports import DOES_NOT_LOAD
+
+EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
+STATUS_UNKNOWN = -1_000  # no signal has that number: nobody saw how it ended
+EXITS = {
+    4: "its keeper did not listen any more",
+    70: "a task did not end in time, and only the end of the process ends it",
+}
+SIGNALS = {
+    signal.SIGKILL: "by hand, or by the kernel because memory ran out",
+}
+_OURS = f'File "{Path(penstock.__file__).parent}/'
+_NOISE = (
+    "part=engine level=INFO",
+    "part=engine level=WARNING",
+    "Extension modules:",
+    " in _bootstrap",  # of every thread
+)
+BEFORE_FATAL_LINES = 3
+_FATAL = "Fatal Python error"
+
+
+class LastWords:
+    """The end of what an engine says on its standard error.
+
+    Its last lines; of a fatal error of the interpreter the first ones, which show where it was.
+    """
+
+    def __init__(self) -> None:
+        self._lines: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        self._fatal = False
+
+    def hear(self, line: str) -> None:
+        """Take a line. Log lines of a healthy engine and our own frames say nothing to anybody."""
+        line = line.rstrip()
+        if any(noise in line for noise in _NOISE) or _OURS in line:
+            return
+        if line.startswith(_FATAL) and not self._fatal:
+            self._fatal = True
+            while len(self._lines) > BEFORE_FATAL_LINES:
+                self._lines.popleft()
+        if line and not (self._fatal and len(self._lines) == ENGINE_LAST_WORDS_LINES):
+            self._lines.append(line)
+
+    def lines(self) -> list[str]:
+        """Return what was kept, oldest first."""
+        return list(self._lines)
+
+
+def how_it_ended(status: int) -> str:
+    """Spell an exit status as of ``subprocess``: below zero for a signal."""
+    if status == STATUS_UNKNOWN:
+        return "the engine ended, and nobody saw how"
+    if status >= 0:
+        more = f": {EXITS[status]}" if status in EXITS else ""
+        return f"the engine ended by itself (exit status {status}{more})"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"the engine was killed by signal {-status}"
+    more = f": {SIGNALS[signal.Signals(-status)]}" if -status in SIGNALS else ""
+    return f"the engine was killed by {name} (signal {-status}{more})"
+
+
+def story(status: int, words: Sequence[str], in_flight: Sequence[InFlight] | None) -> str:
+    """Tell how a life ended. The first line says how; what was in flight and its words follow."""
+    if status == EXIT_CANNOT_START and words:
+        return f"{DOES_NOT_LOAD}: " + "\n".join(words)
+    lines = [how_it_ended(status)]
+    if in_flight is not None:
+        lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]
+        if len(in_flight) > IN_FLIGHT_NAMED_MAX:
+            lines.append(f"in flight: {len(in_flight) - IN_FLIGHT_NAMED_MAX} more tasks")
+        if not in_flight:
+            lines.append("in flight: no row was in a function of the job")
+    if words:
+        lines += ["last words:", *(f"  {word}" for word in words)]
+    text = "\n".join(lines)
+    return text if len(text) <= ENGINE_END_CHARS_MAX else f"{text[:ENGINE_END_CHARS_MAX]} [...]"

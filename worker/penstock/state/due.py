@@ -13,7 +13,7 @@ from penstock.model.kernels import due
 from penstock.state.region import doubled, reserve
 
 NEVER = np.iinfo(np.int64).max
-_ROW_BYTES = 8  # after, before
+_ROW_BYTES = 8  # of its two links
 _BUCKET_BYTES = due.BUCKET.itemsize + 8  # with its slot and its place in the heap
 _SORTED_BYTES = 28  # of each row while its bucket is put in order
 
@@ -26,7 +26,7 @@ class DueRows:
 
     def __init__(self, capacity: int) -> None:
         """Make an empty queue for so many rows; address space is reserved, memory is not."""
-        self._after, self._before = reserve("int32", capacity), reserve("int32", capacity)
+        self._links = reserve("int32", 2 * capacity)
         self._buckets = reserve(due.BUCKET, capacity)
         self._slots, self._heap = reserve("int32", capacity + 1), reserve("int32", capacity)
         self._counters = np.zeros(due.COUNTERS, np.int64)
@@ -35,8 +35,7 @@ class DueRows:
 
     def _bundle(self, capacity: int) -> None:
         """Put the arrays together as kernels take them."""
-        links = (self._after, self._before)
-        self._due = (*links, self._buckets, self._slots, self._heap, self._counters)
+        self._due = (self._links, self._buckets, self._slots, self._heap, self._counters)
         rows, hashes = reserve("int32", capacity), reserve("uint64", capacity)
         ordered = reserve("int32", capacity), reserve("uint64", capacity)
         self._scratch = (rows, hashes, *ordered, reserve("int32", 2 * capacity + 1))
@@ -44,12 +43,11 @@ class DueRows:
     def grow(self, used: int, least: int) -> None:
         """Make room for ``least`` rows; ``used`` is how many there ever were."""
         made, slots = int(self._counters[due.MADE]), int(self._counters[due.SLOTS])
-        self._after = doubled(self._after, used, least)
-        self._before = doubled(self._before, used, least)
+        self._links = doubled(self._links, 2 * used, 2 * least)
         self._buckets = doubled(self._buckets, made, least)
         self._slots = doubled(self._slots, slots, least + 1)
         self._heap = doubled(self._heap, int(self._counters[due.USED]), least)
-        self._bundle(len(self._after))
+        self._bundle(len(self._links) // 2)
 
     def set(self, table: Any, column: Int64s, rows: Int32s, times: Int64s) -> None:
         """Write the times of live rows to their column, and queue each row for its own."""
@@ -61,7 +59,7 @@ class DueRows:
 
     def take(self, table: Any, bound: int, most: int) -> Int32s:
         """Take up to ``most`` rows with ``time <= bound`` off the queue, in order."""
-        taken = np.empty(min(most, len(self._after)), np.int32)
+        taken = np.empty(min(most, len(self._heap)), np.int32)
         return taken[: due.take_due(table, self._due, self._scratch, bound, taken)]
 
     def first(self) -> int:

@@ -1,7 +1,7 @@
 """Rows in the order in which they come due: a heap of buckets, each the rows of one time and group.
 
 A queued row has a time, which the caller keeps in a column by row. Rows of one time and key group
-form a bucket: a list through ``after`` and ``before``, so that any row leaves it in a few steps.
+form a bucket: a list through ``links``, so that any row leaves it in a few steps.
 Buckets are found by (time, group) in slots, and the heap has the one that comes first on top.
 Rows come due by time, key group, hash, key bytes: an order that only the keys decide. A bucket is
 put in this order when its turn comes, once, however many slices it is taken in.
@@ -25,6 +25,7 @@ from penstock.model.kernels.jit import (
     VOID,
     helper,
     kernel,
+    prefetch,
     tuple_of,
 )
 from penstock.model.kernels.table import QUEUED, TABLE
@@ -49,14 +50,16 @@ BUCKET = np.dtype(
 )
 OUT_BUCKETS = from_dtype(BUCKET)[::1]
 
-# after, before (of a bucket's first row: the inverse of the bucket), buckets, slots (a bucket plus
-# one), heap, counters
-DUE = tuple_of((OUT_I32, OUT_I32, OUT_BUCKETS, OUT_I32, OUT_I32, OUT_I64))
+# links, buckets, slots (a bucket plus one), heap, counters. Of row r ``links[2 * r]`` is the row
+# behind it and ``links[2 * r + 1]`` the one before (of a bucket's first row: the inverse of the
+# bucket): together, for one cache miss.
+DUE = tuple_of((OUT_I32, OUT_BUCKETS, OUT_I32, OUT_I32, OUT_I64))
 # rows and hashes of a bucket as they are listed, the same in order, and where cells begin
 SCRATCH = tuple_of((OUT_I32, OUT_U64, OUT_I32, OUT_U64, OUT_I32))
 
 _END = -1  # behind the last row of a bucket
 _WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
+_AHEAD = 12  # rows: what a row needs is asked for so far before its turn
 _SHORT = 16  # a cell up to here is sorted by insertion
 _MIX_TIME, _MIX_GROUP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
@@ -194,25 +197,23 @@ def _drop_bucket(bucket: Any, buckets: Any, slots: Any, heap: Any, counters: Any
 
 
 @helper
-def _enqueue(row: Any, bucket: Any, after: Any, before: Any, buckets: Any) -> None:
+def _enqueue(row: Any, bucket: Any, links: Any, buckets: Any) -> None:
     first = buckets[bucket].head
-    after[row], before[row] = first, ~bucket
+    links[2 * row], links[2 * row + 1] = first, ~bucket
     if first != _END:
-        before[first] = row
+        links[2 * first + 1] = row
     buckets[bucket].head = row
     buckets[bucket].ordered = 0
 
 
 @helper
-def _leave(
-    row: Any, after: Any, before: Any, buckets: Any, slots: Any, heap: Any, counters: Any
-) -> None:
+def _leave(row: Any, links: Any, buckets: Any, slots: Any, heap: Any, counters: Any) -> None:
     """Take a row out of its bucket, and the bucket with it if it was the last one."""
-    behind, ahead = after[row], before[row]
+    behind, ahead = links[2 * row], links[2 * row + 1]
     if behind != _END:
-        before[behind] = ahead
+        links[2 * behind + 1] = ahead
     if ahead >= 0:
-        after[ahead] = behind
+        links[2 * ahead] = behind
     elif behind != _END:
         buckets[~ahead].head = behind
     else:
@@ -226,35 +227,40 @@ def set_due(table: Any, due: Any, column: Any, rows: Any, times: Any) -> None:
     A row may be listed again: the last time holds. Rows that have theirs already cost a look.
     """
     records = table[2]
-    after, before, buckets, slots, heap, counters = due
+    links, buckets, slots, heap, counters = due
+    last = rows.size - 1
     for i in range(rows.size):
-        row = rows[i]
+        row = np.int64(rows[i])
+        soon = np.int64(rows[min(i + _AHEAD, last)])
+        prefetch(column, soon)
+        prefetch(links, 2 * soon)
         queued = records[row].status & QUEUED != 0
         if queued and column[row] == times[i]:
             continue
         if queued:
-            _leave(row, after, before, buckets, slots, heap, counters)
+            _leave(row, links, buckets, slots, heap, counters)
         column[row] = times[i]
         records[row].status |= QUEUED
         bucket = _bucket(times[i], records[row].group, buckets, slots, heap, counters)
-        _enqueue(row, bucket, after, before, buckets)
+        _enqueue(row, bucket, links, buckets)
 
 
 @kernel(VOID, TABLE, DUE, I32)
 def clear_due(table: Any, due: Any, rows: Any) -> None:
     """Take those of the rows that are queued out of the queue."""
     records = table[2]
-    after, before, buckets, slots, heap, counters = due
+    links, buckets, slots, heap, counters = due
     for i in range(rows.size):
-        if records[rows[i]].status & QUEUED != 0:
-            records[rows[i]].status &= ~QUEUED
-            _leave(rows[i], after, before, buckets, slots, heap, counters)
+        row = np.int64(rows[i])
+        if records[row].status & QUEUED != 0:
+            records[row].status &= ~QUEUED
+            _leave(row, links, buckets, slots, heap, counters)
 
 
 @kernel(INT, DUE, INT)
 def first_due(due: Any, none: int) -> Any:
     """Return the earliest time of all queued rows; ``none`` when there is no row."""
-    buckets, heap, counters = due[2], due[4], due[5]
+    buckets, heap, counters = due[1], due[3], due[4]
     return buckets[heap[0]].time if counters[USED] != 0 else none
 
 
@@ -319,7 +325,7 @@ def _sort(rows: Any, hashes: Any, first: Any, stop: Any, records: Any, arena: An
 @helper
 def _put_in_order(
     head: Any,
-    after: Any,
+    links: Any,
     records: Any,
     arena: Any,
     listed: Any,
@@ -337,7 +343,7 @@ def _put_in_order(
     while row != _END:
         listed[count], listed_hashes[count] = row, records[row].hash
         count += 1
-        row = np.int64(after[row])
+        row = np.int64(links[2 * row])
     bits = 1
     while (1 << bits) < count:
         bits += 1
@@ -362,15 +368,15 @@ def _put_in_order(
 
 
 @helper
-def _relink(bucket: Any, rows: Any, count: Any, after: Any, before: Any, buckets: Any) -> None:
-    """Bring the list of a bucket into the order of ``rows``, which are all that it has."""
-    buckets[bucket].head = rows[0]
+def _relink(bucket: Any, rows: Any, first: Any, stop: Any, links: Any, buckets: Any) -> None:
+    """Let a bucket have the rows from ``first`` on, in this order, and no others."""
+    buckets[bucket].head = rows[first]
     buckets[bucket].ordered = 1
-    before[rows[0]] = ~bucket
-    for i in range(1, count):
-        after[rows[i - 1]] = rows[i]
-        before[rows[i]] = rows[i - 1]
-    after[rows[count - 1]] = _END
+    ahead = ~bucket
+    for i in range(first, stop):
+        links[2 * np.int64(rows[i]) + 1] = ahead
+        links[2 * np.int64(rows[i])] = rows[i + 1] if i + 1 < stop else _END
+        ahead = np.int64(rows[i])
 
 
 @kernel(INT, TABLE, DUE, SCRATCH, INT, OUT_I32)
@@ -380,36 +386,37 @@ def take_due(table: Any, due: Any, scratch: Any, bound: int, taken: Any) -> Any:
     At most ``taken.size``: rows that are left stay queued, and their bucket in order.
     """
     records, arena = table[2], table[3]
-    after, before, buckets, slots, heap, counters = due
+    links, buckets, slots, heap, counters = due
     listed, listed_hashes, rows, hashes, cells = scratch
     found = 0
     while found < taken.size and counters[USED] != 0:
         bucket = np.int64(heap[0])
         if buckets[bucket].time > bound:
             break
+        begun = found
         if buckets[bucket].ordered == 0:
+            head = buckets[bucket].head
             count = _put_in_order(
-                buckets[bucket].head,
-                after,
-                records,
-                arena,
-                listed,
-                listed_hashes,
-                rows,
-                hashes,
-                cells,
+                head, links, records, arena, listed, listed_hashes, rows, hashes, cells
             )
             counters[SORTED] = max(counters[SORTED], count)
-            _relink(bucket, rows, count, after, before, buckets)
-        row = np.int64(buckets[bucket].head)
-        while row != _END and found < taken.size:
-            taken[found] = row
-            found += 1
-            records[row].status &= ~QUEUED
-            row = np.int64(after[row])
-        if row == _END:
-            _drop_bucket(bucket, buckets, slots, heap, counters)
+            found += min(count, taken.size - begun)
+            taken[begun:found] = rows[: found - begun]
+            left = count > found - begun
+            if left:
+                _relink(bucket, rows, found - begun, count, links, buckets)
         else:
-            buckets[bucket].head = row
-            before[row] = ~bucket
+            row = np.int64(buckets[bucket].head)
+            while row != _END and found < taken.size:
+                taken[found] = row
+                found += 1
+                row = np.int64(links[2 * row])
+            left = row != _END
+            if left:
+                buckets[bucket].head = row
+                links[2 * row + 1] = ~bucket
+        for i in range(begun, found):
+            records[taken[i]].status &= ~QUEUED
+        if not left:
+            _drop_bucket(bucket, buckets, slots, heap, counters)
     return found

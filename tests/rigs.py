@@ -16,7 +16,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState, TaskManifest
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
 from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import TaskSetup
@@ -36,6 +36,7 @@ PLAN = PhysicalPlan(
         EdgePlan(1, COUNT, OUT, Partitioning.KEY),
     ),
     "print",
+    (StepState("read", "source"), StepState("count", "process"), StepState("out", "process")),
 )
 SPLITS = tuple(SplitState(SplitId(name), "{}", 0) for name in ("a", "b", "c"))
 TWO = first_assignment(PLAN, 2, {SOURCE: tuple(s.split for s in SPLITS)})
@@ -124,7 +125,17 @@ def sends(actions: list[ev.Action]) -> list[tuple[ChannelId, object]]:
 
 def root(epoch: int, *manifests: TaskManifest) -> RootManifest:
     return RootManifest(
-        JobUid("job"), Epoch(epoch), Term(1), Attempt(1), "RESCALE", 4, "print", TWO, manifests
+        JobUid("job"),
+        Epoch(epoch),
+        Term(1),
+        Attempt(1),
+        "RESCALE",
+        4,
+        PLAN.fingerprint,
+        TWO,
+        manifests,
+        PLAN.states,
+        PLAN.steps,
     )
 
 

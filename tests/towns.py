@@ -1,9 +1,18 @@
 """A town of keepers and engines as most tests of the control core begin with it."""
 
+from dataclasses import replace
+
 from penstock.contract import control
+from penstock.contract.columns import Column
 from penstock.contract.manifest import RootManifest
 from penstock.protocol.actions import SendCommand
+from penstock.testing.obedient import PLAN
 from penstock.testing.town import Town
+
+OTHER_STATES = tuple(
+    replace(s, keys=(Column("lang", "string"),)) if s.step == "counts" else s for s in PLAN.states
+)
+OTHER_PLAN = replace(PLAN, fingerprint="plan-2", states=OTHER_STATES)
 
 
 def running(workers: int = 2, epoch: int = 1) -> Town:

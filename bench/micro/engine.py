@@ -66,7 +66,7 @@ class Rig:
 
     def start(self) -> None:
         """Build all tasks, then let rows flow."""
-        splits = self._parts.first_splits()
+        splits = self._parts.first_splits([s.index for s in self._job.plan.stages])
         names = {group.stage: tuple(s.split for s in group.splits) for group in splits}
         table = first_assignment(self._job.plan, len(self.workers), names)
         members = tuple(

@@ -219,7 +219,7 @@ class Rig:
         """Start an attempt; it may break before all run."""
         if not self.splits and self.root is None:
             one = self.engines[0]
-            one.link.send(TERM, c.Enumerate(Attempt(0)))
+            one.link.send(TERM, c.Enumerate(Attempt(0), tuple(s.index for s in self.plan.stages)))
             self.wait(lambda: one.splits is not None, "splits")
             assert one.splits is not None
             self.splits = one.splits.splits
@@ -293,6 +293,8 @@ class Rig:
             plan.fingerprint,
             assignment,
             manifests,
+            plan.states,
+            plan.steps,
         )
         blobs = DirectoryBlobStore(self.folder / "storage")
         name = BlobName(f"{TERM}-{epoch}-{uuid.uuid4()}-{self.files}.root.json")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.cli.fitting import Begins
 from penstock.cli.preflight import check_before_start
 from penstock.graph import read_job_file
 
@@ -16,7 +17,7 @@ def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
     head = "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n"
     file.write_text(head + "  job: {entrypoint: 'nothing_there:job'}\n")
     with pytest.raises(ConfigError, match=r"job\.yaml:5: .*there is no module 'nothing_there'"):
-        check_before_start(read_job_file(file), file, [])
+        check_before_start(read_job_file(file), file, [], Begins(tmp_path))
 
 
 def test_the_command_line_and_the_api_import_neither_arrow_nor_numba() -> None:

@@ -204,7 +204,7 @@ def _check_claim(seen: Observed, target: Target) -> None:
 def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str | None]:
     """Find the folder that is to be restored: what to mount, and its path in a container."""
     wanted = target.spec.restore
-    if wanted is None or wanted.empty or restored(seen) == wanted.nonce:
+    if wanted is None or wanted.empty or wanted.newest or restored(seen) == wanted.nonce:
         return None, None
     path = wanted.path
     if wanted.snapshot_ref is not None:
@@ -216,7 +216,7 @@ def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str 
                 f"StreamSnapshot {wanted.snapshot_ref} "
                 + (f"is {found[0].status.state}, not Completed" if found else "does not exist"),
             )
-    assert path is not None, "the reader asks for exactly one"
+    assert path is not None, "the newest checkpoint needs none"
     return mapped(target, path)
 
 

@@ -73,7 +73,9 @@ def _absent(seen: Observed, target: Target | None, draft: Draft) -> Metadata:
 def _asks_to_restore(seen: Observed, target: Target) -> bool:
     wanted = target.spec.restore
     done = seen.job.status.restore
-    return wanted is not None and (done is None or done.nonce != wanted.nonce)
+    if wanted is None or wanted.newest:  # what was the newest one is not known any more
+        return False
+    return done is None or done.nonce != wanted.nonce
 
 
 def _earlier(seen: Observed, draft: Draft) -> Metadata:

@@ -21,7 +21,7 @@ def restore_of(accepted: Accepted, target: Target, latest: Latest) -> Restore | 
     wanted = target.spec.restore
     if wanted is None or not restores(target, latest):
         return None
-    if accepted.restore_path is None and not wanted.empty:
+    if accepted.restore_path is None and not (wanted.empty or wanted.newest):
         return None
     return Restore(
         wanted.nonce,
@@ -29,6 +29,7 @@ def restore_of(accepted: Accepted, target: Target, latest: Latest) -> Restore | 
         allow_output_replay=wanted.allow_output_replay,
         drop_unpublished=wanted.unpublished is Unpublished.DROP,
         empty=wanted.empty is True,
+        drop_state=wanted.dropped,
     )
 
 
@@ -37,8 +38,10 @@ def fresh_start(target: Target, latest: Latest, run: str) -> Restore | None:
     if target.spec.upgrade.mode is not UpgradeMode.STATELESS or latest.max_epoch == 0:
         return None
     wanted = target.spec.restore
+    # One of the newest checkpoint only says what is given up of it, and here that is everything.
+    done = wanted.nonce if wanted is not None and wanted.newest else nonce_of(latest)
     return Restore(
-        f"{STATELESS}{run} {nonce_of(latest)}",
+        f"{STATELESS}{run} {done}",
         allow_output_replay=True,
         drop_unpublished=wanted is not None and wanted.unpublished is Unpublished.DROP,
         empty=True,

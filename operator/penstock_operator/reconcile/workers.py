@@ -116,10 +116,12 @@ def _restore_to_start(
     """Ask for what the spec does; else a change in the mode Stateless begins without state."""
     assert accepted.target is not None
     asked = restore_of(accepted, accepted.target, latest)
-    changed = run_parts(run)[2] != run_parts(now.value.run)[2]
-    if asked is None and changed:
-        asked = fresh_start(accepted.target, latest, run)
-    return asked or now.value.restore
+    wanted = accepted.target.spec.restore
+    elsewhere = asked is not None and wanted is not None and not wanted.newest
+    fresh = None
+    if run_parts(run)[2] != run_parts(now.value.run)[2] and not elsewhere:
+        fresh = fresh_start(accepted.target, latest, run)
+    return fresh or asked or now.value.restore
 
 
 def _run(seen: Observed, target: Target, at: SetView, draft: Draft) -> None:

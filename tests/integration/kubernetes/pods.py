@@ -95,7 +95,7 @@ class Job:
         self.kubectl = kubectl
         self._root = root
         metadata = {"name": self.name, "namespace": kubectl.namespace, "uid": self.uid}
-        self._plain = {**plain, "metadata": metadata}
+        self.plain = {**plain, "metadata": metadata}
         self._host = pod.certificate_host(self.name, kubectl.namespace)
         self._trust = trust(self._host)
         # Nobody else on this machine listens at the contract's ports of these addresses.
@@ -215,7 +215,7 @@ class Job:
             found.parent.mkdir(parents=True, exist_ok=True)
             return found
 
-        at(pod.JOB_FILE).write_text(json.dumps(self._plain))
+        at(pod.JOB_FILE).write_text(json.dumps(self.plain))
         for name, data in (
             (pod.CA_KEY, shown.ca),
             (pod.CERTIFICATE_KEY, shown.certificate),

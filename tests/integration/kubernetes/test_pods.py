@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from penstock.contract import pod
-from penstock.contract.latest import Desired
+from penstock.contract.latest import Desired, Restore
 from penstock.contract.replacing import to_replace
 from penstock.contract.status import JobState
 from tests.certificates import authority, trust
@@ -106,6 +106,54 @@ def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(
     until(job, lambda: job.latest().finished)
     check_exact(folders)
     assert said(job)["state"] == JobState.FINISHED
+
+
+def test_a_changed_job_in_pods_goes_on_and_its_output_is_exact(
+    start: Start, folders: Folders
+) -> None:
+    job = start(folders, rate=250)
+    until(job, lambda: job.latest().epoch >= 2)
+    steps = job.plain["spec"]["job"]["graph"]["steps"]
+    copy = str(folders.output.parent / "copy")
+
+    # Another spec, as the operator rolls it out: the old pods end, then new ones come.
+    end_pods(job)
+    steps[1]["name"] = "splitting"
+    steps[2]["name"] = "tally"
+    steps.append({"name": "copy", "inputs": ["tally"], "sink": {"parquet": {"path": copy}}})
+    roll_out(job, "run-2", None)
+    until(job, lambda: job.latest().failure is not None)
+    assert "restore.dropState: [counts]" in (job.latest().failure or "")
+
+    end_pods(job)
+    steps[2].update(name="counts", parallelism=3)
+    steps[-1]["inputs"] = ["counts"]
+    roll_out(job, "run-3", None)
+    until(job, lambda: job.latest().finished)
+    check_exact(folders)
+
+    # What is finished begins again with a restore, without the state that it gives up.
+    steps[2]["name"] = "tally"
+    steps[-1]["inputs"] = ["tally"]
+    end_pods(job)
+    epoch = job.latest().epoch
+    roll_out(job, "run-4", Restore("2", drop_state=("counts",)))
+    until(job, lambda: job.latest().epoch > epoch and job.latest().finished)
+    assert job.latest().failure is None
+    check_exact(folders)
+
+
+def end_pods(job: Job) -> None:
+    for made in job.pods.values():
+        made.signal(signal.SIGTERM)
+    for made in job.pods.values():
+        made.end(WITHIN_S)
+
+
+def roll_out(job: Job, run: str, restore: Restore | None) -> None:
+    job.want(Desired(2, run=run, restore=restore))
+    for ordinal in (0, 1):
+        job.start(ordinal)
 
 
 def leader_of(job: Job) -> int:

@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from penstock.base.errors import ConfigError
 from penstock.cli.app import exit_code, make_app
+from penstock.cli.fitting import Begins
 from penstock.cli.local import cluster_settings, restore_of
 from penstock.cli.preflight import check_before_start
+from penstock.contract.latest import ANY_STATE
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
 from penstock.graph import keep_job_file, read_job_file
 
@@ -91,7 +93,7 @@ def test_a_missing_input_folder_is_found_before_anything_starts(tmp_path: Path) 
     file = EXAMPLES / "wordcount.yaml"
     settings = [f"job.parameters.input={tmp_path}/nowhere"]
     with pytest.raises(ConfigError) as caught:
-        check_before_start(read_job_file(file, settings), file, settings)
+        check_before_start(read_job_file(file, settings), file, settings, Begins(tmp_path))
     assert "wordcount.yaml:19: step 'lines': " in str(caught.value)
     assert f"{tmp_path}/nowhere is not there" in str(caught.value)
 
@@ -109,7 +111,7 @@ def test_folders_that_cannot_be_are_found_before_anything_starts(tmp_path: Path)
         names = zip(("input", "output"), given, strict=True)
         settings = [f"job.parameters.{name}={tmp_path}/{place}" for name, place in names]
         with pytest.raises(ConfigError) as caught:
-            check_before_start(read_job_file(file, settings), file, settings)
+            check_before_start(read_job_file(file, settings), file, settings, Begins(tmp_path))
         assert at in str(caught.value)
         assert message in str(caught.value)
 
@@ -157,6 +159,21 @@ def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
     restore = restore_of(spec, None, replay_output=False, drop_unpublished=False)
     assert restore is not None
     assert (restore.nonce, restore.path, restore.drop_unpublished) == ("n1", str(tmp_path), True)
+    assert restore.drop_state == ()
     spec = replace(spec, restore=replace(given, allow_non_restored_state=True))
-    with pytest.raises(ConfigError, match="allowNonRestoredState is not built"):
-        restore_of(spec, None, replay_output=False, drop_unpublished=False)
+    every = restore_of(spec, None, replay_output=False, drop_unpublished=False)
+    assert every is not None
+    assert every.drop_state == (ANY_STATE,)
+
+
+def test_state_is_given_up_of_the_newest_checkpoint_unless_another_is_named(tmp_path: Path) -> None:
+    spec = Spec(Job(entrypoint="a:b"))
+    common = {"replay_output": False, "drop_unpublished": False}
+    newest = restore_of(spec, None, drop_state=["a", "b", "a"], **common)
+    assert newest is not None
+    assert (newest.path, newest.epoch, newest.drop_state) == (None, None, ("a", "b"))
+    folder = restore_of(spec, str(tmp_path), drop_state=["a"], **common)
+    assert folder is not None
+    assert (folder.path, folder.drop_state) == (str(tmp_path), ("a",))
+    with pytest.raises(ConfigError, match="leave --drop-state out"):
+        restore_of(spec, "empty", drop_state=["a"], **common)

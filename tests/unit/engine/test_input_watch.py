@@ -10,7 +10,7 @@ from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState, TaskManifest
 from penstock.engine.input_watch import InputWatch, Watched, known_splits
-from tests.rigs import root
+from tests.rigs import PLAN, root
 
 STAGE = StageIndex(0)
 
@@ -34,11 +34,12 @@ def splits(*names: str) -> tuple[SplitState, ...]:
 
 
 def test_the_known_files_are_those_restored_and_those_listed_first_by_stage() -> None:
-    task = TaskId(StageIndex(1), Ordinal(0), 0)
+    task = TaskId(STAGE, Ordinal(0), 0)
     restored = root(1, TaskManifest(task, splits=splits("c")))
-    first = (StageSplits(STAGE, splits("a", "b")),)
-    assert known_splits(restored, first) == {STAGE: {"a", "b"}, StageIndex(1): {"c"}}
-    assert known_splits(None, ()) == {}
+    first = (StageSplits(StageIndex(1), splits("a", "b")),)
+    known = known_splits(restored, PLAN, first)
+    assert known == {STAGE: {"c"}, StageIndex(1): {"a", "b"}}
+    assert known_splits(None, PLAN, ()) == {}
 
 
 def test_a_change_is_logged_once_and_a_folder_that_fails_keeps_what_was_seen(

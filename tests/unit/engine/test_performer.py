@@ -91,10 +91,10 @@ def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else()
     assert not rows, "what stays here would leave behind the next barrier"
 
 
-def test_steps_hear_of_the_groups_that_were_loaded_and_of_their_watermark() -> None:
+def test_steps_hear_of_the_groups_that_were_loaded_and_until_when_they_emitted() -> None:
     told: list[object] = []
     performer, _ = hands(told)
     share: Share = (Range(0, 4),)
-    load = ev.Load(Version(3), share, (), (), 15)
+    load = ev.Load(Version(3), share, (), (), 15, emitted_us=20)
     performer.take(Near(load, cast(Any, "fetched")))
-    assert told == ["fetched", (share, 15), ev.Loaded(Version(3))]
+    assert told == ["fetched", (share, 20), ev.Loaded(Version(3))]

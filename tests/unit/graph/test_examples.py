@@ -36,5 +36,5 @@ def test_only_user_code_has_to_hand_the_interpreter_over_often(
 def test_the_python_example_is_the_graph_of_the_file(name: str) -> None:
     ours = load_job(EXAMPLES / f"{name}_python.yaml", None)
     theirs = load_job(EXAMPLES / f"{name}.yaml", None)
-    assert ours.plan.fingerprint == theirs.plan.fingerprint
+    assert ours.plan.states == theirs.plan.states
     assert [s.plan.steps for s in ours.stages] == [s.plan.steps for s in theirs.stages]

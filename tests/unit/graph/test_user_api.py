@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.contract.columns import Column
 from penstock.contract.graph import decode_graph, encode_graph
-from penstock.contract.plan import Partitioning
+from penstock.contract.plan import Partitioning, PhysicalPlan, StateColumn, StepState
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import ENTRY, CompiledJob, JobFile, Link, load_job, read_job_file
 from penstock.graph.load import compile_draft, draft_of
@@ -51,7 +51,7 @@ def test_word_count_in_python_is_the_graph_of_the_file() -> None:
     assert stages(ours) == [("lines", "words"), ("counts", "output")]
     assert [e.keys for e in ours.edges] == [("word",)]
     assert ours.stages[1].nodes[0].outputs == theirs.stages[1].nodes[0].outputs
-    assert ours.plan.fingerprint == theirs.plan.fingerprint
+    assert ours.plan.states == theirs.plan.states
     assert decode_graph(encode_graph(theirs.graph)) == theirs.graph
 
 
@@ -162,8 +162,8 @@ def test_columns_of_a_batch_function_are_found_with_no_rows() -> None:
     assert node.outputs["main"] == (Column("line", "string"), Column("n", "int64"))
 
 
-def test_the_fingerprint_is_of_what_state_depends_on() -> None:
-    def build(key: str, path: str, lateness: str) -> str:
+def test_states_are_what_state_depends_on_and_the_fingerprint_is_of_everything() -> None:
+    def build(key: str, path: str, lateness: str) -> PhysicalPlan:
         def make(job: ps.Job) -> None:
             rows = job.source(
                 "rows",
@@ -174,11 +174,32 @@ def test_the_fingerprint_is_of_what_state_depends_on() -> None:
             window = rows.key_by(key).window("w", "1m", allowed_lateness=lateness, n=ps.count())
             window.sink("out", ps.discard())
 
-        return compiled(make).plan.fingerprint
+        return compiled(make).plan
 
-    same = build("k", "x", "0s")
-    assert build("k", "elsewhere", "10s") == same
-    assert build("line", "x", "0s") != same
+    one, moved, other = (
+        build(*how) for how in (("k", "x", "0s"), ("k", "y", "1s"), ("line", "x", "0s"))
+    )
+    assert (moved.states, moved.state_fingerprint) == (one.states, one.state_fingerprint)
+    assert other.states != one.states
+    assert other.state_fingerprint != one.state_fingerprint
+    assert len({p.fingerprint for p in (one, moved, other)}) == 3
+    assert build("k", "x", "0s").fingerprint == one.fingerprint
+    assert (
+        StepState(
+            "w",
+            "window",
+            keys=(Column("k", "string"),),
+            columns=(StateColumn("n", "int64", "count"),),
+            times=(60_000_000, 0),
+        )
+        in one.states
+    )
+
+
+def test_manifests_of_an_earlier_release_are_known_by_their_fingerprint() -> None:
+    found = {n: load_job(EXAMPLES / f"{n}.yaml", None) for n in ("wordcount", "temperature")}
+    seen = {name: job.plan.state_fingerprint for name, job in found.items()}
+    assert seen == {"wordcount": "c42e3a9d9b5939e2", "temperature": "a60450781e554629"}
 
 
 def test_a_script_and_an_entrypoint_build_jobs(
@@ -279,3 +300,23 @@ def test_an_object_that_is_no_source_or_sink_is_refused() -> None:
     lines = job.source("b", ps.parquet("x"), columns={"line": "string"})
     with pytest.raises(ps.ConfigError, match=r"test_user_api.*step 'o': str is no sink: it has no"):
         lines.sink("o", "data/out")
+
+
+def test_a_column_more_in_an_input_parts_no_workers_unless_it_goes_to_another_task() -> None:
+    class Wider(EmptyInputs):
+        def source_schema(self, connector: object, columns: object) -> pa.Schema:
+            return super().source_schema(connector, columns).append(pa.field("more", pa.int64()))
+
+    def compiled_with(inputs: EmptyInputs, *, narrow: bool) -> str:
+        job = ps.Job()
+        rows = job.source("rows", ps.parquet("x"))
+        words = rows.split("words", "line") if narrow else rows
+        words.key_by("word" if narrow else "line").aggregate("n", n=ps.count()).sink(
+            "out", ps.discard()
+        )
+        file = JobFile(StreamJob("test", Spec(Job(entrypoint="a:b"))), {})
+        return compile_draft(file, job.draft, inputs).plan.fingerprint
+
+    both = EmptyInputs(), Wider()
+    assert len({compiled_with(inputs, narrow=True) for inputs in both}) == 1
+    assert len({compiled_with(inputs, narrow=False) for inputs in both}) == 2

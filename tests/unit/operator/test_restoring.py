@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from penstock.contract.fields import Plain
 from penstock.contract.ids import Epoch
-from penstock.contract.latest import Latest, Restore
+from penstock.contract.latest import ANY_STATE, Latest, Restore
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.accept import Accepted, accept, nonce_of
 from penstock_operator.reconcile.course import Course, heading
@@ -57,6 +59,28 @@ def test_a_job_without_state_has_none_to_drop() -> None:
     seen = running(OLD, wanted=STATELESS)
     empty = replace(latest_of(seen), max_epoch=Epoch(0))
     assert fresh_start(target_for(STATELESS), empty, "2-0-x") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "dropped"),
+    [({"dropState": ["a", "b"]}, ("a", "b")), ({"allowNonRestoredState": True}, (ANY_STATE,))],
+)
+def test_what_is_given_up_of_the_newest_checkpoint_is_asked_of_the_leader(
+    given: dict[str, Plain], dropped: tuple[str, ...]
+) -> None:
+    restore: Plain = {"nonce": "2", **given}
+    seen = down(running(OLD, wanted={**OLD, "restore": restore}))
+    assert written(seen).value.restore == Restore("2", drop_state=dropped)
+
+
+def test_a_change_without_state_gives_up_everything_and_asks_once() -> None:
+    restore: Plain = {"nonce": "2", "dropState": ["a"]}
+    wanted = {**STATELESS, "restore": restore}
+    asked = written(down(running(OLD, wanted=wanted))).value.restore
+    assert asked is not None
+    assert (asked.empty, asked.drop_state) == (True, ())
+    after = replace(latest_of(running(OLD)), restored=asked.nonce)
+    assert not restores(target_for(wanted), after)
 
 
 def test_the_restore_of_a_spec_is_not_done_again_after_it() -> None:

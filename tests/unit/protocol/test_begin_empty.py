@@ -7,7 +7,7 @@ from penstock.contract.latest import Request, Restore
 from penstock.protocol import actions as do
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Keeper, Town
-from tests.towns import heard, root, running
+from tests.towns import OTHER_PLAN, heard, root, running
 
 EMPTY = Restore("n1", empty=True, allow_output_replay=True)
 
@@ -58,7 +58,7 @@ def test_a_job_with_other_state_and_other_key_groups_begins_without_state() -> N
     assert town.latest.published_through == town.latest.epoch
     for ordinal in (0, 1):
         town.kill(ordinal)
-    town.plan = replace(PLAN, fingerprint="plan-2", max_key_groups=PLAN.max_key_groups // 2)
+    town.plan = replace(OTHER_PLAN, max_key_groups=PLAN.max_key_groups // 2)
     town.want(run="run-2", restore=EMPTY)
     for ordinal in (0, 1):
         town.start(ordinal)
@@ -87,7 +87,7 @@ def test_a_changed_job_that_owes_output_is_refused_unless_that_is_given_up() -> 
     town.until(lambda: town.latest.epoch == 2)
     for ordinal in (0, 1):
         town.kill(ordinal)
-    town.plan = replace(PLAN, fingerprint="plan-2")
+    town.plan = OTHER_PLAN
     town.want(run="run-2", restore=EMPTY)
     for ordinal in (0, 1):
         town.start(ordinal)

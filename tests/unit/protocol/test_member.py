@@ -11,6 +11,7 @@ from penstock.contract.ids import (
     Incarnation,
     JobUid,
     Ordinal,
+    StageIndex,
     SwapId,
     Term,
     Version,
@@ -199,8 +200,8 @@ def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
     bench.say(HELLO)
     bench.announce(1)
-    bench.command(control.Enumerate(Attempt(1)))
-    splits = control.Splits(Attempt(1), ())
+    bench.command(control.Enumerate(Attempt(1), (StageIndex(0),)))
+    splits = control.Splits(Attempt(1), (), "plan-1")
     bench.say(splits)
     bench.take(Tick(), dt=1.0)
     assert splits in bench.reports()
@@ -211,11 +212,19 @@ def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
 
 def test_a_listing_that_failed_is_asked_for_again() -> None:
     bench = Bench()
-    ask = control.Enumerate(Attempt(2))
+    ask = control.Enumerate(Attempt(2), (StageIndex(0),))
     assert bench.command(ask) == [ask]
     assert bench.command(ask) == []
     bench.say(control.Broken(Attempt(2), "no such folder"))
     assert bench.command(ask) == [ask]
+
+
+def test_other_sources_may_be_asked_for_before_the_same_attempt() -> None:
+    bench = Bench()
+    ask, more = (control.Enumerate(Attempt(2), (StageIndex(s),)) for s in (0, 3))
+    assert bench.command(ask) == [ask]
+    assert bench.command(more) == [more]
+    assert bench.command(more) == []
 
 
 # --- The engine's life ----------------------------------------------------------------------------

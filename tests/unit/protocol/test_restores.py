@@ -19,10 +19,10 @@ from penstock.contract.latest import (
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
-from penstock.protocol.restore import incompatible
+from penstock.protocol.matching import incompatible
 from penstock.testing.obedient import PLAN
 from penstock.testing.town import Keeper, Town
-from tests.towns import heard, root, running
+from tests.towns import OTHER_PLAN, OTHER_STATES, heard, root, running
 
 # --- Restores -------------------------------------------------------------------------------------
 
@@ -154,7 +154,10 @@ def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
     ("change", "text"),
     [
         ({"max_key_groups": 16}, "maxKeyGroups never changes"),
-        ({"fingerprint": "plan-9"}, "steps, keys or state columns changed"),
+        (
+            {"states": OTHER_STATES},
+            "step 'counts': stored keys [lang: string], columns []; the job has [word: string], []",
+        ),
     ],
 )
 def test_a_savepoint_that_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
@@ -189,7 +192,7 @@ def test_output_that_a_foreign_savepoint_leaves_behind_is_named(
 
 def test_a_changed_job_does_not_continue_from_its_own_checkpoint() -> None:
     town = running(epoch=2)
-    town.plan = replace(PLAN, fingerprint="plan-2")
+    town.plan = OTHER_PLAN
     for ordinal in (0, 1):
         town.kill(ordinal)
     town.run(0.1)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,18 +60,31 @@ def control_settings(checkpoint: CheckpointSettings) -> ControlSettings:
 
 
 def restore_of(
-    spec: Spec, wanted: str | None, *, replay_output: bool, drop_unpublished: bool
+    spec: Spec,
+    wanted: str | None,
+    *,
+    replay_output: bool,
+    drop_unpublished: bool,
+    drop_state: Sequence[str] = (),
 ) -> Restore | None:
-    """Return what to begin from: ``--restore`` (each time anew), else ``spec.restore`` (once).
+    """Return what to begin from: what the command says (each time anew), else ``spec.restore``.
 
     ``wanted`` is ``latest``, an epoch's number, ``empty`` for no state at all, or the folder of a
-    savepoint. Raises ConfigError when that folder is not there.
+    savepoint; to drop state without it means ``latest``. Raises ConfigError when that folder is
+    not there.
     """
+    dropped = tuple(dict.fromkeys(drop_state))
+    if wanted is None and dropped:
+        wanted = LATEST
+    if wanted == EMPTY and dropped:
+        raise ConfigError("--restore empty gives up all state: leave --drop-state out")
     if wanted is not None:
         path = None if wanted in {LATEST, EMPTY} or wanted.isdigit() else _folder(wanted)
         epoch = Epoch(int(wanted)) if wanted.isdigit() else None
         nonce = str(uuid.uuid4())
-        return Restore(nonce, path, epoch, replay_output, drop_unpublished, empty=wanted == EMPTY)
+        return Restore(
+            nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped
+        )
     given = spec.restore
     if given is None:
         return None
@@ -78,14 +92,13 @@ def restore_of(
         raise ConfigError(
             "restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path"
         )
-    if given.allow_non_restored_state:
-        raise ConfigError("restore.allowNonRestoredState is not built: state fits the job or not")
     return Restore(
         given.nonce,
         path=_folder(given.path) if given.path is not None else None,
         allow_output_replay=given.allow_output_replay,
         drop_unpublished=given.unpublished is Unpublished.DROP,
         empty=given.empty is True,
+        drop_state=given.dropped,
     )
 
 

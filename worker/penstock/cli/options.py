@@ -29,6 +29,22 @@ DirectoryOption = Annotated[
         help="folder of the jobs' checkpoints and logs",
     ),
 ]
+RestoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--restore",
+        metavar="PATH|latest|empty",
+        help="begin from a savepoint's folder, an epoch, the newest one, or without state",
+    ),
+]
+DropStateOption = Annotated[
+    list[str],
+    typer.Option(
+        "--drop-state",
+        metavar="STEP",
+        help="give up the stored state of a step that is gone, or begins empty; '*': of all gone",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, for programs")]
 ContextOption = Annotated[
     str | None,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StateError
+from penstock.cli.fitting import Begins, fit_lines
 from penstock.connectors.input_files import list_input, look_at, nothing_to_read
 from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.inputs import passed_text
@@ -21,15 +22,27 @@ if TYPE_CHECKING:
     from penstock.graph import JobFile
     from penstock.graph.compiled import CompiledJob
 
+CHANGE = "changed: "  # begins a line of a quiet validation, for whoever started it
+MISFIT = CHANGE + "stored state does not fit"
 
-def check_before_start(job: "JobFile", file: Path, settings: Sequence[str]) -> None:
-    """Raise ConfigError when the job cannot run: unknown columns, no such input folder."""
+
+def check_before_start(
+    job: "JobFile", file: Path, settings: Sequence[str], begins: Begins
+) -> list[str]:
+    """Return what is not taken over of the checkpoint that the run begins from, in words.
+
+    Raises ConfigError when the job cannot run: unknown columns, no such input folder. Whether
+    state fits is for the leader to judge.
+    """
     graph = job.job.spec.job.graph
     if graph is None or _needs_a_look(graph):
-        _validate_elsewhere(file, settings)
-        return
+        return _validate_elsewhere(file, settings, begins)
     compiled = compile_draft(job, draft_of(job), None)
     check_paths(compiled)
+    try:
+        return fit_lines(job.job, compiled.plan, begins, all_of_it=False)
+    except StateError:
+        return []
 
 
 def check_paths(job: "CompiledJob") -> None:
@@ -102,11 +115,18 @@ def _needs_a_look(graph: "DeclaredGraph") -> bool:
     )
 
 
-def _validate_elsewhere(file: Path, settings: Sequence[str]) -> None:
-    sets = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "penstock.cli", "validate", str(file), "--quiet", *sets]
+def _validate_elsewhere(file: Path, settings: Sequence[str], begins: Begins) -> list[str]:
+    more = [part for setting in settings for part in ("--set", setting)]
+    more += ["--dir", str(begins.directory)]
+    more += ["--restore", begins.restore] if begins.restore is not None else []
+    more += [part for name in begins.drop for part in ("--drop-state", name)]
+    command = [sys.executable, "-m", "penstock.cli", "validate", str(file), "--quiet", *more]
     # What the user's modules print while they are imported is not part of what `run` shows.
     done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
+    said = done.stderr.splitlines()
+    if MISFIT in said:
+        return []  # the leader says so
     if done.returncode != 0:
         lines = [line.removeprefix("error: ") for line in done.stderr.strip().splitlines()]
         raise ConfigError("\n".join(lines) or f"validation ended with code {done.returncode}")
+    return [line.removeprefix(CHANGE) for line in said if line.startswith(CHANGE)]

@@ -19,8 +19,10 @@ from penstock.cli.exits import Exit, exit_of_state, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     DirectoryOption,
+    DropStateOption,
     JobFileArgument,
     JsonOption,
+    RestoreOption,
     SetOption,
 )
 from penstock.cli.screen import Screen, Watched, make_screen
@@ -28,6 +30,7 @@ from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
+    from penstock.cli.fitting import Begins
     from penstock.cluster.forks import ForkServer
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
@@ -40,14 +43,6 @@ LOOK_INTERVAL_S = 0.5
 
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")
-]
-RestoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--restore",
-        metavar="PATH|latest|empty",
-        help="begin from a savepoint's folder, an epoch, the newest one, or without state",
-    ),
 ]
 ReplayOutputOption = Annotated[
     bool,
@@ -77,6 +72,7 @@ def run(  # noqa: PLR0917  typer passes by name
     restore: RestoreOption = None,
     allow_output_replay: ReplayOutputOption = False,
     drop_unpublished: DropUnpublishedOption = False,
+    drop_state: DropStateOption = [],  # noqa: B006  as above
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -90,6 +86,7 @@ def run(  # noqa: PLR0917  typer passes by name
 
     # A server loads what engines need while this process reads the job.
     with nullcontext() if debug else fork_server() as forks:
+        from penstock.cli.fitting import Begins  # noqa: PLC0415
         from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415
         from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
 
@@ -104,13 +101,16 @@ def run(  # noqa: PLR0917  typer passes by name
             restore,
             replay_output=allow_output_replay,
             drop_unpublished=drop_unpublished,
+            drop_state=drop_state,
         )
-        keepers = _check(job, file, settings, debug)
+        begins = Begins(directory, restore, tuple(drop_state))
+        keepers, changes = _check(job, file, settings, None if debug else begins)
         chosen = cluster_settings(job, directory, origin)
         if debug:
             chosen = replace(chosen, workers_max=1)
         keep_job_file(job, chosen.job_file)
-        code = _show(chosen, forks, keepers, job, make_screen(as_json, quiet=debug))
+        notes = [*_notes(job, chosen, debug=debug), *changes]
+        code = _show(chosen, forks, keepers, notes, make_screen(as_json, quiet=debug))
     if debug:
         leave(code)
     raise typer.Exit(code)
@@ -131,27 +131,38 @@ def leave(code: Exit) -> NoReturn:
 
 
 def _check(
-    job: "JobFile", file: Path, settings: Sequence[str], debug: bool
-) -> "StartKeeper | None":
-    """Raise ConfigError when the job cannot run. Returns how keepers are started, None: as usual.
+    job: "JobFile", file: Path, settings: Sequence[str], begins: "Begins | None"
+) -> "tuple[StartKeeper | None, list[str]]":
+    """Raise ConfigError when the job cannot run.
 
-    User code is looked at elsewhere, but for a run that has all of it in this process.
+    Returns how keepers are started, None: as usual, and what has changed since the checkpoint.
+    User code is looked at elsewhere, but for a run (``begins`` None) that has it in this process.
     """
-    if debug:
+    if begins is None:
         from penstock.cli.debug import keepers_of  # noqa: PLC0415  loads what engines need
 
-        return keepers_of(job)
+        return keepers_of(job), []
     from penstock.cli.preflight import check_before_start  # noqa: PLC0415
 
-    check_before_start(job, file, settings)
-    return None
+    return None, check_before_start(job, file, settings, begins)
+
+
+def _notes(job: "JobFile", settings: "ClusterSettings", *, debug: bool) -> list[str]:
+    """Say what of the file is not used here, and where output of functions goes."""
+    ignored, notes = cluster_only(job.plain), []
+    if ignored:
+        notes.append(f"ignored on this machine: {', '.join(ignored)}")
+    if not debug and has_functions(job.job.spec.job):
+        where = "" if settings.directory == DEFAULT_DIRECTORY.absolute() else " --dir DIR"
+        notes.append(f"what functions print is in: penstock logs {settings.job}{where}")
+    return notes
 
 
 def _show(
     settings: "ClusterSettings",
     forks: "ForkServer | None",
     keepers: "StartKeeper | None",
-    job: "JobFile",
+    notes: Sequence[str],
     shown: Screen,
 ) -> Exit:
     from penstock.supervisor import LocalCluster  # noqa: PLC0415  keep --help fast
@@ -162,12 +173,8 @@ def _show(
         cluster = LocalCluster(settings, forks, keepers)
         cluster.start()
         try:
-            ignored = cluster_only(job.plain)
-            if ignored:
-                screen.note(f"ignored on this machine: {', '.join(ignored)}")
-            if keepers is None and has_functions(job.job.spec.job):
-                where = "" if settings.directory == DEFAULT_DIRECTORY.absolute() else " --dir DIR"
-                screen.note(f"what functions print is in: penstock logs {settings.job}{where}")
+            for note in notes:
+                screen.note(note)
             return watch(cluster, screen, interrupts)
         finally:
             screen.close()

@@ -32,9 +32,13 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Enumerate:
-    """List the splits of every source: asked of one member, before the very first attempt."""
+    """List the splits of the sources that no checkpoint knows, named by their stages.
+
+    Asked of one member before an attempt: the very first one, or one of a job that has changed.
+    """
 
     attempt: Attempt
+    stages: tuple[StageIndex, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Reset:
 
     ``root`` names the checkpoint to load; its table may be of another version than
     ``assignment``, and every task takes what its share of ``assignment`` needs. ``splits`` are the
-    first states of a job without a checkpoint. A Reset to the attempt already taken is ignored.
+    first states of sources that it does not know. A Reset to the attempt already taken is ignored.
     """
 
     attempt: Attempt

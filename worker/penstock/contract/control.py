@@ -64,7 +64,7 @@ class MembersFile:
 
     ``members`` in order of ordinals, joiners of a proposed table included. ``proposed`` holds once
     ``Latest.version`` is its version; ``assignment`` until then. ``splits`` are the first states
-    of a job without a checkpoint.
+    of sources that no checkpoint knows. ``plan`` is the fingerprint of the plan that all run.
     """
 
     attempt: Attempt
@@ -72,6 +72,7 @@ class MembersFile:
     assignment: Assignment
     proposed: Assignment | None = None
     splits: tuple["StageSplits", ...] = ()
+    plan: str = ""
 
 
 __all__ = [

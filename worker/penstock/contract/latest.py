@@ -22,6 +22,7 @@ from penstock.contract.ids import (
 from penstock.contract.manifest import BlobRef
 
 CLIPPED = " [...]"
+ANY_STATE = "*"  # no step has such a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,11 @@ class Restore:
 
     ``path`` is a savepoint's folder (its files are imported before the first commit), ``epoch`` a
     retained epoch of this job, ``empty`` no state at all: the sources begin anew. With none of
-    them the newest committed one is meant, and only ``drop_unpublished`` matters. What is older
-    than the newest committed one is refused unless ``allow_output_replay``.
+    them the newest committed one is meant, and only what is dropped matters. What is older than
+    the newest committed one is refused unless ``allow_output_replay``.
+
+    ``drop_state`` names steps whose stored state is given up; :data:`ANY_STATE` among them means
+    all state that no step of the job takes.
     """
 
     nonce: str
@@ -218,6 +222,7 @@ class Restore:
     allow_output_replay: bool = False
     drop_unpublished: bool = False
     empty: bool = False
+    drop_state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from penstock.base.values import fleeting
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
 from penstock.contract.keygroups import Share
+from penstock.contract.plan import StepState
+
+ROOT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,10 @@ class RootManifest:
     """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals.
 
     ``origin`` is set in the one that a job has imported from a savepoint, until its own first one.
+
+    State is found again by the name of its step: ``states`` lists what is held of which step, and
+    ``steps`` the names of the steps of each stage, under which ``tasks`` are numbered. In format 1
+    both are empty: it fits the plan whose ``state_fingerprint`` is ``fingerprint``, by place.
     """
 
     job_uid: JobUid
@@ -112,6 +119,8 @@ class RootManifest:
     fingerprint: str
     assignment: Assignment
     tasks: tuple[TaskManifest, ...]
-    format: int = 1
+    states: tuple[StepState, ...] = ()
+    steps: tuple[tuple[str, ...], ...] = ()
+    format: int = ROOT_FORMAT
     rows: tuple[StepRows, ...] = ()
     origin: Origin | None = None

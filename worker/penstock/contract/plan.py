@@ -6,7 +6,10 @@ A stage is a chain of steps without a shuffle inside; its parallel instances are
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.columns import Columns
 from penstock.contract.ids import StageIndex
+
+SOURCE, SINK = "source", "sink"  # kinds of steps that checkpoints know besides the keyed ones
 
 
 class Partitioning(StrEnum):
@@ -48,14 +51,54 @@ class EdgePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StateColumn:
+    """A value per key: its name and type as the job shows them, and what is kept of which column.
+
+    ``of`` is like ``sum(x: int64)``; empty where the value is the user's own.
+    """
+
+    name: str
+    type: str
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """What a checkpoint holds of one step, as far as it must be the same when it is read again.
+
+    A source or sink has a ``connector``; a keyed step has ``keys`` and ``columns`` in their order;
+    a window has ``times``: its size and its offset (us).
+    """
+
+    step: str
+    kind: str
+    connector: str = ""
+    keys: Columns = ()
+    columns: tuple[StateColumn, ...] = ()
+    times: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """Stages in topological order. ``fingerprint`` changes when stored state would not fit."""
+    """Stages in topological order.
+
+    ``fingerprint`` is that of the whole graph: engines of two plans never share an attempt.
+    ``states`` says what checkpoints hold, step by step. ``state_fingerprint`` is what a manifest
+    of format 1 says instead.
+    """
 
     job: str
     max_key_groups: int
     stages: tuple[StagePlan, ...]
     edges: tuple[EdgePlan, ...]
     fingerprint: str
+    states: tuple[StepState, ...] = ()
+    state_fingerprint: str = ""
+
+    @property
+    def steps(self) -> tuple[tuple[str, ...], ...]:
+        """Return the names of the steps of each stage."""
+        return tuple(stage.steps for stage in self.stages)
 
     def inputs_of(self, stage: StageIndex) -> tuple[EdgePlan, ...]:
         """List the edges into a stage, in plan order."""

@@ -158,10 +158,11 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Answer to :class:`Enumerate`: the first state of every split, by source stage."""
+    """Answer to :class:`Enumerate`: the first state of every split, by source stage of ``plan``."""
 
     attempt: Attempt
     splits: tuple["StageSplits", ...]
+    plan: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from penstock.base.units import resource_amount
 from penstock.contract import streamjob_rules as rules
 from penstock.contract.declared import DeclaredGraph
 from penstock.contract.fields import Plain
+from penstock.contract.latest import ANY_STATE
 
 API_VERSION = "penstock.dev/v1alpha1"
 KIND = "StreamJob"
@@ -99,18 +100,37 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class RestoreFrom:
-    """An explicit restore: it happens once per ``nonce``; ``empty`` begins without state."""
+    """An explicit restore: it happens once per ``nonce``; ``empty`` begins without state.
+
+    Without ``snapshot_ref``, ``path`` and ``empty`` it is of the newest checkpoint.
+    """
 
     nonce: str
     snapshot_ref: str | None = None
     path: str | None = None
     empty: bool | None = None
+    drop_state: tuple[str, ...] = ()
     allow_non_restored_state: bool = False
     allow_output_replay: bool = False
     unpublished: Unpublished = Unpublished.FAIL
 
+    @property
+    def newest(self) -> bool:
+        """Say whether the newest checkpoint is meant."""
+        return self.snapshot_ref is None and self.path is None and self.empty is None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Return whose state is given up, as :class:`penstock.contract.latest.Restore` has it."""
+        return (ANY_STATE,) if self.allow_non_restored_state else self.drop_state
+
     def __post_init__(self) -> None:
-        """Refuse to begin without state where nobody has said that output may come again."""
+        """Refuse two origins, and to give up more than somebody has said."""
+        given = (self.snapshot_ref, self.path, self.empty)
+        rules.RESTORE_ONE.refuse(sum(x is not None for x in given) > 1)
+        drops = bool(self.dropped) or self.unpublished is Unpublished.DROP
+        rules.RESTORE_NEWEST.refuse(self.newest and not drops)
+        rules.RESTORE_DROP.refuse(self.allow_non_restored_state and bool(self.drop_state))
         said = self.empty is None or (self.empty and self.allow_output_replay)
         rules.RESTORE_EMPTY.refuse(not said)
 

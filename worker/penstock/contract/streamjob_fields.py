@@ -32,7 +32,7 @@ from penstock.contract.fields import (
     text_map,
     texts,
 )
-from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE
+from penstock.contract.graph_fields import GRAPH, NAME, NAME_RULE, REFERENCE, REFERENCE_RULE
 from penstock.contract.metadata import OBJECT_NAME, OBJECT_NAME_RULE, object_name
 
 SCRIPT_CHARS_MAX = 64 * 1024
@@ -113,20 +113,27 @@ UPGRADE = group(
 )
 RESTORE = group(
     "restore",
-    "an explicit restore, once per nonce",
+    "an explicit restore, once per nonce; of the newest checkpoint if nothing else is named",
     sj.RestoreFrom,
     text("nonce", "a new text asks for a new restore", required=True),
     object_name("snapshotRef", "name of a StreamSnapshot in the same namespace"),
     text("path", "directory of a savepoint or checkpoint", length_max=PATH_CHARS_MAX),
     boolean("empty", "true: begin without any state, and read all input again"),
-    boolean("allowNonRestoredState", "drop state that no step takes", default=False),
+    texts(
+        "dropState",
+        "steps whose stored state is given up: they are gone, or begin empty",
+        pattern=NAME,
+        rule=NAME_RULE,
+        item_length_max=63,
+        unique=True,
+    ),
+    boolean("allowNonRestoredState", "give up all stored state that no step takes", default=False),
     boolean(
         "allowOutputReplay", "restore before output that is visible: at least once", default=False
     ),
     choice(
         "unpublished", "committed output that cannot be published", sj.Unpublished, default="Fail"
     ),
-    one_of=("snapshotRef", "path", "empty"),
     rules=rules.RESTORE,
 )
 CHECKPOINT = group(

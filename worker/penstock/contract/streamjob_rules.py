@@ -74,7 +74,27 @@ RESTORE_EMPTY = Rule(
     " allowOutputReplay: true",
     path=".empty",
 )
+RESTORE_ONE = Rule(
+    "[has(self.snapshotRef), has(self.path), has(self.empty)].filter(given, given).size() <= 1",
+    "snapshotRef, path and empty: only one of them says from where",
+)
+RESTORE_NEWEST = Rule(
+    "has(self.snapshotRef) || has(self.path) || has(self.empty)"
+    " || (has(self.dropState) && size(self.dropState) > 0)"
+    " || self.allowNonRestoredState || self.unpublished == 'Drop'",
+    "none of snapshotRef, path, empty is there, so the newest checkpoint is meant: say what is"
+    " given up of it by dropState, allowNonRestoredState: true or unpublished: Drop",
+)
+RESTORE_DROP = Rule(
+    "!(self.allowNonRestoredState && has(self.dropState) && size(self.dropState) > 0)",
+    "dropState names the state that is given up, allowNonRestoredState gives up all that no step"
+    " takes: say one of them",
+    path=".dropState",
+)
 RESTORE = (
+    RESTORE_ONE,
+    RESTORE_NEWEST,
+    RESTORE_DROP,
     RESTORE_EMPTY,
     Rule(
         "self.nonce != oldSelf.nonce || self == oldSelf",

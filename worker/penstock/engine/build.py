@@ -146,12 +146,12 @@ class JobParts:
         idle = None if time.idle_after_us is None else time.idle_after_us / _US
         return idle, time.out_of_orderness_us
 
-    def first_splits(self) -> tuple[StageSplits, ...]:
-        """List the splits of every source stage at offset 0."""
+    def first_splits(self, stages: Sequence[StageIndex]) -> tuple[StageSplits, ...]:
+        """List the splits of some source stages at offset 0."""
         return tuple(
             StageSplits(stage, tuple(found.source.splits()))
             for stage, found in self._inputs.items()
-            if found is not None
+            if found is not None and stage in stages
         )
 
     def watched(self) -> tuple[Watched, ...]:

@@ -15,7 +15,9 @@ from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.manifest import RootManifest
+from penstock.contract.plan import PhysicalPlan
 from penstock.ports import ListedSource
+from penstock.protocol.entries import all_splits_of
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +34,14 @@ class Watched:
 
 
 def known_splits(
-    root: RootManifest | None, first: tuple[StageSplits, ...]
+    root: RootManifest | None, plan: PhysicalPlan, first: tuple[StageSplits, ...]
 ) -> dict[StageIndex, frozenset[SplitId]]:
     """Return the splits of each stage that an attempt began with: restored, or listed first."""
-    known: dict[StageIndex, set[SplitId]] = {}
-    for group in first:
-        known.setdefault(group.stage, set()).update(s.split for s in group.splits)
-    for task in root.tasks if root is not None else ():
-        known.setdefault(task.task.stage, set()).update(s.split for s in task.splits)
-    return {stage: frozenset(splits) for stage, splits in known.items()}
+    known = {group.stage: frozenset(s.split for s in group.splits) for group in first}
+    for stage in plan.stages if root is not None else ():
+        if root is not None and stage.source is not None and stage.index not in known:
+            known[stage.index] = frozenset(all_splits_of(root, plan, stage.source))
+    return known
 
 
 class InputWatch:

@@ -290,7 +290,7 @@ class Performer:
         if parts.source is not None:
             parts.source.open(order.splits)
         if parts.state is not None:
-            parts.chain.on_groups_gained(order.share, order.watermark_us)
+            parts.chain.on_groups_gained(order.share, order.emitted_us)
         self.pauses.load_s = time.monotonic() - since
         self.step(ev.Loaded(order.version))
 

@@ -11,6 +11,7 @@ from penstock.base.limits import PREPARE_TIMEOUT_S
 from penstock.contract.codec import decode
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile
 from penstock.contract.plan import PhysicalPlan
+from penstock.protocol.matching import altered
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> RootManifest | None:
     """Read and check a root manifest; None for a job without a checkpoint.
 
-    Raises StateError when it is missing, altered, or of a job that stores other state.
+    Raises StateError when it is missing or altered, or when a step of the job keeps other state.
     """
     if ref is None:
         return None
@@ -31,17 +32,9 @@ def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> Ro
         root = decode(RootManifest, blobs.get(ref))
     except PeerError as error:
         raise StateError(f"root manifest {ref.name}: {error}") from error
-    if root.max_key_groups != plan.max_key_groups:
-        raise StateError(
-            f"checkpoint {root.epoch} was taken with maxKeyGroups {root.max_key_groups}, the job "
-            f"has {plan.max_key_groups}: the number is fixed for the life of a job"
-        )
-    if root.fingerprint != plan.fingerprint:
-        raise StateError(
-            f"checkpoint {root.epoch} holds state of another shape (fingerprint "
-            f"{root.fingerprint[:12]}, the job has {plan.fingerprint[:12]}): keys, computed "
-            "columns or stages have changed since"
-        )
+    why = altered(root, plan)
+    if why is not None:
+        raise StateError(why.removeprefix("StateError: "))
     return root
 
 

@@ -132,7 +132,8 @@ class Worker:
         mine = self._attempt.marks.attempt
         match order:
             case c.Enumerate():
-                self._say(c.Splits(order.attempt, self._job.first_splits()))
+                first = self._job.first_splits(order.stages)
+                self._say(c.Splits(order.attempt, first, self._job.plan.fingerprint))
             case c.Reset():
                 if order.attempt > mine:
                     self._reset(order)
@@ -186,7 +187,7 @@ class Worker:
         root = self._root(order.root) if order.root is not None else None
         self._job.claim(fresh=root is None, origin=None if root is None else root.origin)
         self._attempt.build(order, root)
-        self._inputs.begin(known_splits(root, order.splits))
+        self._inputs.begin(known_splits(root, self._job.plan, order.splits))
 
     def _prepare(self, order: c.Prepare) -> None:
         if order.attempt < self._attempt.marks.attempt:

@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass, field, replace
 
 from penstock.contract import codec
-from penstock.contract.columns import find
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
@@ -25,8 +24,9 @@ from penstock.contract.graph import (
 )
 from penstock.contract.ids import StageIndex
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
-from penstock.graph.flow import Flows, input_flow
+from penstock.graph.flow import Flows
 from penstock.graph.problems import Problems
+from penstock.graph.states import key_columns, states_of
 
 FINGERPRINT_CHARS = 16
 
@@ -151,13 +151,13 @@ def to_plan(
     graph: LogicalGraph, layout: Layout, flows: Flows, bounded: dict[str, bool], key_groups: int
 ) -> PhysicalPlan:
     """Return the plan as keepers know it. ``bounded`` says of each source whether it ends."""
-    return PhysicalPlan(
-        graph.job,
-        key_groups,
-        tuple(_stage_plan(stage, bounded) for stage in layout.stages),
-        tuple(edge.plan for edge in layout.edges),
-        fingerprint(layout, flows),
-    )
+    stages = tuple(_stage_plan(stage, bounded) for stage in layout.stages)
+    edges = tuple(edge.plan for edge in layout.edges)
+    states = states_of(graph, flows)
+    sent = [flows[e.input.step, e.input.output].columns for e in layout.edges]
+    whole = fingerprint(graph, key_groups, stages, edges, states, sent)
+    old = state_fingerprint(layout, flows)
+    return PhysicalPlan(graph.job, key_groups, stages, edges, whole, states, old)
 
 
 def _stage_plan(stage: Stage, bounded: dict[str, bool]) -> StagePlan:
@@ -174,14 +174,23 @@ def _stage_plan(stage: Stage, bounded: dict[str, bool]) -> StagePlan:
     )
 
 
-def fingerprint(layout: Layout, flows: Flows) -> str:
-    """Hash what stored state depends on: stages, names, keys with types, state columns.
+def fingerprint(graph: LogicalGraph, *parts: object) -> str:
+    """Hash the whole job: its graph, how it was cut, what it keeps and what tasks send.
 
-    Functions, paths, parallelism and lateness may change; the same state still fits.
+    Only the names of user functions are in it, and of columns that an input was found to have
+    only those that meet another task or a state: a file with one more must not part workers.
     """
-    plain = [
-        [stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages
-    ]
+    return _hash([codec.to_plain(graph), codec.to_plain(parts)])
+
+
+def state_fingerprint(layout: Layout, flows: Flows) -> str:
+    """Hash what manifests of format 1 say of the state: stages, names, keys, state columns."""
+    return _hash(
+        [[stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages]
+    )
+
+
+def _hash(plain: object) -> str:
     return codec.digest(json.dumps(plain, sort_keys=True).encode())[:FINGERPRINT_CHARS]
 
 
@@ -203,8 +212,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
 
 
 def _keyed(step: Step, flows: Flows) -> list[object]:
-    columns = input_flow(step, flows).columns or ()
-    keys = [[k, c.type if (c := find(columns, k)) is not None else "?"] for k in step.keys]
+    keys = [[c.name, c.type] for c in key_columns(step, flows)]
     return [step.kind, step.name, keys]
 
 

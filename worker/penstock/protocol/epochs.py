@@ -297,4 +297,6 @@ def _root(lead: Lead, flight: Flight) -> RootManifest:
         assignment=flight.assignment,
         tasks=tuple(flight.acks[task] for task in flight.tasks),
         rows=total_rows(before, lead.plan, [flight.acks[task] for task in flight.tasks]),
+        states=lead.plan.states,
+        steps=lead.plan.steps,
     )

@@ -12,13 +12,14 @@ from penstock.contract.assignment import Assignment, channels_of
 from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, SplitId, TaskId
 from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.model.elements import Barrier
 from penstock.protocol import task_events as ev
 from penstock.protocol.align import Aligner
 from penstock.protocol.entries import splits_of, watermark_of
 from penstock.protocol.holding import Holding, Phase
 from penstock.protocol.ledger import Ledger
+from penstock.protocol.matching import sources_to_list
 from penstock.protocol.sinks import SinkLedger
 from penstock.protocol.source import Splits
 from penstock.protocol.watermark import Marks, WatermarkMerge
@@ -38,7 +39,7 @@ class Life(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """What a task is made of. ``first_splits`` are those of a job without a checkpoint.
+    """What a task is made of. ``first_splits`` are those of a source that no checkpoint knows.
 
     ``joining``: the assignment is a proposed one, and the task takes part from its resumption on.
     """
@@ -106,7 +107,7 @@ class Frame:
         self.dropped: tuple[ChannelId, ...] = ()
         inputs, self.outputs = self.channels(self.assignment)
         self.aligner = Aligner(inputs)
-        watermark = watermark_of(root, self.task) if root else None
+        watermark = watermark_of(root, setup.plan, self.task) if root else None
         self.splits = self._make_splits(watermark)
         self.time: WatermarkMerge[Any] = (
             self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
@@ -120,6 +121,11 @@ class Frame:
         if self.previous is not None and self.holding.phase is not Phase.NONE:
             return self.previous, self.assignment
         return self.assignment, None
+
+    @property
+    def stage(self) -> StagePlan:
+        """Return the stage of the plan that this task is an instance of."""
+        return self.setup.plan.stages[self.task.stage]
 
     # --- What moves ---------------------------------------------------------------------------
 
@@ -153,17 +159,17 @@ class Frame:
         self, root: RootManifest | None, names: tuple[SplitId, ...]
     ) -> tuple[SplitState, ...]:
         """Return the states of splits in a checkpoint, or their first ones."""
-        if root is not None:
-            return splits_of(root, self.task.stage, names)
+        plan, source = self.setup.plan, self.stage.source
+        if root is not None and source not in sources_to_list(root, plan):
+            return () if source is None else splits_of(root, plan, source, names)
         first = {s.split: s for s in self.setup.first_splits}
         return tuple(first[name] for name in names)
 
     def _make_splits(self, watermark_us: int | None) -> Splits | None:
-        stage = self.setup.plan.stages[self.task.stage]
-        if stage.source is None:
+        if self.stage.source is None:
             return None
         return Splits(
-            bounded=stage.bounded,
+            bounded=self.stage.bounded,
             idle_after_s=self.setup.idle_after_s,
             out_of_orderness_us=self.setup.out_of_orderness_us,
             watermark_us=watermark_us,

@@ -24,12 +24,13 @@ from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment
-from penstock.contract.control import Announce, Command, MembersFile
+from penstock.contract.control import Announce, Command, MembersFile, StageSplits
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.courier import Courier
+from penstock.protocol.dealing import stages_to_list
 from penstock.protocol.desk import Desk
 from penstock.protocol.roster import Life, Roster, address_of
 from penstock.protocol.settings import ControlSettings
@@ -145,6 +146,18 @@ class Lead:
         if self.file.proposed is not None and not self.proposing():
             return self.file.proposed
         return self.file.assignment
+
+    def is_of_plan(self) -> bool:
+        """Say whether the attempt that the members file is of ran the plan of this leader."""
+        plan = self.plan
+        return self.file is not None and plan is not None and self.file.plan == plan.fingerprint
+
+    def first_splits(self) -> tuple[StageSplits, ...]:
+        """Return the first states, as the members file has them, of sources no checkpoint knows."""
+        if self.file is None or self.plan is None or not self.is_of_plan():
+            return ()
+        wanted = stages_to_list(self.root, self.plan)
+        return tuple(s for s in self.file.splits if s.stage in wanted)
 
     def life(self, member: Member) -> Life:
         """Return what is known of a member; of an older term only that it lives."""

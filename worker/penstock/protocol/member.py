@@ -217,7 +217,8 @@ class Member:
                 if self.hello is not None and incarnation == self.hello.incarnation:
                     self._end(reason)
             case Enumerate(attempt):
-                if attempt > self.taken.attempt and self.taken.first(command, attempt):
+                if attempt > self.taken.attempt and command != self.taken.enumerated:
+                    self.taken.enumerated = command  # once, unless other sources are asked for
                     self._pass(command)
             case Reset(attempt):
                 if attempt > self.taken.attempt:
@@ -279,7 +280,7 @@ class Member:
             case Broken(attempt):
                 if attempt >= self.taken.attempt:
                     self.broken = report
-                    self.taken.forget((Enumerate,))  # a listing that failed may be asked again
+                    self.taken.enumerated = None  # a listing that failed may be asked again
                     self.beat_at = self.desk.now
             case TaskAck() | EpochFailed():
                 if report.attempt == self.taken.attempt and report.term >= self.term:

@@ -265,7 +265,12 @@ class Office:
         names = [r.root.name for r in (*at.retained, *at.pinned)]
         names += [ref.name for ref in (at.root, at.members) if ref is not None]
         flight = self.epochs.flight
-        drafts = (self.recovery.name, self.rescale.name, flight.name if flight else None)
+        drafts = (
+            self.recovery.name,
+            self.restoring.name,
+            self.rescale.name,
+            flight.name if flight else None,
+        )
         names += [name for name in drafts if name is not None]
         self.shelf.keep(names)
 
@@ -295,4 +300,6 @@ def _rollback(lead: Lead) -> str | None:
     wanted = pending(lead)
     if wanted is not None and not owes_output(lead, wanted):
         return "a restore was asked for"
+    if lead.plan is not None and lead.file is not None and not lead.is_of_plan():
+        return "the attempt ran another plan than this leader's: two never share one"
     return health.trouble(lead)

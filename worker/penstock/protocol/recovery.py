@@ -7,7 +7,7 @@ an earlier start would mix the states of two attempts. Nothing is restarted that
 from dataclasses import dataclass, replace
 
 from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
-from penstock.contract.assignment import Assignment, first_assignment, next_assignment
+from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import (
     Commit,
     Enumerate,
@@ -24,11 +24,14 @@ from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.contract.reports import Cause
+from penstock.protocol.dealing import deal_anew, deals_all, stages_to_list, table_of
 from penstock.protocol.epochs import Epochs
 from penstock.protocol.lead import Lead, Phase
-from penstock.protocol.restore import incompatible
+from penstock.protocol.restore import unfit
 from penstock.protocol.roster import Life, member_of
 from penstock.protocol.shelf import Shelf
+
+Table = tuple[Assignment, tuple[StageSplits, ...]]  # and first states that no checkpoint has
 
 
 @dataclass(slots=True)
@@ -46,8 +49,10 @@ class Recovery:
         self.file = None
 
     def hear_splits(self, lead: Lead, report: Splits) -> None:
-        """Keep the first answer: a source's splits are listed once in a job's life."""
-        if report.attempt == lead.latest.attempt + 1 and self.splits is None:
+        """Keep the first answer of use: a source's splits are listed once in a job's life."""
+        if lead.plan is None or report.plan != lead.plan.fingerprint:
+            return  # it numbers stages as another plan does; it is said again in any case
+        if report.attempt == lead.latest.attempt + 1 and not self._lists_all(lead):
             self.splits = report
 
     # --- GATHERING -----------------------------------------------------------------------------
@@ -63,16 +68,16 @@ class Recovery:
             return
         if not _root_known(lead, shelf):
             return
-        why = incompatible(lead.root, lead.plan)
+        why = unfit(lead)
         if why is not None:
             lead.failure = why
             return
         lives = self._lives(lead)
         if lives is None or _cannot_begin(lead, lives):
             return
-        assignment = self._assignment(lead, lives)
-        if assignment is not None:
-            self._draft(lead, shelf, assignment, lives)
+        table = self._table(lead, lives)
+        if table is not None:
+            self._draft(lead, shelf, table, lives)
 
     def _lives(self, lead: Lead) -> list[Life] | None:
         """Choose who is admitted: the wanted number if it is there, else the committed one."""
@@ -85,47 +90,63 @@ class Recovery:
         _say_misfits(lead)
         return None
 
-    def _assignment(self, lead: Lead, lives: list[Life]) -> Assignment | None:
-        """Return the table of the next attempt; another number of workers is another version."""
-        assert lead.plan is not None
-        base = lead.assignment()
-        if base is None and lead.root is not None:
-            base = lead.root.assignment
+    def _table(self, lead: Lead, lives: list[Life]) -> Table | None:
+        """Return the next attempt's table; another number of workers is another version."""
+        base = self._base(lead)
         if base is None:
-            return self._first(lead, lives)
-        if base.workers == len(lives) and base.version == lead.latest.version:
+            return self._anew(lead, lives)
+        table, first = base
+        if table.workers == len(lives) and table.version == lead.latest.version:
             return base
-        following = next_assignment(lead.plan, base, len(lives))
-        return replace(following, version=lead.next_version())
-
-    def _first(self, lead: Lead, lives: list[Life]) -> Assignment | None:
-        """Ask one member for the splits, then deal out everything from nothing."""
         assert lead.plan is not None
-        attempt = Attempt(lead.latest.attempt + 1)
-        if self.splits is None or self.splits.attempt != attempt:
-            self.splits = None
-            lead.want(member_of(lives[0]), Enumerate(attempt), attempt)
+        following = next_assignment(lead.plan, table, len(lives))
+        return replace(following, version=lead.next_version()), first
+
+    def _base(self, lead: Lead) -> Table | None:
+        """Return what to go on from: the attempt's table if it was of this plan, or the root's."""
+        assert lead.plan is not None
+        table, first = lead.assignment(), lead.first_splits()
+        mine = table is not None and lead.is_of_plan()
+        if mine and table is not None and deals_all(table, lead.root, lead.plan, first):
+            return table, first
+        stored = table_of(lead.root, lead.plan) if lead.root is not None else None
+        return (stored, ()) if stored is not None else None
+
+    def _anew(self, lead: Lead, lives: list[Life]) -> Table | None:
+        """Ask one member for the splits that nobody knows, then deal everything out anew."""
+        assert lead.plan is not None
+        if not self._lists_all(lead):
+            attempt = Attempt(lead.latest.attempt + 1)
+            stages = stages_to_list(lead.root, lead.plan)
+            lead.want(member_of(lives[0]), Enumerate(attempt, stages), attempt)
             return None
-        names = {s.stage: tuple(x.split for x in s.splits) for s in self.splits.splits}
-        table = first_assignment(lead.plan, len(lives), names)
-        return replace(table, version=lead.next_version())
+        wanted = stages_to_list(lead.root, lead.plan)
+        first = tuple(s for s in self._listed(lead) if s.stage in wanted)
+        table = deal_anew(lead.root, lead.plan, len(lives), first)
+        return replace(table, version=lead.next_version()), first
 
-    def _first_splits(self, lead: Lead) -> tuple[StageSplits, ...]:
-        """Return the splits' first states, needed until there is a checkpoint."""
-        if lead.latest.epoch > 0:
-            return ()
-        if lead.file is not None:
-            return lead.file.splits
-        return self.splits.splits if self.splits is not None else ()
+    def _lists_all(self, lead: Lead) -> bool:
+        """Say whether every source is known whose splits the next attempt needs."""
+        assert lead.plan is not None
+        listed = {s.stage for s in self._listed(lead)}
+        return listed.issuperset(stages_to_list(lead.root, lead.plan))
 
-    def _draft(self, lead: Lead, shelf: Shelf, assignment: Assignment, lives: list[Life]) -> None:
+    def _listed(self, lead: Lead) -> tuple[StageSplits, ...]:
+        """Return the answer to the question that was asked before the next attempt."""
+        report = self.splits
+        current = report is not None and report.attempt == lead.latest.attempt + 1
+        return report.splits if report is not None and current else ()
+
+    def _draft(self, lead: Lead, shelf: Shelf, table: Table, lives: list[Life]) -> None:
+        assert lead.plan is not None
         members = tuple(member_of(life) for life in lives)
         chosen = {m.ordinal: m.incarnation for m in members}
         for member in lead.admitted():  # its keeper died with it: nobody has said how
             if chosen.get(member.ordinal, member.incarnation) != member.incarnation:
                 lead.roster.lose(lead.life(member), "another engine has taken its place")
-        attempt = Attempt(lead.latest.attempt + 1)
-        self.file = MembersFile(attempt, members, assignment, None, self._first_splits(lead))
+        attempt, (assignment, first) = Attempt(lead.latest.attempt + 1), table
+        plan = lead.plan.fingerprint
+        self.file = MembersFile(attempt, members, assignment, None, first, plan)
         self.name = lead.desk.file_name(lead.term, lead.latest.epoch, MEMBERS_SUFFIX)
         shelf.write(lead.desk, self.name, self.file)
 
@@ -307,13 +328,25 @@ def _alive(lead: Lead, member: Member) -> bool:
 
 
 def _say_misfits(lead: Lead) -> None:
-    """Say which engines compiled another job than the leader's: they are never admitted."""
+    """Say which engines compiled another job than the leader's: they are never admitted.
+
+    While pods are replaced that passes. Where it lasts, the job is built differently each time.
+    """
     assert lead.plan is not None
+    others = []
     for life in lead.roster.lives.values():
         beat = life.heartbeat
         if beat is not None and not life.lost and beat.fingerprint != lead.plan.fingerprint:
             other = f"theirs={beat.fingerprint} ours={lead.plan.fingerprint}"
             lead.say(f"other-plan-{life.ordinal}", f"worker={life.ordinal} {other}")
+            others.append(int(life.ordinal))
+    if others and lead.desk.due(lead.since + lead.settings.ready_timeout_s):
+        text = (
+            f"workers {sorted(others)} have compiled another job than the leader: all must run the "
+            "same file, code and parameters, and build the same graph every time"
+        )
+        if lead.latest.stalled != text:
+            lead.propose(replace(lead.latest, stalled=clip(text, TEXT_BYTES_MAX)))
 
 
 def _cannot_begin(lead: Lead, lives: list[Life]) -> bool:

@@ -155,7 +155,10 @@ class Rescale:
         assert table is not None
         proposed = replace(next_assignment(lead.plan, table, target), version=lead.next_version())
         members = (*lead.core(), *(member_of(life) for life in joiners))
-        self._write(lead, shelf, MembersFile(lead.latest.attempt, members, table, proposed))
+        assert lead.file is not None, "it has the table"
+        at, first = lead.latest.attempt, lead.first_splits()
+        file = MembersFile(at, members, table, proposed, first, lead.file.plan)
+        self._write(lead, shelf, file)
         self._enter(lead, Stage.ADMITTING)
 
     def _write(self, lead: Lead, shelf: Shelf, file: MembersFile) -> None:
@@ -200,9 +203,9 @@ class Rescale:
             return
         assert self.base is not None
         for member in waiting:
-            command = Prepare(
-                lead.latest.attempt, proposed, lead.members(), self.base.epoch, self.base.root
-            )
+            base, first = self.base, lead.first_splits()
+            at, everyone = lead.latest.attempt, lead.members()
+            command = Prepare(at, proposed, everyone, base.epoch, base.root, first)
             lead.want(member, command, proposed.version)
         if not waiting and epochs.flight is None and lead.published():
             self._start_barrier(lead, epochs, proposed)

@@ -19,7 +19,7 @@ from penstock.contract.ids import ChannelId, Epoch, Term
 from penstock.contract.keygroups import groups_of
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol import task_events as ev
-from penstock.protocol.entries import entries_of, watermark_of
+from penstock.protocol.entries import emitted_until, entries_of, watermark_of
 from penstock.protocol.frame import Frame, Life
 from penstock.protocol.holding import Phase
 
@@ -34,12 +34,14 @@ class Switch(Frame):
     def build(self) -> list[ev.Action]:
         """Ask for the task's state; a joiner only brings it near."""
         share = self.assignment.share_of(self.task)
-        files = entries_of(self.root, self.task.stage, share) if self.root else ()
+        files = entries_of(self.root, self.stage.steps, share) if self.root else ()
         if self.life is Life.JOINING:
             return [ev.Preload(self.assignment.version, files)]
         assert self.life is Life.BUILDING, "a task is built once"
         splits = self.stored_splits(self.root, self.assignment.splits_of(self.task))
-        self.loading = ev.Load(self.assignment.version, share, files, splits, self.time.task_us)
+        until = emitted_until(self.root, self.setup.plan, self.task) if self.root else None
+        version, mark = self.assignment.version, self.time.task_us
+        self.loading = ev.Load(version, share, files, splits, mark, until)
         return [self.loading]
 
     def loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
@@ -160,8 +162,8 @@ class Switch(Frame):
             return []
         self.proposed = event.assignment
         self.retired.clear()  # the version before is settled; the names may be used again
-        root, stage = event.root, self.task.stage
-        files = entries_of(root, stage, self.gained()) if root is not None else ()
+        root, steps = event.root, self.stage.steps
+        files = entries_of(root, steps, self.gained()) if root is not None else ()
         return [ev.Preload(event.assignment.version, files)]
 
     def preloaded(self, event: ev.Preloaded, _: float) -> list[ev.Action]:
@@ -214,10 +216,10 @@ class Switch(Frame):
         names = table.splits_of(self.task)
         held = () if joins else self.assignment.splits_of(self.task)
         gained = self.stored_splits(event.root, tuple(s for s in names if s not in held))
-        files = entries_of(event.root, self.task.stage, share)
-        self.loading = ev.Load(
-            event.version, share, files, gained, watermark_of(event.root, self.task)
-        )
+        files = entries_of(event.root, self.stage.steps, share)
+        follows = event.root, self.setup.plan, self.task
+        mark, until = watermark_of(*follows), emitted_until(*follows)
+        self.loading = ev.Load(event.version, share, files, gained, mark, until)
         return [*actions, self.loading]
 
     def peer_version(self, event: ev.PeerVersion, _: float) -> list[ev.Action]:

@@ -9,6 +9,7 @@ from penstock.contract.control import (
     CheckpointWanted,
     Command,
     Commit,
+    Enumerate,
     EpochFailed,
     Hurry,
     Inject,
@@ -32,12 +33,13 @@ class Taken:
     """The newest number of each kind of command that the engine was given in ``attempt``.
 
     ``cancelled`` is the highest proposed version that was called off: a Prepare of it that comes
-    later has been overtaken.
+    later has been overtaken. ``enumerated``: the sources that were asked for last.
     """
 
     attempt: Attempt = Attempt(0)
     numbers: dict[str, int] = field(default_factory=dict)
     cancelled: int = 0
+    enumerated: Enumerate | None = None
 
     def first(self, command: Command, number: int) -> bool:
         """Say whether ``command`` is newer than all of its kind, and note it."""

@@ -15,13 +15,18 @@ from penstock.model.elements import Barrier, Control, Data, LatencyMarker
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Make these key groups, files and split states the task's own, then say Loaded(version)."""
+    """Make these key groups, files and split states the task's own, then say Loaded(version).
+
+    ``watermark_us`` is where event time stands; ``emitted_us`` up to when windows of these groups
+    may have been emitted, by whichever task had them.
+    """
 
     version: Version
     share: Share
     files: tuple[StateFile, ...]
     splits: tuple[SplitState, ...]
     watermark_us: int | None = None
+    emitted_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

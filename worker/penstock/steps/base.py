@@ -136,7 +136,7 @@ class Step(Protocol):
         ...
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Hear that state of these groups was loaded, and the watermark of its last owner."""
+        """Hear that state of these groups was loaded, and until when windows were emitted of it."""
         ...
 
     def parent(self, row: int) -> int | None:

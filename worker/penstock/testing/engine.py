@@ -182,7 +182,8 @@ class EngineNode(Turns):
 
     def _enumerate(self, attempt: Attempt) -> None:
         splits = tuple(SplitState(s, "", 0) for s in self.job.input)
-        self._report(msg.Splits(attempt, (msg.StageSplits(StageIndex(0), splits),)))
+        listed = (msg.StageSplits(StageIndex(0), splits),)
+        self._report(msg.Splits(attempt, listed, self.job.plan.fingerprint))
 
     # --- Attempts
 

@@ -11,6 +11,7 @@ from penstock.testing.nemesis import (
     BeginElsewhere,
     BeginEmpty,
     BreakStream,
+    ChangeJob,
     Cut,
     DiskFull,
     KillEngine,
@@ -72,6 +73,8 @@ class Fate:
                 )
             case BeginElsewhere(savepoint):
                 self.world.begin_elsewhere(savepoint)
+            case ChangeJob():
+                self._change(event)
             case LoseObject():
                 self.world.lose_object()
             case LoseWorker(ordinal):
@@ -105,6 +108,17 @@ class Fate:
         if name and self.kernel.alive(name):
             self.kernel.happened("keeper killed" if name.startswith("k") else "engine killed")
             self.world.died(name)
+
+    def _change(self, event: ChangeJob) -> None:
+        self.world.change_job(event.job)
+        if event.drop:
+            for name in self.kernel.names():
+                if name[0] in "ke" and self.kernel.alive(name):
+                    self.world.died(name)
+            self.world.supervisor.drop_state(event.drop)
+            return
+        for number, ordinal in enumerate(self.world.workers):
+            self.kernel.at(number * event.apart_us, "fate", KillKeeper(ordinal))
 
     def _terminate(self, event: Terminate) -> None:
         name = self._process("k", event.ordinal)

@@ -90,6 +90,36 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "matched-by-place",
+        "by-name",
+        line(
+            "protocol.switch",
+            "files = entries_of(self.root, self.stage.steps, share) if self.root else ()",
+            "files = entries_of(self.root, self.root.steps[self.task.stage], share)"
+            " if self.root and self.task.stage < len(self.root.steps) else ()",
+        ),
+        "changed-plan",
+        0,
+    ),
+    Mutant(
+        "dropped-in-words-only",
+        "dropped",
+        line("protocol.restore", "if left != root:", "if False:"),
+        "dropped-state",
+        0,
+    ),
+    Mutant(
+        "two-plans-in-an-attempt",
+        "one-plan",
+        line(
+            "protocol.roster",
+            "and life.heartbeat.fingerprint == fingerprint",
+            "and life.heartbeat.fingerprint",
+        ),
+        "changed-plan",
+        0,
+    ),
+    Mutant(
         "empty-without-leave",
         "empty",
         line(

@@ -110,6 +110,18 @@ class BeginElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeJob:
+    """The user rolls out the job with another plan: the workers go one by one, and come with it.
+
+    With ``drop``, the steps whose state is given up, all go before anything is wanted of the next.
+    """
+
+    job: str
+    apart_us: int = SECOND
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LoseObject:
     """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
 
@@ -149,6 +161,7 @@ Happening = (
     | RunAgain
     | BeginEmpty
     | BeginElsewhere
+    | ChangeJob
     | LoseObject
     | LoseWorker
     | Terminate

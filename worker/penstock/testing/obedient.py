@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.contract import control
 from penstock.contract.assignment import Assignment
+from penstock.contract.columns import Column
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -17,7 +18,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, StateFile, TaskManifest
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
 
 PLAN = PhysicalPlan(
     job="wordcount",
@@ -28,6 +29,11 @@ PLAN = PhysicalPlan(
     ),
     edges=(EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY),),
     fingerprint="plan-1",
+    states=(
+        StepState("lines", "source", "parquet"),
+        StepState("counts", "aggregate", keys=(Column("word", "string"),)),
+        StepState("out", "sink", "parquet"),
+    ),
 )
 
 
@@ -62,9 +68,10 @@ class ObedientEngine:
 
     def _act(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
         match command:
-            case control.Enumerate(attempt):
-                splits = tuple(SplitState(SplitId(f"file{i}"), "{}", 0) for i in range(4))
-                yield control.Splits(attempt, (control.StageSplits(StageIndex(0), splits),))
+            case control.Enumerate(attempt, stages):
+                first = tuple(SplitState(SplitId(f"file{i}"), "{}", 0) for i in range(4))
+                listed = tuple(control.StageSplits(stage, first) for stage in stages)
+                yield control.Splits(attempt, listed, self.plan.fingerprint)
             case control.Reset(attempt, _, _, table, _):
                 self.table = table
                 self.status = control.EngineStatus(
@@ -100,12 +107,15 @@ class ObedientEngine:
 
     def _acks(self, attempt: Attempt, term: Term, epoch: Epoch) -> Iterator[control.TaskAck]:
         assert self.table is not None
+        sinks = [name for stage in self.plan.stages for name in stage.sinks]
         for task in self.table.tasks_on(self.ordinal):
+            stage = self.plan.stages[task.stage]
             name = BlobName(f"{term}-{epoch}-{self.incarnation}-{task}.state")
-            blob = BlobRef(name, "hash", 1)
-            file = StateFile(blob, "counts", self.table.share_of(task), 0, epoch, 1)
-            handle = SinkHandle("out", task, epoch, f"{epoch}", 1, 1)
+            blob, share = BlobRef(name, "hash", 1), self.table.share_of(task)
+            file = StateFile(blob, stage.steps[0], share, 0, epoch, 1)
+            splits = tuple(SplitState(s, "{}", int(epoch)) for s in self.table.splits_of(task))
+            handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1) for s in sinks)
             manifest = TaskManifest(
-                task, files=(file,), handles=(handle,), exhausted=self.exhausted
+                task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted
             )
             yield control.TaskAck(attempt, term, epoch, manifest)

@@ -19,10 +19,22 @@ from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.testing.kernel import Violation
 from penstock.testing.services import Disk, Torn, ref_of
-from penstock.testing.workload import Job, Record, fires, group_of, is_late, window_end
+from penstock.testing.workload import (
+    COUNTERS,
+    Job,
+    Record,
+    counts_half,
+    fires,
+    group_of,
+    is_late,
+    window_end,
+)
 
 StateKey = tuple[int, ...]
 State = dict[StateKey, tuple[int, ...]]
+
+
+_BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
 
 
 # --- What each job must say of a prefix of its input
@@ -41,10 +53,11 @@ def expected_rows(job: Job) -> Counter[tuple[str, tuple[object, ...]]]:
         rows.update(("out", (key, end, n)) for (key, end), n in ends.items())
         rows.update(("late", (r.key, r.split, r.offset)) for r in records if is_late(r))
         return rows
-    for branch in ("",) if job.name == "count" else ("x", "y"):
-        for key, total in Counter(r.key for r in records).items():
+    for branch in _BRANCHES[job.name]:
+        counted = [r for r in records if branch != "half" or counts_half(r)]
+        for key, total in Counter(r.key for r in counted).items():
             rows.update(("count", (key, branch, n)) for n in range(1, total + 1))
-        rows.update(("origin", (r.key, branch, r.split, r.offset)) for r in records)
+        rows.update(("origin", (r.key, branch, r.split, r.offset)) for r in counted)
     return rows
 
 
@@ -69,6 +82,10 @@ def expected_state(job: Job, root: RootManifest, table: Assignment) -> State:
     prefix = [r for split, rows in job.input.items() for r in rows[: offsets.get(split, 0)]]
     if job.name == "count":
         return {(k,): (n,) for k, n in Counter(r.key for r in prefix).items()}
+    if job.name == "pair":
+        every = Counter((r.key, 1) for r in prefix)
+        every.update((r.key, 0) for r in prefix if counts_half(r))
+        return {key: (n,) for key, n in every.items()}
     if job.name == "diamond":
         return {(k,): (n, n) for k, n in Counter(r.key for r in prefix).items()}
     watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}

@@ -146,6 +146,9 @@ class Wishes(Protocol):
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Want the job to begin without state."""
 
+    def drop_state(self, steps: tuple[str, ...]) -> None:
+        """Want the state of some steps given up, once."""
+
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
         """Start a stopped job again."""
         ...
@@ -190,6 +193,10 @@ class Doomed(Protocol):
 
     def begin_elsewhere(self, savepoint: str) -> None:
         """Begin another job from a savepoint, into the same output folder."""
+        ...
+
+    def change_job(self, name: str) -> None:
+        """Have engines that start from now on compile another plan of the same job."""
         ...
 
 

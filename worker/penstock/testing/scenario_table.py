@@ -10,6 +10,7 @@ from penstock.testing.nemesis import (
     Ask,
     BeginElsewhere,
     BeginEmpty,
+    ChangeJob,
     DiskFull,
     Happening,
     KillEngine,
@@ -300,6 +301,34 @@ DIRECTED = (
             Moment("savepoint complete", 1, KillKeeper(None)),
         ),
     ),
+    # The job changes in the midst of rescales: two counters change places, a stage comes and goes.
+    replace(
+        BUSY,
+        name="changed-plan",
+        job="pair",
+        size=LONG,
+        pace_us=250_000,
+        events=_at(0.8, Rescale(3))
+        + _at(1.6, ChangeJob("pair-swapped"))
+        + _at(8.0, Rescale(2))
+        + _at(9.0, ChangeJob("pair-longer"))
+        + _at(15.0, ChangeJob("pair")),
+        safety_us=20 * SECOND,
+    ),
+    # A step with state goes, comes and goes; each time its state is given up by name.
+    replace(
+        BUSY,
+        name="dropped-state",
+        job="pair-more",
+        size=LONG,
+        pace_us=250_000,
+        rates={"put": Rates(failed=0.01, unknown=0.01), "swap": Rates(unknown=0.1)},
+        events=_at(2.5, ChangeJob("pair", drop=("idle",)))
+        + _at(7.5, ChangeJob("pair-more"))
+        + _at(14.0, ChangeJob("pair-swapped", drop=("idle",)))
+        + _at(14.4, KillKeeper(0)),
+        safety_us=20 * SECOND,
+    ),
     AIMED,
     replace(AIMED, name="aimed-window", job="window"),
     replace(AIMED, name="aimed-diamond", job="diamond"),
@@ -410,6 +439,15 @@ SCENARIOS: dict[str, Scenario] = {
             + _at(10, Terminate(0)),
         ),
         replace(CHAOS, name="chaos-empty", events=_at(3, BeginEmpty()) + _at(7, BeginEmpty())),
+        replace(
+            CHAOS,
+            name="chaos-changed",
+            job="pair",
+            events=_at(2, ChangeJob("pair-swapped"))
+            + _at(8, ChangeJob("pair-longer"))
+            + _at(14, ChangeJob("pair-swapped")),
+            safety_us=20 * SECOND,
+        ),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
         *DIRECTED,

@@ -254,6 +254,8 @@ class SmallWorld:
             "",
             table,
             tuple(m for _, m, _ in leader.acks),
+            self.plan.states,
+            self.plan.steps,
         )
         return replace(
             leader,

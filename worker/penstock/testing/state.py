@@ -19,9 +19,10 @@ FILES_MAX = 3  # more are merged into one at the next cut
 
 
 class TaskState:
-    """State of one task; ``share`` bounds what it may hold."""
+    """State of the one step of a task that keeps any; ``share`` bounds what it may hold."""
 
-    def __init__(self, groups: int) -> None:
+    def __init__(self, step: str, groups: int) -> None:
+        self.step = step
         self.values: dict[Key, Value] = {}
         self.files = FileList()
         self._groups = groups
@@ -60,7 +61,7 @@ class TaskState:
         entries = () if full else self.files.committed
         if blob is not None and share:
             order = next_order(self.files.committed)
-            entries += (StateFile(blob, "state", share, order, epoch, rows),)
+            entries += (StateFile(blob, self.step, share, order, epoch, rows),)
         self.files.propose(epoch, entries)
         return entries
 

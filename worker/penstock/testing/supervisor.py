@@ -106,6 +106,13 @@ class SupervisorNode:
         self.desired = replace(self.desired, restore=restore)
         self.machine.write_desired(self.desired)
 
+    def drop_state(self, steps: tuple[str, ...]) -> None:
+        """Want the state of some steps given up, once."""
+        self._restores += 1
+        restore = Restore(f"drop-{self._restores}", drop_state=steps)
+        self.desired = replace(self.desired, restore=restore)
+        self.machine.write_desired(self.desired)
+
     def _look(self) -> None:
         latest = self.machine.latest()
         for lost in latest.lost:

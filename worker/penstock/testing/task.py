@@ -156,6 +156,9 @@ class SimTask(TaskFiles):
                 self._apply(*job_steps.count_row(self.state.values, record))
             case "join":
                 self._apply(*job_steps.join_row(self.state.values, record))
+            case "half" | "all":
+                if self.step == "all" or job_steps.counts_half(record):
+                    self._apply(*job_steps.pair_row(self.state.values, record, self.step))
         return []
 
     def _apply(

@@ -77,7 +77,7 @@ class TaskFiles:
         self.core = TaskCore(setup, root)
         self.plan = setup.plan
         self.stage = setup.plan.stages[setup.task.stage]
-        self.state = TaskState(shell.job.shape.groups)
+        self.state = TaskState(self.stage.steps[0], shell.job.shape.groups)
         self.sinks = {name: Sink() for name in self.stage.sinks}
         self.readers: dict[SplitId, Reader] = {}
         self.watermark: int | None = None

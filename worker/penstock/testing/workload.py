@@ -1,10 +1,13 @@
 """What the simulated jobs compute: plans, seeded input, and tiny steps over dict-backed state.
 
-A record is ``(key, split, offset, ts)``. Three jobs cover what the protocols must keep exact:
+A record is ``(key, split, offset, ts)``. Four jobs cover what the protocols must keep exact:
 
     count    source -> keyed running count with a sink
     window   source -> relay -> keyed tumbling window with a sink and a late output
     diamond  source -> x -> join, source -> y -> join: one barrier through two paths
+    pair     source -> half, source -> all: two keyed counters of unlike states. The same job is
+             also there with them the other way round, with a stateless stage more, and with a
+             third counter, which counts nothing
 
 A step is a pure function from (state of the key, record) to (new state, rows), so that the
 oracle can run the very same input through a reference of its own.
@@ -15,11 +18,12 @@ from random import Random
 from typing import NamedTuple
 
 from penstock.contract.ids import SplitId, StageIndex
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
 
 WINDOW_US = 100
 LATENESS_US = 20
 OUT_OF_ORDER_US = 30
+COUNTERS = ("half", "all")
 
 
 class Record(NamedTuple):
@@ -87,9 +91,9 @@ def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[Record, ...
 
 
 def make_job(name: str, shape: Shape, draw: Random) -> Job:
-    """Build one of the three jobs with seeded input. Raises KeyError on another name."""
+    """Build one of the jobs with seeded input. Raises KeyError on another name."""
     plan, steps = make_plan(name, shape)
-    return Job(name, plan, steps, shape, make_input(shape, draw))
+    return Job(name.split("-", maxsplit=1)[0], plan, steps, shape, make_input(shape, draw))
 
 
 def make_plan(name: str, shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
@@ -105,13 +109,22 @@ def _edge(index: int, sender: int, receiver: int, how: Partitioning) -> EdgePlan
     return EdgePlan(index, StageIndex(sender), StageIndex(receiver), how)
 
 
+def _plan(
+    name: str, shape: Shape, stages: tuple[StagePlan, ...], edges: tuple[EdgePlan, ...]
+) -> PhysicalPlan:
+    states = [StepState(s.name, "source", "sim") for s in stages if s.source is not None]
+    states += [StepState(s.name, "process") for s in stages if s.keyed]
+    states += [StepState(sink, "sink", "sim") for s in stages for sink in s.sinks]
+    return PhysicalPlan(name, shape.groups, stages, edges, f"{name}-1", tuple(states))
+
+
 def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
         _stage(0, "read", source="read", bounded=True),
         _stage(1, "count", keyed=True, sinks=("out",)),
     )
     edges = (_edge(0, 0, 1, Partitioning.KEY),)
-    return PhysicalPlan("count", shape.groups, stages, edges, "count-1"), ("read", "count")
+    return _plan("count", shape, stages, edges), ("read", "count")
 
 
 def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
@@ -121,8 +134,7 @@ def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
         _stage(2, "window", keyed=True, sinks=("out", "late")),
     )
     edges = (_edge(0, 0, 1, Partitioning.FORWARD), _edge(1, 1, 2, Partitioning.KEY))
-    plan = PhysicalPlan("window", shape.groups, stages, edges, "window-1")
-    return plan, ("read", "pass", "window")
+    return _plan("window", shape, stages, edges), ("read", "pass", "window")
 
 
 def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
@@ -138,15 +150,49 @@ def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
         _edge(2, 1, 3, Partitioning.KEY),
         _edge(3, 2, 3, Partitioning.KEY),
     )
-    return PhysicalPlan("diamond", shape.groups, stages, edges, "diamond-1"), (
-        "read",
-        "x",
-        "y",
-        "join",
-    )
+    return _plan("diamond", shape, stages, edges), ("read", "x", "y", "join")
 
 
-_PLANS = {"count": _count_plan, "window": _window_plan, "diamond": _diamond_plan}
+def _pair_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    return _counters("pair", shape, ("read", "half", "all"))
+
+
+def _swapped_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    return _counters("pair-swapped", shape, ("read", "all", "half"))
+
+
+def _longer_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    return _counters("pair-longer", shape, ("read", "pass", "half", "all"))
+
+
+def _more_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    return _counters("pair-more", shape, ("read", "idle", "half", "all"))
+
+
+def _counters(
+    name: str, shape: Shape, steps: tuple[str, ...]
+) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """Build a pair; ``pass`` stands before the counter that follows it."""
+    edges: list[EdgePlan] = []
+    stages = [_stage(0, "read", source="read", bounded=True)]
+    for index, step in enumerate(steps[1:], start=1):
+        behind = steps[index - 1] == "pass"
+        how = Partitioning.FORWARD if step == "pass" else Partitioning.KEY
+        edges.append(_edge(len(edges), index - 1 if behind else 0, index, how))
+        keyed = step != "pass"
+        stages.append(_stage(index, step, keyed=keyed, sinks=(f"{step}s",) if keyed else ()))
+    return _plan(name, shape, tuple(stages), tuple(edges)), steps
+
+
+_PLANS = {
+    "count": _count_plan,
+    "window": _window_plan,
+    "diamond": _diamond_plan,
+    "pair": _pair_plan,
+    "pair-swapped": _swapped_plan,
+    "pair-longer": _longer_plan,
+    "pair-more": _more_plan,
+}
 
 
 # --- Steps
@@ -170,6 +216,21 @@ def join_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, 
     count = x if record.branch == "x" else y
     row = (record.key, record.branch, count, record.split, record.offset)
     return key, (x, y), [("out", row)]
+
+
+def counts_half(record: Record) -> bool:
+    """Say whether the counter ``half`` counts a record."""
+    return record.offset % 2 == 0
+
+
+def pair_row(
+    state: State, record: Record, step: str
+) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+    """Count a record under its key and the counter's own number: no other reads such state."""
+    key = (record.key, COUNTERS.index(step))
+    count = state.get(key, (0,))[0] + 1
+    row = (record.key, step, count, record.split, record.offset)
+    return key, (count,), [(f"{step}s", row)]
 
 
 def window_end(ts: int) -> int:

@@ -4,7 +4,7 @@ A run has a safety phase, in which faults happen, and a liveness phase, in which
 more and the job must end within a bound. Then everything is compared and counted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
@@ -44,7 +44,7 @@ from penstock.testing.network import Network, Packet
 from penstock.testing.scenario import Scenario
 from penstock.testing.services import CALL_TIMEOUT_US, Service
 from penstock.testing.supervisor import KeeperDied, Look, SupervisorNode
-from penstock.testing.workload import make_job
+from penstock.testing.workload import make_job, make_plan
 
 EVENTS_MAX = 400_000
 GRACE_US = 8 * SECOND
@@ -352,6 +352,11 @@ class World:
         self.service.objects.pop(LATEST)
         self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
         self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
+
+    def change_job(self, name: str) -> None:
+        """Have engines that start from now on compile another plan of the same job."""
+        plan, steps = make_plan(name, self.job.shape)
+        self.job = replace(self.job, plan=plan, steps=steps)
 
     def write_desired(self, desired: Desired) -> None:
         """Write what is wanted."""

@@ -121,6 +121,10 @@ GOOD: dict[str, Plain] = {
     "autoscaling": job({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}),
     "null is left out": {**job(), "spec": {**job()["spec"], "replay": None, "replicas": None}},
     "a whole float": job({"replicas": 2.0}),
+    "a restore of the newest checkpoint": job({"restore": {"nonce": "1", "dropState": ["count"]}}),
+    "a restore that drops whatever has no step": job(
+        {"restore": {"nonce": "1", "path": "apps/a/savepoints/s", "allowNonRestoredState": True}}
+    ),
     "the least amounts": job({"resources": {"limits": {"cpu": ".5", "memory": "1e9"}}}),
 }
 
@@ -181,11 +185,17 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a restore from nothing named": (
         job({"restore": {"nonce": "1"}}),
-        "exactly one of snapshotRef, path, empty is needed",
+        "none of snapshotRef, path, empty is there, so the newest checkpoint is meant: say what is "
+        "given up of it by dropState, allowNonRestoredState: true or unpublished: Drop",
     ),
     "a restore from two": (
         job({"restore": {"nonce": "1", "snapshotRef": "a", "path": "b"}}),
-        "exactly one of snapshotRef, path, empty is needed",
+        "snapshotRef, path and empty: only one of them says from where",
+    ),
+    "a restore that drops what it names and all": (
+        job({"restore": {"nonce": "1", "dropState": ["a"], "allowNonRestoredState": True}}),
+        "dropState names the state that is given up, allowNonRestoredState gives up all that no "
+        "step takes: say one of them",
     ),
     "a restore without state, and without leave to repeat output": (
         job({"restore": {"nonce": "1", "empty": True}}),

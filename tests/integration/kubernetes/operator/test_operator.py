@@ -102,6 +102,31 @@ def test_what_a_spec_leaves_out_is_taken_from_the_workers(start: Start, kubectl:
     operator.until(begun_anew)
 
 
+@pytest.mark.parametrize(
+    ("given", "dropped"),
+    [({"dropState": ["counts"]}, ["counts"]), ({"allowNonRestoredState": True}, ["*"])],
+)
+def test_what_a_restore_gives_up_reaches_the_workers(
+    start: Start, kubectl: Kubectl, given: Plain, dropped: list[str]
+) -> None:
+    operator = start()
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    assert isinstance(given, dict)
+    kubectl("apply", "-f", "-", stdin=stream_job(restore={"nonce": "2", **given}))
+
+    def asked() -> bool:
+        play_controller(kubectl)
+        desired = found(kubectl, "configmap", pod.desired_name(JOB))
+        assert desired is not None
+        restore = json.loads(desired["data"][pod.RECORD])["restore"] or {}
+        return (restore.get("nonce"), restore.get("path")) == ("2", None) and (
+            restore["drop_state"] == dropped
+        )
+
+    operator.until(asked)
+
+
 def words_of_engine(kubectl: Kubectl) -> set[str]:
     made = found(kubectl, "statefulset", pod.workers_name(JOB))
     assert made is not None

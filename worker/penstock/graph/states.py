@@ -1,0 +1,67 @@
+"""What checkpoints hold of each step of a graph: told from names and columns, without Arrow."""
+
+from penstock.contract.columns import Column, Columns, find
+from penstock.contract.graph import (
+    MAIN,
+    Aggregate,
+    Compute,
+    LogicalGraph,
+    Process,
+    Sink,
+    Source,
+    Step,
+    Window,
+)
+from penstock.contract.plan import StateColumn, StepState
+from penstock.graph.flow import Flows, input_flow
+
+UNKNOWN = "?"  # the type of a column that only data or user code can tell
+
+
+def states_of(graph: LogicalGraph, flows: Flows) -> tuple[StepState, ...]:
+    """List what is stored of sources, sinks and keyed steps, in the order of the graph."""
+    found = (_state_of(step, flows) for step in graph.steps)
+    return tuple(state for state in found if state is not None)
+
+
+def key_columns(step: Step, flows: Flows) -> Columns:
+    """Return the key columns of a step with their types."""
+    columns = input_flow(step, flows).columns or ()
+    return tuple(find(columns, k) or Column(k, UNKNOWN) for k in step.keys)
+
+
+def _state_of(step: Step, flows: Flows) -> StepState | None:
+    match step.parameters:
+        case Source(connector) | Sink(connector):
+            return StepState(step.name, step.kind, connector.kind)
+        case Aggregate(compute):
+            return _keyed(step, flows, _computed(step, compute, flows))
+        case Window(size_us, compute, offset_us):
+            return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us))
+        case Process(state=state):
+            return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))
+        case _:
+            return None
+
+
+def _keyed(
+    step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tuple[int, ...] = ()
+) -> StepState:
+    keys = key_columns(step, flows)
+    return StepState(step.name, step.kind, keys=keys, columns=columns, times=times)
+
+
+def _computed(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
+    given, taken = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
+    return tuple(StateColumn(c.name, _type(given, c.name), _what(c, taken)) for c in compute)
+
+
+def _what(compute: Compute, taken: Columns) -> str:
+    if compute.column is None:
+        return str(compute.function)
+    return f"{compute.function}({compute.column}: {_type(taken, compute.column)})"
+
+
+def _type(columns: Columns, name: str) -> str:
+    column = find(columns, name)
+    return UNKNOWN if column is None else column.type

@@ -1,0 +1,214 @@
+"""What of a checkpoint a job takes over: state is found again by the name of its step.
+
+::
+
+    stored state ── a step of that name and kind, equal keys, columns, times ──> taken over
+                 ── a step of that name, anything else ────────────────────────> refused
+                 ── no such step ── named by restore.dropState ────────────────> given up
+                                 ── not named ─────────────────────────────────> refused
+    a step without stored state ───────────────────────────────────────────────> begins empty
+
+Steps without state, edges, stages and parallelism are free. A sink keeps nothing but output that
+is prepared: it may go, or become another, once that is visible.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.base.suggest import unknown
+from penstock.contract.latest import ANY_STATE
+from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
+from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState
+
+UNKNOWN = "?"  # a type that was not looked at: it is not compared
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A checkpoint beside a plan: names of steps whose state is ``kept``, ``new`` or ``gone``.
+
+    ``misfits`` says of each step whose state is of another shape what is stored and what the job
+    has; ``changed`` lists their names.
+    """
+
+    kept: tuple[str, ...]
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+    changed: tuple[str, ...]
+    misfits: tuple[str, ...]
+
+
+def match(root: RootManifest, plan: PhysicalPlan) -> Match:
+    """Compare what is stored with what the job has, step by step; sinks are no state."""
+    stored = {s.step: s for s in known(root, plan).states if s.kind != SINK}
+    wanted = {s.step: s for s in plan.states if s.kind != SINK}
+    both = [name for name in wanted if name in stored]
+    changed = tuple(n for n in both if not fits(stored[n], wanted[n]))
+    return Match(
+        kept=tuple(n for n in both if n not in changed),
+        new=tuple(n for n in wanted if n not in stored),
+        gone=tuple(n for n in stored if n not in wanted),
+        changed=changed,
+        misfits=tuple(_difference(stored[n], wanted[n]) for n in changed),
+    )
+
+
+def known(root: RootManifest, plan: PhysicalPlan) -> RootManifest:
+    """Return a manifest of format 1 that fits as one of format 2; others as they are."""
+    if root.format != 1 or not _fits_by_place(root, plan):
+        return root
+    return replace(root, states=plan.states, steps=plan.steps, format=ROOT_FORMAT)
+
+
+def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
+    """Return why the plan cannot take over the state of ``root``, None when it can."""
+    if root is None:
+        return None
+    if root.max_key_groups != plan.max_key_groups:
+        return (
+            f"StateError: checkpoint {root.epoch} has {root.max_key_groups} key groups, the job "
+            f"{plan.max_key_groups}: maxKeyGroups never changes in the life of a job"
+        )
+    if root.format == 1 and not _fits_by_place(root, plan):
+        return (
+            f"StateError: checkpoint {root.epoch} was taken by an earlier release, and fits only "
+            "the job as it was then: run that once with this release until it has taken a "
+            "checkpoint, then change it; or begin without state by restore.empty"
+        )
+    found = match(root, plan)
+    words = [*found.misfits, *(_gone(root, plan, name) for name in found.gone)]
+    if not words:
+        return None
+    names = ", ".join((*found.changed, *found.gone))
+    return (
+        f"StateError: the state of checkpoint {root.epoch} does not fit this job: "
+        f"{'; '.join(words)}. Take that back; or give this state up by restore.dropState: "
+        f"[{names}] (--drop-state); or begin without any state by restore.empty"
+    )
+
+
+def altered(root: RootManifest, plan: PhysicalPlan) -> str | None:
+    """Return what keeps an engine from loading ``root``; what has no step is the leader's part."""
+    if root.format == 1 or root.max_key_groups != plan.max_key_groups:
+        return incompatible(root, plan)
+    found = match(root, plan)
+    return f"checkpoint {root.epoch}: {'; '.join(found.misfits)}" if found.misfits else None
+
+
+def unpublishable(root: RootManifest, plan: PhysicalPlan) -> tuple[str, ...]:
+    """Return the sinks that have prepared output which no sink of the plan can publish."""
+    now = {s.step: s.connector for s in plan.states if s.kind == SINK}
+    then = {s.step: s.connector for s in known(root, plan).states if s.kind == SINK}
+    owing = dict.fromkeys(h.sink for task in root.tasks for h in task.handles)
+    return tuple(name for name in owing if name not in now or now[name] != then.get(name))
+
+
+def sources_to_list(root: RootManifest | None, plan: PhysicalPlan) -> tuple[str, ...]:
+    """Return the sources whose splits no checkpoint knows; all of them without one."""
+    stored = () if root is None else known(root, plan).states
+    have = {s.step for s in stored if s.kind == SOURCE}
+    named = (stage.source for stage in plan.stages)
+    return tuple(name for name in named if name is not None and name not in have)
+
+
+def without(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> RootManifest:
+    """Return ``root`` without the state of ``names``; a name of nothing stored changes nothing."""
+    now = known(root, plan)
+    drop = {s.step for s in now.states if s.step in names and s.kind != SINK}
+    if ANY_STATE in names:
+        drop.update(match(root, plan).gone)
+    if not drop:
+        return root
+    tasks = tuple(_task_without(task, now.steps[task.task.stage], drop) for task in now.tasks)
+    left = tuple(s for s in now.states if s.step not in drop)
+    return replace(now, states=left, tasks=tasks)
+
+
+def refusal(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> str | None:
+    """Return why ``root`` does not fit even without the state of ``names``; None when it does.
+
+    A name that is not stored is told only then: it may have been given up before.
+    """
+    why = incompatible(without(root, plan, names), plan)
+    have = [s.step for s in known(root, plan).states if s.kind != SINK]
+    odd = [name for name in names if name != ANY_STATE and name not in have]
+    if why is None or not odd:
+        return why
+    hints = (unknown("stored state of a step", name, have) for name in odd)
+    return f"{why}. restore.dropState: {'; '.join(hints)}"
+
+
+def _task_without(task: TaskManifest, steps: tuple[str, ...], drop: set[str]) -> TaskManifest:
+    """Take away files of dropped steps, and the splits where the source itself is dropped."""
+    files = tuple(f for f in task.files if f.state not in drop)
+    return replace(task, files=files, splits=() if drop.intersection(steps) else task.splits)
+
+
+def fits(stored: StepState, wanted: StepState) -> bool:
+    """Say whether a step takes over what is stored under its name."""
+    same = (stored.kind, stored.connector, stored.times)
+    return (
+        same == (wanted.kind, wanted.connector, wanted.times)
+        and _equal([(c.name, c.type) for c in stored.keys], [(c.name, c.type) for c in wanted.keys])
+        and _equal(_kept(stored.columns), _kept(wanted.columns))
+    )
+
+
+def _kept(columns: tuple[StateColumn, ...]) -> list[tuple[str, str]]:
+    """List what is kept: of a computed column its name is only how it is shown."""
+    return [(c.of, "") if c.of else (c.name, c.type) for c in columns]
+
+
+def _equal(stored: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> bool:
+    """Compare names and types; in the command line some types are not known."""
+    return len(stored) == len(wanted) and all(
+        UNKNOWN in type_ or f"{UNKNOWN})" in name or (name, type_) == had
+        for had, (name, type_) in zip(stored, wanted, strict=True)
+    )
+
+
+def _fits_by_place(root: RootManifest, plan: PhysicalPlan) -> bool:
+    return bool(plan.state_fingerprint) and root.fingerprint == plan.state_fingerprint
+
+
+# --- Words ---------------------------------------------------------------------------------------
+
+
+def _gone(root: RootManifest, plan: PhysicalPlan, name: str) -> str:
+    stored = next(s for s in known(root, plan).states if s.step == name)
+    what = "offsets" if stored.kind == SOURCE else "state"
+    there = any(name in stage.steps for stage in plan.stages)
+    now = "keeps no state now" if there else "is not in the job"
+    return f"step {name!r}: its {what} ({_shape(stored)}) is stored, and it {now}"
+
+
+def _difference(stored: StepState, wanted: StepState) -> str:
+    if stored.kind != wanted.kind:
+        had, has = f"a {stored.kind}", f"a {wanted.kind}"
+    elif stored.connector != wanted.connector:
+        had, has = f"offsets of {stored.connector}", f"a {wanted.kind} of {wanted.connector}"
+    else:
+        functions = _shape(stored) == _shape(wanted)
+        had, has = _shape(stored, functions=functions), _shape(wanted, functions=functions)
+        for title in ("keys ", "columns "):
+            has = has.replace(title, "", 1)
+    return f"step {stored.step!r}: stored {had}; the job has {has}"
+
+
+def _shape(state: StepState, *, functions: bool = False) -> str:
+    if state.connector:
+        return state.connector
+    keys = ", ".join(f"{c.name}: {c.type}" for c in state.keys)
+    columns = ", ".join(_spell(c, functions=functions) for c in state.columns)
+    times = f", windows of {_times(state.times)}" if state.times else ""
+    return f"keys [{keys}], columns [{columns}]{times}"
+
+
+def _spell(column: StateColumn, *, functions: bool) -> str:
+    of = f" = {column.of}" if functions and column.of else ""
+    return f"{column.name}: {column.type}{of}"
+
+
+def _times(times: tuple[int, ...]) -> str:
+    size, *offset = (f"{t / 1_000_000:g} s" for t in times)
+    return size if not any(times[1:]) else f"{size} from {offset[0]}"

@@ -422,6 +422,14 @@ def test_a_parent_publishes_nothing_once_its_child_has_the_folder(tmp_path: Path
     assert words(tmp_path) == ["old", "newer"]
 
 
+def test_a_job_whose_empty_folder_was_taken_is_told_by_whom(tmp_path: Path) -> None:
+    with life(tmp_path, "job-1") as first, life(tmp_path, "job-2") as second:
+        with pytest.raises(StorageError, match="job job-2 has taken output folder"):
+            prepare(first.writer(TASK, Attempt(1)), 1, "nowhere")
+        write(second, 1, "the only row")
+    assert words(tmp_path) == ["the only row"]
+
+
 def test_what_a_parent_linked_unseen_is_found_before_the_first_publication(tmp_path: Path) -> None:
     with life(tmp_path, "job-1") as first:
         write(first, 40, "old")

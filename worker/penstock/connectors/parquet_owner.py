@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.parquet_stage import STAGED_SUFFIX, remove_all
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
@@ -94,14 +94,10 @@ class OutputFolder:
         Raises StateError when another job has it, or the job before went on. Raises OSError.
         """
         record = self._read()
-        if record is None:
-            return
-        if record.owner != self._me:
-            raise StateError(
-                f"parquet sink: job {record.owner} has taken output folder {self.path} over from "
-                f"this job ({self._me}): name another folder to go on"
-            )
-        if record.after is None or self._publishes():
+        lost = self._lost(record)
+        if lost:
+            raise StateError(lost)
+        if record is None or record.after is None or self._publishes():
             return
         # Another worker of this job may have published this very epoch since OWNER was read.
         why = above(self._found(record, but=epoch), record.after)
@@ -111,6 +107,13 @@ class OutputFolder:
             os.fsync(file.fileno())
         sync(self.staging)
         shutil.rmtree(self._gone(record.after), ignore_errors=True)
+
+    def check_staging(self) -> None:
+        """Say who has the folder when nothing can be staged any more. Raises StorageError."""
+        if not self.staging.is_dir():
+            lost = self._lost(self._read())
+            if lost:
+                raise StorageError(lost)
 
     # --- What is there ------------------------------------------------------------------------
 
@@ -130,6 +133,14 @@ class OutputFolder:
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != but]
         owner = record.owner if record is not None else None
         return Found(owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else "")
+
+    def _lost(self, record: Record | None) -> str:
+        if record is None or record.owner == self._me:
+            return ""
+        return (
+            f"parquet sink: job {record.owner} has taken output folder {self.path} over from this "
+            f"job ({self._me}): name another folder to go on"
+        )
 
     def _publishes(self) -> bool:
         """Say whether this job has begun to publish here: what is visible may be its own."""

@@ -95,6 +95,7 @@ class ParquetSink:
         def check() -> None:
             if attempt < self._swept:
                 raise StorageError(f"parquet sink: attempt {attempt} is over, {prefix} was swept")
+            self._output.check_staging()
 
         return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder, check)
 
@@ -116,7 +117,7 @@ class Part:
     ) -> None:
         """Hold ``batches``; ``freed`` is told the bytes that left memory.
 
-        ``check`` raises StorageError when the attempt was swept.
+        ``check`` raises StorageError when the attempt was swept, or the folder is another job's.
         """
         self._path = path
         self._schema = schema
@@ -179,7 +180,7 @@ class ParquetSinkWriter:
     ) -> None:
         """Write for ``owner`` (sink step, task) to files whose names begin with ``prefix``.
 
-        ``check`` raises StorageError when the writer's attempt was swept.
+        ``check`` raises StorageError when nothing may be staged any more.
         """
         self._owner = owner
         self._prefix = prefix

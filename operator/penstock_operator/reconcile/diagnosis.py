@@ -10,6 +10,7 @@ from penstock.contract.codec import decode
 from penstock.contract.latest import Death, Deaths, Latest
 from penstock.contract.reports import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.streamjob_status import Reason
+from penstock.contract.streamjob_status_fields import fitting
 from penstock_operator.api.observed import ContainerView, Observed, PodView
 from penstock_operator.resources.target import Target
 
@@ -106,7 +107,7 @@ def _needs_claim(target: Target) -> bool:
 
 def _failed(text: str) -> Trouble:
     reason = next((r for words, r in FAILURES if words in text), Reason.JOB_FAILED)
-    return Trouble(reason, text)
+    return Trouble(reason, fitting(text))
 
 
 def _pod_trouble(found: PodView, now: float) -> Trouble | None:

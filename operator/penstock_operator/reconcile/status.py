@@ -17,6 +17,7 @@ from penstock.contract.streamjob_status import (
     RestoreStatus,
     StreamJobStatus,
 )
+from penstock.contract.streamjob_status_fields import fitting
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
@@ -171,6 +172,7 @@ def _last_failure(at: Judged) -> LastFailure | None:
     text = None if at.latest is None else at.latest.failure
     if text is None or at.trouble is None:
         return old
+    text = fitting(text)
     if old is not None and old.message == text:
         return old
     return LastFailure(stamp(at.seen.now), str(at.trouble.reason), text)

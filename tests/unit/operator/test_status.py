@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
 from penstock.contract.latest import Death, Deaths
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import CheckpointSummary, ConditionType, Truth
+from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from tests.unit.operator.observing import running, spec_of
@@ -95,3 +98,20 @@ def test_deaths_of_engines_are_counted_and_stall_the_job_before_it_fails() -> No
     stalled = status.condition(ConditionType.STALLED)
     assert stalled is not None
     assert (stalled.status, stalled.reason) == (Truth.TRUE, "CrashLoop")
+
+
+@pytest.mark.parametrize("length", [100, 4000])
+def test_a_failure_of_any_length_is_told_and_can_be_written(length: int) -> None:
+    """The API server refuses a status with a message of more than 2,048 characters."""
+    seen = committed(7)
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    text = "step 'parse', source 'lines', offset 3: ValueError: bad\n".ljust(length, "x")
+    value = replace(seen.latest.value, failure=text)
+    status = decide(replace(seen, latest=replace(seen.latest, value=value))).status
+    assert status is not None
+    assert status.last_failure is not None
+    messages = [status.last_failure.message, *(c.message for c in status.conditions)]
+    assert max(map(len, messages)) <= MESSAGE_CHARS_MAX
+    assert status.last_failure.message.startswith("step 'parse', source 'lines', offset 3: ")
+    assert (status.last_failure.message == text) == (length == 100)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.base.errors import StorageError, UserCodeError
-from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.contract.graph import Call, OnError, Per
+from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import Process
@@ -227,6 +227,9 @@ def test_an_error_is_bounded_whatever_the_user_raises() -> None:
             raise TypeError("no text")
 
     def recursive(record: dict[str, Any]) -> Any:
+        return recursive_again(record)
+
+    def recursive_again(record: dict[str, Any]) -> Any:
         return recursive(record)
 
     def long(record: dict[str, Any]) -> Any:
@@ -239,7 +242,7 @@ def test_an_error_is_bounded_whatever_the_user_raises() -> None:
     for function in (recursive, long, odd):
         with pytest.raises(UserCodeError) as raised:
             run(Map("m", call(Per.RECORD), function, NUMBERS), wide)
-        assert len(str(raised.value)) < FAILURE_BYTES_MAX
+        assert len(str(raised.value)) < MESSAGE_CHARS_MAX, "the status of a StreamJob takes it"
         assert f"in {function.__name__}" in str(raised.value)
 
 

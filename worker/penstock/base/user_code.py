@@ -67,8 +67,15 @@ def user_traceback(error: BaseException) -> str:
         shown = cause if cause is not None or shown.__suppress_context__ else context
         if shown is not None:
             parts += [_BECAUSE if cause is not None else _MEANWHILE, named(shown)]
-    text = "\n".join(parts)
-    return shortened(text, USER_TRACE_CHARS_MAX)
+    return _without_middle("\n".join(parts), USER_TRACE_CHARS_MAX)
+
+
+def _without_middle(text: str, chars_max: int) -> str:
+    """Cut a text in its middle: where the job called, and where it raised, say the most."""
+    if len(text) <= chars_max:
+        return text
+    begins, ends = text[: chars_max // 3], text[-(chars_max - chars_max // 3) :]
+    return f"{begins[: begins.rfind(chr(10))]}\n  ...\n{ends[ends.find(chr(10)) + 1 :]}"
 
 
 def _frames(error: BaseException) -> list[str]:

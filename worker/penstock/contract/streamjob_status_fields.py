@@ -20,6 +20,7 @@ from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.writer import plain_object
 
 MESSAGE_CHARS_MAX = 2048
+CLIPPED = " [...]"
 CONDITIONS_MAX = 16
 
 
@@ -31,6 +32,13 @@ def time(name: str, meaning: str, **more: object) -> Field:
 def count(name: str, meaning: str, **more: object) -> Field:
     """Build the row of a whole number that is never negative."""
     return integer(name, meaning, minimum=0, **more)
+
+
+def fitting(text: str) -> str:
+    """Cut a text that is longer than a message may be: the API server would refuse the status."""
+    if len(text) <= MESSAGE_CHARS_MAX:
+        return text
+    return text[: MESSAGE_CHARS_MAX - len(CLIPPED)] + CLIPPED
 
 
 def _message(meaning: str, **more: object) -> Field:

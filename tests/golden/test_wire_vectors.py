@@ -63,10 +63,10 @@ ELEMENTS: dict[str, dict[str, tuple[int, wire.Head]]] = {
     },
 }
 CREDITS = {
-    "one": [Credit(CHANNEL, 8_388_608, 0, Version(1))],
+    "one": [Credit(CHANNEL, 8_388_608, 0, Version(1), 8_388_608)],
     "two": [
-        Credit(CHANNEL, BIG, 12, Version(2)),
-        Credit(ChannelId(0, CHANNEL.receiver, SOURCE), 1, 2, Version(3)),
+        Credit(CHANNEL, BIG, 12, Version(2), BIG),
+        Credit(ChannelId(0, CHANNEL.receiver, SOURCE), 1, 2, Version(3), 65_536),
     ],
 }
 HELLOS: dict[str, handshake.Hello] = {

@@ -64,7 +64,9 @@ controls = st.one_of(
     st.sampled_from([EndOfStream(), Idle(), Active()]),
 )
 credit_lists = st.lists(
-    st.builds(Credit, channels, u64, u64, u64.map(Version)), min_size=1, max_size=4
+    st.builds(Credit, channels, u64, u64, u64.map(Version), st.integers(1, 2**64 - 1)),
+    min_size=1,
+    max_size=4,
 )
 names = st.text("abcdef-0123456789", max_size=40)
 lives = (names.map(JobUid), u64.map(Attempt), names.map(Incarnation))

@@ -180,13 +180,19 @@ def make_process() -> Iterator[Callable[..., Process]]:
 
 
 def main() -> None:
-    """Live as ordinal 1: ``send`` words for ever, or ``take`` them, or ``sleep``."""
+    """Live as ordinal 1: ``send`` words for ever, or ``take`` them, or ``sleep``.
+
+    One that sleeps was very fast before: it lets as much wait as its settings allow.
+    """
     orders = json.loads(sys.argv[1])
     worker = Worker(1, **orders["settings"])
     print(worker.exchange.location, flush=True)
     members = {0: Peer(Incarnation("life-0"), sys.stdin.readline().strip()), 1: worker.peer()}
     worker.open(1, members, channel(0, 1), channel(1, 0))
     rows = words(1000)
+    if orders["role"] == "sleep":
+        fast = Data(rows.payload, 1_000_000, 1 << 50)
+        worker.exchange.input(receiver(1)).worked(fast, 0.001, 0.0, monotonic())
     while orders["role"] == "send":
         worker.send(0, rows, timeout_s=600)
     while orders["role"] == "take":

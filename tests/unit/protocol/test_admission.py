@@ -42,7 +42,7 @@ def test_what_is_expected_is_accepted() -> None:
     [
         ({"job_uid": JobUid("other")}, "this worker runs job job, not other"),
         ({"attempt": Attempt(2)}, "attempt 2 is over: this worker is in attempt 3"),
-        ({"wire_version": 9}, "wire version 9 is not 1"),
+        ({"wire_version": 9}, "wire version 9 is not 2"),
         ({"schema": b"x" * 32}, "all workers must run the same job"),
         (
             {"channel": replace(CHANNEL, receiver=TaskId(StageIndex(1), Ordinal(5), 0))},

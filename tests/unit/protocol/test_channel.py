@@ -5,7 +5,11 @@ import copy
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.base.limits import (
+    CREDIT_FIRST_CHANNEL_BYTES_MIN,
+    ELEMENT_BYTES_MAX,
+    ELEMENT_FIXED_CHARGE_BYTES,
+)
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import (
     Barrier,
@@ -17,7 +21,7 @@ from penstock.model.elements import (
     LatencyMarker,
     Watermark,
 )
-from penstock.protocol.channel import Fill, Outgoing, Owed, ReceiveChannel, SendChannel
+from penstock.protocol.channel import Fill, Outgoing, Owed, ReceiveChannel, SendChannel, cut
 
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
 CHANNEL = ChannelId(0, SENDER, TaskId(StageIndex(1), Ordinal(1), 0))
@@ -30,8 +34,8 @@ def data(name: str, size: int = 1000) -> Data[str]:
     return Data(name, rows=1, charge=size + FIXED)
 
 
-def credit(granted: int, received: int = 0, version: int = 1) -> Credit:
-    return Credit(CHANNEL, granted, received, Version(version))
+def credit(granted: int, received: int = 0, version: int = 1, window: int = 1 << 24) -> Credit:
+    return Credit(CHANNEL, granted, received, Version(version), window)
 
 
 def sender(buffer_bytes: int = 1 << 20, flush_interval_s: float = 0.0) -> SendChannel[str]:
@@ -245,10 +249,14 @@ def receiver(high: int = 1000, low: int = 400) -> ReceiveChannel:
     return ReceiveChannel(CHANNEL, high, low, Version(1))
 
 
+def granted(amount: int, received: int = 0, version: int = 1, window: int = 1000) -> Credit:
+    return credit(amount, received, version, window)
+
+
 def test_the_first_credit_is_the_whole_window_and_owed_at_once() -> None:
     channel = receiver()
     assert channel.owed() is Owed.NOW
-    assert channel.credit() == credit(1000)
+    assert channel.credit() == granted(1000)
     assert channel.owed() is Owed.NOTHING
 
 
@@ -281,10 +289,10 @@ def test_above_the_high_watermark_nothing_is_granted_until_the_low_one() -> None
         channel.on_element(sequence, 200)
     channel.on_take(200)
     channel.on_take(200)
-    assert channel.credit() == credit(1000, received=2)
+    assert channel.credit() == granted(1000, received=2)
     channel.on_take(200)
     assert channel.owed() is Owed.NOW
-    assert channel.credit() == credit(1600, received=3)
+    assert channel.credit() == granted(1600, received=3)
 
 
 def test_small_grants_may_wait_but_are_owed() -> None:
@@ -294,7 +302,7 @@ def test_small_grants_may_wait_but_are_owed() -> None:
     assert channel.owed() is Owed.NOTHING
     channel.on_take(100)
     assert channel.owed() is Owed.SOON
-    assert channel.credit() == credit(1100, received=1)
+    assert channel.credit() == granted(1100, received=1)
 
 
 def test_a_taken_control_element_is_owed_too() -> None:
@@ -310,7 +318,7 @@ def test_a_new_version_is_announced_at_once() -> None:
     channel.credit()
     channel.version = Version(2)
     assert channel.owed() is Owed.NOW
-    assert channel.credit() == credit(1000, version=2)
+    assert channel.credit() == granted(1000, version=2)
 
 
 def test_small_grants_wait_while_more_is_queued() -> None:
@@ -334,3 +342,95 @@ def test_a_refused_task_is_worth_waking_when_half_of_the_buffer_is_free() -> Non
     assert not channel.roomy
     channel.take(0)
     assert channel.roomy
+
+
+# --- Windows that follow a pace ------------------------------------------------------------------
+
+
+def test_a_smaller_window_bounds_the_buffer_and_the_pieces_of_the_sender() -> None:
+    channel = sender(buffer_bytes=1 << 20)
+    channel.on_credit(credit(1 << 40, window=4 * (1000 + FIXED)))
+    assert channel.piece_bytes == 2 * (1000 + FIXED) + FIXED
+    assert channel.offer(data("a"), 0)
+    assert channel.offer(data("b"), 0)
+    assert not channel.offer(data("c"), 0), "half a window waits"
+    channel.on_credit(credit(1 << 40, window=1 << 24))
+    assert channel.offer(data("c"), 0)
+
+
+def test_before_the_first_credit_a_sender_keeps_little() -> None:
+    channel = SendChannel[str](1 << 20, 0.0, Version(1))
+    while channel.offer(data("a"), 0):
+        pass
+    assert channel.waiting_bytes <= CREDIT_FIRST_CHANNEL_BYTES_MIN // 2 + 1000 + FIXED
+
+
+def test_a_window_that_shrinks_takes_nothing_back_and_grants_nothing_until_that_is_spent() -> None:
+    channel = receiver()
+    assert channel.credit() == granted(1000)
+    for sequence in range(1, 5):
+        channel.on_element(sequence, 200)
+    assert channel.resize(300)
+    assert channel.owed() is Owed.SOON, "the sender should cut less"
+    assert channel.credit() == granted(1000, window=300)
+    for _ in range(3):
+        channel.on_take(200)
+    assert channel.owed() is Owed.NOTHING
+    channel.on_take(200)
+    assert channel.credit() == granted(1100, received=4, window=300)
+
+
+def test_a_window_that_grows_is_granted_at_once_and_never_above_the_high_watermark() -> None:
+    channel = receiver()
+    channel.begin(200)
+    assert channel.credit() == granted(200, window=200)
+    channel.on_element(1, 200)
+    assert channel.owed() is Owed.NOTHING, "it is full"
+    assert channel.resize(5000)
+    assert channel.owed() is Owed.NOW
+    assert channel.credit() == granted(1000)
+    channel.begin(10)
+    assert channel.window == 1000, "it begins once"
+
+
+@pytest.mark.parametrize("window", [760, 1000, 1240])
+def test_a_window_that_changes_by_a_quarter_at_most_stays(window: int) -> None:
+    channel = receiver(high=4000, low=2000)
+    channel.begin(1000)
+    channel.credit()
+    assert not channel.resize(window)
+    assert channel.owed() is Owed.NOTHING
+
+
+def test_slices_give_back_the_charge_of_their_element_and_count_it_once() -> None:
+    channel = receiver()
+    channel.credit()
+    channel.on_element(1, 997)
+    element = Data("abcdefg", rows=7, charge=997, min_ts=3, max_ts=9)
+    spent, taken = [], ""
+    for rows in (1, 2, 3):
+        part, element = cut(element, rows, lambda text, start, count: text[start : start + count])
+        channel.on_slice(part.charge)
+        spent.append(part.charge)
+        taken += part.payload
+        assert (part.rows, part.min_ts, part.max_ts) == (rows, 3, 9)
+        assert channel.credit().received == 0, "it is not taken before its last row"
+    assert (taken, element.payload, element.rows) == ("abcdef", "g", 1)
+    assert sum(spent) + element.charge == 997
+    channel.on_take(element.charge)
+    assert channel.queued_bytes == 0
+    assert channel.credit() == granted(1997, received=1)
+
+
+def test_a_channel_brings_rows_while_some_wait_and_half_a_second_longer() -> None:
+    channel = receiver()
+    channel.credit()
+    assert not channel.brings_rows(5.0)
+    channel.on_element(1, 100)
+    assert channel.brings_rows(6.0)
+    channel.on_take(100)
+    assert channel.brings_rows(6.4)
+    assert not channel.brings_rows(6.6)
+    channel.on_element(2, 100)
+    channel.on_take(100)
+    assert channel.brings_rows(9.0), "they came since it was asked"

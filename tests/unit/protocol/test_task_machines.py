@@ -1,5 +1,6 @@
 """The small machines of a task, one rule each."""
 
+from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
@@ -62,6 +63,33 @@ def test_nothing_is_sent_to_a_receiver_that_leaves_or_has_not_announced() -> Non
     assert holding.announced(channel(2), Version(2)) == [Send(channel(2), Data("moves", 1, 10))]
     assert holding.settled()
     assert holding.phase is Phase.NONE
+
+
+def test_no_more_is_held_than_some_windows_of_those_that_are_waited_for() -> None:
+    small, edge = HELD_BYTES_MIN, [channel(0), channel(1), channel(2)]
+    holding = Holding(100 * small)
+    holding.begin(Version(2), edge)
+    holding.bound({channel(0): small, channel(1): 3 * small, channel(7): 1})  # 2 joins: no window
+    block = Data("moves", 1, 2 * small)
+    offers = 0
+    while not holding.full:
+        holding.offer([Piece(channel(0), channel(2), block)])
+        offers += 1
+    assert offers * 2 == 3 * HELD_WINDOWS * 3, "four of the largest window for each"
+    assert len(holding.abort()) == offers
+    assert not holding.full
+
+
+def test_whatever_the_windows_are_a_little_may_be_held_and_never_more_than_all() -> None:
+    holding = Holding(2 * HELD_BYTES_MIN)
+    holding.begin(Version(2), [channel(0)])
+    holding.bound({channel(0): 1})
+    found = []
+    for window, size in ((1, HELD_BYTES_MIN - 1), (1, 1), (1 << 40, 0), (1 << 40, HELD_BYTES_MIN)):
+        holding.bound({channel(0): window})
+        holding.offer([Piece(channel(1), channel(0), Data("moves", 1, size))])
+        found.append(holding.full)
+    assert found == [False, True, False, True], "the bound of the task stands"
 
 
 def splits(*, bounded: bool) -> Splits:

@@ -82,13 +82,24 @@ def test_columns_that_share_their_memory_are_charged_as_they_will_be_decoded(kin
 
 def test_a_batch_that_fits_is_not_cut() -> None:
     whole = data(100)
-    assert list(batches.pieces(whole)) == [whole]
+    assert list(batches.pieces(whole, whole.charge)) == [whole]
+
+
+def test_a_batch_is_cut_in_pieces_of_at_most_so_much_or_one_row_and_none_is_copied() -> None:
+    whole = data(100)
+    for most in (whole.charge - 1, whole.charge // 3, ELEMENT_FIXED_CHARGE_BYTES, 1):
+        parts = list(batches.pieces(whole, most))
+        assert all(part.charge <= most or part.rows == 1 for part in parts)
+        assert sum(part.rows for part in parts) == 100
+        together = batches.whole([part.payload for part in parts])
+        assert together is not None, "they are slices of one batch"
+        assert together.equals(whole.payload)
 
 
 def test_a_row_larger_than_an_element_is_an_error_of_the_job() -> None:
     huge = Data(batch(1), 1, ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES + 1)
     with pytest.raises(ConfigError, match=r"a row of \d+ bytes is larger than an element"):
-        list(batches.pieces(huge))
+        list(batches.pieces(huge, ELEMENT_BYTES_MAX))
 
 
 def test_the_fingerprint_is_that_of_the_types_not_of_the_notes() -> None:

@@ -7,7 +7,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import JOINED_BYTES_MAX
+from penstock.base.limits import (
+    CREDIT_FIRST_BYTES,
+    ELEMENT_FIXED_CHARGE_BYTES,
+    JOINED_BYTES_MAX,
+)
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Data, Watermark
 from penstock.protocol.channel import ReceiveChannel
@@ -40,9 +44,9 @@ def channels(*edges: int) -> tuple[TaskInput, Wakeup, list[InputChannel]]:
     made = []
     for worker, edge in enumerate(edges):
         name = channel_from(worker, edge)
-        channel = task.add(ReceiveChannel(name, 8 * MIB, 4 * MIB, Version(1)), None)
+        made.append(task.add(ReceiveChannel(name, 8 * MIB, 4 * MIB, Version(1)), None))
+    for channel in made:
         channel.tell(Told())
-        made.append(channel)
     return task, wakeup, made
 
 
@@ -95,13 +99,20 @@ def test_small_batches_that_wait_are_taken_as_one_but_never_past_another_element
     assert isinstance(joined, Data)
     assert joined.payload.column(0).to_pylist() == ["a", "b"]
     assert (joined.rows, joined.min_ts, joined.max_ts) == (2, 3, 5)
-    assert joined.charge == parts[0].charge + parts[1].charge
+    assert joined.charge == parts[0].charge + parts[1].charge - ELEMENT_FIXED_CHARGE_BYTES
     assert [poll(task), poll(task), poll(task)] == [Watermark(1), parts[2], None]
     assert first.state.queued_bytes == 0
 
 
+def work_fast(task: TaskInput) -> None:
+    """Let the steps take rows of a KiB in no time, until the windows are as large as can be."""
+    for turn in range(20):
+        task.worked(Data(words("x").payload, 100_000, 100_000 << 10), 0.01, 0.0, turn * 1.0)
+
+
 def test_large_batches_are_not_joined() -> None:
     task, _, (first, _) = channels(0, 0)
+    work_fast(task)
     large = words("x" * (JOINED_BYTES_MAX // 2))
     first.push(1, large)
     first.push(2, large)
@@ -171,6 +182,7 @@ def test_edges_are_not_joined() -> None:
 def test_no_more_is_joined_than_may_be_together() -> None:
     third_of = "h" * (JOINED_BYTES_MAX // 3)
     task, _, (first, second, third) = channels(0, 0, 0)
+    work_fast(task)
     fill(*((channel, words(third_of)) for channel in (first, second, third)))
     second.push(2, words(third_of))
     taken = [str(polled_across(task)[1]) for _ in range(2)]
@@ -218,3 +230,90 @@ def test_a_detached_channel_takes_nothing_more_and_gives_nothing() -> None:
     second.push(1, Watermark(3))
     assert poll(task) == Watermark(3)
     assert poll(task) is None
+
+
+# --- Slow steps ----------------------------------------------------------------------------------
+
+
+def letters(count: int, ts: int | None = None) -> Data[pa.RecordBatch]:
+    batch = pa.record_batch([[chr(97 + n % 26) for n in range(count)]], names=["w"])
+    return Data(batch, count, measure(batch), ts, ts)
+
+
+def work_slowly(task: TaskInput, row_s: float, since: float = 0.0) -> None:
+    """Let the steps take ``row_s`` seconds for each row of 100 bytes, for some seconds."""
+    for turn in range(30):
+        rows = max(int(0.1 / row_s), 1)
+        given = Data(words("x").payload, rows, rows * 100)
+        task.worked(given, rows * row_s, 0.0, since + turn * 0.1)
+
+
+def test_of_a_large_batch_a_slow_task_takes_slices_and_the_barrier_stays_behind_them() -> None:
+    task, _, (first, second) = channels(0, 0)
+    work_slowly(task, 0.01)
+    whole = letters(25, 7)
+    fill((first, whole), (first, Watermark(1)), (second, letters(3)))
+    taken: list[str] = []
+    while not isinstance(text := polled_across(task)[1], Watermark):
+        taken.append(str(text))
+    assert [len(text) for text in taken] == [10, 10, 8], "a tenth of a second of work each"
+    assert sorted("".join(taken)) == sorted("abc" + "abcdefghijklmnopqrstuvwxy")
+    assert first.state.queued_bytes == second.state.queued_bytes == 0
+    assert task.empty
+
+
+def test_slices_of_one_channel_stay_in_order_and_let_others_have_their_turns() -> None:
+    task, _, (first, second) = channels(0, 0)
+    work_slowly(task, 0.02)
+    fill((first, letters(12)), (second, letters(12)))
+    alone = [polled_across(task, joins=lambda _: False) for _ in range(6)]
+    for channel in (first, second):
+        mine = [str(text) for name, text in alone if name == channel.channel]
+        assert mine == ["abcde", "fghij", "kl"]
+    assert [name for name, _ in alone] == [first.channel, second.channel] * 3
+
+
+def test_a_slice_is_not_copied() -> None:
+    task, _, (first, _) = channels(0, 0)
+    work_slowly(task, 0.01)
+    whole = letters(25)
+    first.push(1, whole)
+    part = poll(task)
+    assert isinstance(part, Data)
+    assert (
+        part.payload.column(0).buffers()[2].address == whole.payload.column(0).buffers()[2].address
+    )
+
+
+def test_the_windows_of_a_slow_task_are_small_and_grow_again_when_it_is_fast() -> None:
+    task, _, made = channels(0, 0)
+    assert sum(channel.state.window for channel in made) <= CREDIT_FIRST_BYTES
+    work_slowly(task, 0.001)
+    assert all(channel.state.window <= 1000 * 100 for channel in made)
+    for channel in made:
+        channel.push(1, words("x"))  # they bring rows: they share
+    for turn in range(20):
+        given = Data(words("x").payload, 100_000, 100_000 << 10)
+        task.worked(given, 0.01, 0.0, 10.0 + turn)
+    assert [channel.state.window for channel in made] == [8 * MIB, 8 * MIB]
+
+
+def test_time_spent_waiting_for_credit_makes_slices_small() -> None:
+    task, _, (first, _) = channels(0, 0)
+    for turn in range(30):
+        task.worked(Data(words("x").payload, 10, 1000), 0.1, 0.0999, turn * 0.1)
+    first.push(1, letters(26))
+    part = poll(task)
+    assert isinstance(part, Data)
+    assert part.rows == 10
+
+
+def test_a_sender_hears_of_a_smaller_window_though_its_rows_are_not_taken() -> None:
+    task, _, (first, _) = channels(0, 0)
+    work_fast(task)
+    line = Told()
+    first.tell(line)
+    first.push(1, letters(20))
+    line.channels.clear()
+    work_slowly(task, 0.01, since=100.0)
+    assert line.channels.count(first.channel) >= 1

@@ -54,7 +54,7 @@ def remote(flush_interval_s: float) -> tuple[RemoteOutput, Sender]:
     state = SendChannel[pa.RecordBatch](BUFFER, flush_interval_s, Version(1))
     output = RemoteOutput(CHANNEL, state, Wakeup(), sender.called.append)
     output.accept()
-    output.on_credit(Credit(CHANNEL, 8 * MIB, 0, Version(1)))
+    output.on_credit(Credit(CHANNEL, 8 * MIB, 0, Version(1), 8 * MIB))
     return output, sender
 
 
@@ -188,7 +188,7 @@ def test_rows_that_waited_for_credit_say_how_long(monkeypatch: pytest.MonkeyPatc
     output.pump()
     output.put(Watermark(1))
     now = 103.5
-    output.on_credit(Credit(CHANNEL, 32 * MIB, 1, Version(1)))
+    output.on_credit(Credit(CHANNEL, 32 * MIB, 1, Version(1), 8 * MIB))
     output.pump()
     assert stream.waited_s == [0.0, 3.5]
     assert output.try_send(words())

@@ -101,6 +101,20 @@ ELEMENT_BYTES_MAX = 64 * 1024 * 1024  # one element, decoded; larger input is sp
 ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs beside its body
 CHANNEL_CREDIT_BYTES_DEFAULT = 8 * 1024 * 1024  # high watermark of a channel's queue
 CHANNEL_LOW_WATERMARK_BYTES_DEFAULT = 4 * 1024 * 1024
+CREDIT_FIRST_BYTES = 64 * 1024  # of a task, before it is known what a row costs it
+CREDIT_FIRST_CHANNEL_BYTES_MIN = 4 * 1024  # of each channel of many: smaller elements cost more
+CREDIT_CHANGE_INTERVAL_S = 0.1  # at most doubled so often
+TASK_CREDIT_BYTES_MAX = 16 * 1024 * 1024  # of all channels that bring rows
+QUEUED_S = 0.25  # of work that the channels of a task hold together; half the target, see SLICE_S
+CHANNEL_FLOOR_S = 0.01  # of work that each channel may hold at least
+CHANNEL_ACTIVE_S = 0.5  # a channel that brought no rows for so long shares no credit
+PACE_SUM_S = 0.25  # of work over which a pace is measured
+PACE_SEEN_S = 0.02  # of work after which a new sum replaces the one before
+PACE_KEEPS = 0.9  # of what earlier calls say about the fixed cost of a call, with each further one
+SLICE_S = 0.1  # of work that a task takes at once: a barrier waits for one call
+SLICE_ROWS_PER_FIXED_COST = 4  # where calls cost much beside their rows, so many times as much
+SLICE_BYTES_MAX = 1024 * 1024  # of a slice that is larger for the fixed cost of calls
+SLICE_FIRST_ROWS = 16  # of the first call, which tells what a row costs
 OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
 SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs are per batch
 SOURCE_BATCH_ROWS_MAX = 1_000_000
@@ -130,6 +144,8 @@ CREDITS_PER_MESSAGE_MAX = 1024
 CONTROLS_WAITING_MAX = 1024  # control elements of one channel that wait behind its data
 HELD_STREAMS_MAX = 4096  # streams of an attempt or a version that this worker has yet to reach
 STREAM_CHECK_INTERVAL_S = 0.5  # a waiting handler looks whether its caller is still there
+HELD_WINDOWS = 4  # of a receiver that has not announced: so many may be held for it
+HELD_BYTES_MIN = 64 * 1024  # whatever the windows are
 HELD_BYTES_MAX = 64 * 1024 * 1024  # records of moving groups held by one sender task
 ORPHAN_HANDLERS_MAX = 64  # above it the engine restarts
 WRITE_CANCEL_DEADLINE_S = 5.0
@@ -175,6 +191,10 @@ assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is no
 assert HEARTBEAT_TIMEOUT_S + LEASE_RENEW_DEADLINE_S <= LEASE_DURATION_S, "or a loss is late"
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"
+assert CREDIT_FIRST_BYTES < CHANNEL_CREDIT_BYTES_DEFAULT <= TASK_CREDIT_BYTES_MAX, "credit grows"
+assert HELD_BYTES_MIN < HELD_BYTES_MAX, "a bound has room"
+assert SLICE_S <= QUEUED_S, "the next slice waits while one is worked on"
+assert JOINED_BYTES_MAX <= SLICE_BYTES_MAX, "fixed costs make slices larger, never smaller"
 assert OUTPUT_BUFFER_BYTES_DEFAULT <= CHANNEL_CREDIT_BYTES_DEFAULT, "a full buffer must fit"
 assert CHANNEL_CREDIT_BYTES_DEFAULT <= ELEMENT_BYTES_MAX, "one element may exceed the window"
 assert PACE_WAIT_S < PACE_WAIT_MAX_S, "a slow machine gets fewer reads"

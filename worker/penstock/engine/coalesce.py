@@ -16,7 +16,7 @@ checkpoint between two turns is cut where the readers stand.
 
 from collections.abc import Iterable
 from time import thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -42,6 +42,16 @@ def turn_bytes(receivers: Iterable[int], waiting_bytes: int) -> int:
     return min([SOURCE_TURN_BYTES, *(count * waiting_bytes for count in receivers)])
 
 
+class Bound(NamedTuple):
+    """Rows, and bytes of them, that may be read at once."""
+
+    rows: int = SOURCE_TURN_ROWS_MAX
+    size: int = SOURCE_TURN_BYTES
+
+
+ANY = Bound()
+
+
 class Coalescer:
     """Reads of one source task, made large enough. For one thread: it measures that thread."""
 
@@ -55,24 +65,31 @@ class Coalescer:
         self._worked_s = 0.0  # of the thread, when it began
 
     def next(
-        self, reader: "SplitReader", gathering: "GatheringReader | None" = None
+        self,
+        reader: "SplitReader",
+        gathering: "GatheringReader | None" = None,
+        bound: Bound = ANY,
     ) -> Read | None:
         """Return rows of consecutive reads as one, or None when the split has nothing now.
 
-        ``gathering`` is the same reader if it can put small reads together itself.
+        ``gathering`` is the same reader if it can put small reads together itself. Even a single
+        read asks for no more than ``bound``, by the size of the rows that were read before.
         """
         self._adapt()
-        if gathering is not None and 2 * self._batch_rows <= self._wanted and not self._large:
-            return self._gathered(gathering)
-        first = reader.read(self._batch_rows)
+        rows_max = max(min(bound.rows, bound.size // self._row_bytes), 1)
+        asked, wanted = min(self._batch_rows, rows_max), min(self._wanted, rows_max)
+        if gathering is not None and 2 * self._batch_rows <= wanted and not self._large:
+            return self._gathered(gathering, wanted)
+        first = reader.read(asked)
         if first is None:
             self._last = 0
             return None
-        if first.batch.num_rows >= self._batch_rows < self._wanted:
+        if first.batch.num_rows >= asked:
             self._row_bytes = 1 + first.batch.nbytes // first.batch.num_rows
         reads, rows, more = [first], first.batch.num_rows, first
-        while self._goes_on(more.batch.num_rows, rows):
-            following = reader.read(self._batch_rows)
+        while more.batch.num_rows >= asked and self._goes_on(rows, wanted):
+            asked = min(asked, wanted - rows)
+            following = reader.read(asked)
             if following is None:
                 break
             reads.append(more := following)
@@ -80,8 +97,8 @@ class Coalescer:
         self._last = rows
         return first if len(reads) == 1 else self._joined(reads)
 
-    def _gathered(self, reader: "GatheringReader") -> Read | None:
-        rows = min(self._wanted, self._bytes_max // self._row_bytes)
+    def _gathered(self, reader: "GatheringReader", wanted: int) -> Read | None:
+        rows = min(wanted, self._bytes_max // self._row_bytes)
         read = reader.gather(self._batch_rows, max(rows // self._batch_rows, 1))
         self._last = 0 if read is None else read.batch.num_rows
         if read is not None:
@@ -93,10 +110,10 @@ class Coalescer:
         """Whether a read is rather compared with the one before than copied."""
         return self._batch_rows * self._row_bytes >= _LOOKED_AT_BYTES
 
-    def _goes_on(self, newest: int, rows: int) -> bool:
-        """Say whether to read again after a read of ``newest`` rows, with ``rows`` together."""
+    def _goes_on(self, rows: int, wanted: int) -> bool:
+        """Say whether to read again, with ``rows`` together."""
         fits = (rows + self._batch_rows) * self._row_bytes <= self._bytes_max
-        return rows < self._wanted and fits and newest >= self._batch_rows
+        return rows < wanted and fits
 
     def _adapt(self) -> None:
         """Double or halve what a turn should bring, by what the last one cost."""

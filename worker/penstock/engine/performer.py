@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
 from penstock.contract.ids import ChannelId
 from penstock.engine.inbox import Inbox, Near
 from penstock.engine.pauses import Pauses
@@ -46,6 +47,7 @@ class Performer:
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
         self._marker_turn = 0
+        self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
         self._captured: Captured | None = None  # while state of it is not copied
         self._cut: StateCut | None = None  # the newest
         self.pauses = Pauses(self.task)
@@ -78,9 +80,22 @@ class Performer:
             return None
         return output
 
+    def turn_bytes(self) -> int:
+        """Return how much may be read at once: half of what may wait behind each edge.
+
+        More would stand in the buffers in front of a barrier.
+        """
+        waiting: dict[int, int] = {}
+        for channel in self.core.outputs:
+            output = self._outputs.get(channel)
+            window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
+            waiting[channel.edge] = waiting.get(channel.edge, 0) + window
+        return min(waiting.values(), default=2 * SOURCE_TURN_BYTES) // 2
+
     # --- Steps and their rows -----------------------------------------------------------------
 
     def _process(self, action: ev.Process) -> None:
+        since, self._waited_s = time.monotonic(), 0.0
         rows = action.data.rows
         self.standing.rows_in += rows
         slot, source = self._parts.in_flight, self._parts.source
@@ -93,9 +108,14 @@ class Performer:
             finally:
                 slot.leave()
         self._flush()
-        if self._parts.source is not None:
-            for origin_ns in self._parts.source.marks():
-                self._pass_on(LatencyMarker(self.task, origin_ns))
+        now = time.monotonic()
+        if source is None:
+            if self.input is not None:
+                self.input.worked(action.data, now - since, self._waited_s, now)
+            return
+        source.worked(rows, now - since, self._waited_s)
+        for origin_ns in source.marks():
+            self._pass_on(LatencyMarker(self.task, origin_ns))
 
     def _advance(self, action: ev.Advance) -> None:
         more = True
@@ -164,10 +184,12 @@ class Performer:
         if output.try_send(element, more=True):
             return
         self.hand_on()  # what fills the channel has to be taken while this thread waits
+        since = time.monotonic()
         while not output.try_send(element):
             if self.copy_on():
                 self.standing.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
+        self._waited_s += time.monotonic() - since
         self.core.step(ev.Waited(), 0.0)
 
     def _while_waiting(self) -> None:
@@ -217,6 +239,8 @@ class Performer:
         self.copy_on()
         if moves:
             self.pauses.cut(time.monotonic())
+            windows = {c: o.window for c, o in self._outputs.items()}
+            self.core.step(ev.Paced(windows), 0.0)
 
     def hurry(self) -> None:
         """Let what is being stored be stored without a rest."""

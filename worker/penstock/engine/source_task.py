@@ -9,13 +9,15 @@ from penstock.base.limits import (
     SOURCE_POLL_S,
     SOURCE_REST_MAX_S,
     SOURCE_SPLITS_READ_MAX,
+    SOURCE_TURN_BYTES,
 )
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.coalesce import Coalescer
+from penstock.engine.coalesce import Bound, Coalescer
 from penstock.engine.turns import Turns
 from penstock.model.elements import Data
 from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RestingReader
+from penstock.protocol.pace import Pace
 from penstock.protocol.task_events import RowsRead, SplitEmpty, SplitEnded
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class SourceTask:
         self.name = name
         self._source = source
         self._reads = reads
+        self._pace = Pace()
         self._opened: dict[SplitId, _Opened] = {}
         self._ended: set[SplitId] = set()
         self._turns = Turns(SOURCE_SPLITS_READ_MAX)
@@ -95,18 +98,30 @@ class SourceTask:
             if opened is not None:
                 opened.reader.committed(epoch, state)
 
+    def worked(self, rows: int, seconds: float, waited_s: float) -> None:
+        """Count what the steps took for rows, ``waited_s`` of it for credit: reads follow it.
+
+        An order to cut waits for one turn. Of rows of which nobody knows the cost few are read.
+        """
+        self._pace.worked(rows, 0, seconds, waited_s)
+
     def marks(self) -> list[int]:
         """Return the latency marks of the rows read since the last call: when they were due."""
         marks, self._marks = self._marks, []
         return marks
 
-    def next(self, reads: Callable[[SplitId], bool]) -> SourceEvent | None:
-        """Ask the next split whose turn it is; None when no split may be read."""
+    def next(
+        self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_TURN_BYTES
+    ) -> SourceEvent | None:
+        """Ask the next split whose turn it is; None when no split may be read.
+
+        At most ``bytes_max`` are read, unless a single row is larger.
+        """
         split = self._turns.next(reads)
         if split is None:
             return None
         opened = self._opened[split]
-        event = self._ask(split, opened)
+        event = self._ask(split, opened, bytes_max)
         releasing = opened.releasing
         if split in self._ended:
             self._turns.end(split)
@@ -146,9 +161,10 @@ class SourceTask:
                 least = min(least, (reader.wait_s() if reader else 0.0) or SOURCE_POLL_S)
         return least
 
-    def _ask(self, split: SplitId, opened: _Opened) -> SourceEvent:
+    def _ask(self, split: SplitId, opened: _Opened, bytes_max: int) -> SourceEvent:
         reader = opened.reader
-        read = self._reads.next(reader, opened.gathering)
+        bound = Bound(self._pace.slice_rows, bytes_max)
+        read = self._reads.next(reader, opened.gathering, bound)
         if read is None:
             if reader.state().finished:
                 self._ended.add(split)

@@ -13,7 +13,7 @@ from penstock.contract.plan import EdgePlan
 from penstock.engine.router import Custom
 from penstock.engine.source_task import SourceTask
 from penstock.engine.storer import Storer
-from penstock.model.elements import Barrier, Control
+from penstock.model.elements import Barrier, Control, Data
 from penstock.ports import LatencyMeter
 from penstock.protocol.task import TaskCore
 
@@ -94,6 +94,12 @@ class Input(Protocol):
         """
         ...
 
+    def worked(
+        self, data: "Data[pa.RecordBatch]", seconds: float, waited_s: float, now: float
+    ) -> None:
+        """Hear what the steps took for rows: how much is taken and let wait follows it."""
+        ...
+
     def announce(self, version: Version) -> None:
         """Carry ``version`` in the credit of every channel."""
         ...
@@ -106,6 +112,11 @@ class Input(Protocol):
 
 class Output(Protocol):
     """One output channel."""
+
+    @property
+    def window(self) -> int:
+        """Return how many bytes may wait at the receiver at its present pace."""
+        ...
 
     @property
     def receiver_version(self) -> Version:

@@ -133,7 +133,7 @@ class TaskThread(threading.Thread):
         return False
 
     def _read_split(self, source: SourceTask) -> bool:
-        event = source.next(self.core.reads_split)
+        event = source.next(self.core.reads_split, self._hands.turn_bytes())
         if event is None:
             return False
         self._hands.step(event)

@@ -85,13 +85,15 @@ class Credit:
     """Receiver to sender: bytes granted and elements received since the attempt began.
 
     Both numbers are cumulative, so a lost or repeated message does no harm. ``version`` is the
-    assignment the receiver has loaded: held records of a rescale wait for it.
+    assignment the receiver has loaded: held records of a rescale wait for it. ``window`` is how
+    many bytes may wait at the receiver at its present pace; for a while more may be granted.
     """
 
     channel: ChannelId
     granted: int
     received: int
     version: Version
+    window: int
 
 
 Control = Barrier | Watermark | Idle | Active | LatencyMarker | EndOfStream

@@ -8,7 +8,7 @@
     0x05     end of stream             sequence
     0x06     idle (1) or active (0)    sequence, flag
     0x07     packed data (no body)     as of data; behind the checksum the batch, compressed
-    0x10     credits (reverse way)     one or more of channel, granted, taken, version
+    0x10     credits (reverse way)     one or more of channel, granted, taken, version, window
 
 The sequence counts all elements of a channel from 1. Every decoder accepts exactly what its
 encoder writes and raises PeerError on anything else: wrong length, checksum, kind or range.
@@ -44,7 +44,7 @@ from penstock.model.elements import (
     Watermark,
 )
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 DATA = 0x01
 BARRIER = 0x02
@@ -64,7 +64,7 @@ _WATERMARK = Struct("<BQq")
 _LATENCY = Struct("<BQIIIq")
 _END = Struct("<BQ")
 _IDLE = Struct("<BQB")
-_CREDIT = Struct("<IIIIIIIQQQ")
+_CREDIT = Struct("<IIIIIIIQQQQ")
 
 DATA_HEAD_BYTES = _DATA.size + _CRC.size
 
@@ -145,7 +145,8 @@ def encode_credits(owed: Sequence[Credit]) -> bytes:
     """Encode 1..CREDITS_PER_MESSAGE_MAX credits as one message."""
     assert 1 <= len(owed) <= CREDITS_PER_MESSAGE_MAX, f"{len(owed)} credits in a message"
     structs = (
-        _CREDIT.pack(*channel_fields(c.channel), c.granted, c.received, c.version) for c in owed
+        _CREDIT.pack(*channel_fields(c.channel), c.granted, c.received, c.version, c.window)
+        for c in owed
     )
     return seal(bytes((CREDIT,)) + b"".join(structs))
 
@@ -157,7 +158,9 @@ def decode_credits(message: bytes) -> list[Credit]:
     if body[0] != CREDIT or rest or not 1 <= count <= CREDITS_PER_MESSAGE_MAX:
         raise PeerError(f"not a credit message: kind 0x{body[0]:02x}, {len(body)} bytes")
     return [
-        Credit(read_channel(fields[:7]), fields[7], fields[8], Version(fields[9]))
+        Credit(
+            read_channel(fields[:7]), fields[7], fields[8], Version(fields[9]), _window(fields[10])
+        )
         for fields in _CREDIT.iter_unpack(memoryview(body)[1:])
     ]
 
@@ -191,6 +194,12 @@ def _data(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> Dat
     if bounded or min_ts or max_ts:
         raise PeerError(f"event-time bounds [{min_ts}, {max_ts}] with flag {bounded}")
     return DataHead(rows, charge)
+
+
+def _window(size: int) -> int:
+    if not size:
+        raise PeerError("a window of no bytes would let nothing through")
+    return size
 
 
 def _packed(charge: int, rows: int, bounded: int, min_ts: int, max_ts: int) -> DataHead:

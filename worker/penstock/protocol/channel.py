@@ -14,14 +14,26 @@ Credit. The receiver grants bytes, the sender spends the charge of each data ele
 count the same charge, because it travels with the element. Control elements are free.
 ``Credit.received`` counts the elements that the receiver's task has *taken*: only then does the
 sender know that nothing is outstanding.
+
+The window follows the pace of the receiver's task (:mod:`pace`). Credit carries it, so that the
+sender keeps no more than half a window in its buffer and sends no larger element, unless it is one
+row. A receiver may take an element in slices: they spend its charge, and together exactly that.
 """
 
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
+from math import inf
 from typing import Generic
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import CONTROLS_WAITING_MAX, ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
+from penstock.base.limits import (
+    CHANNEL_ACTIVE_S,
+    CONTROLS_WAITING_MAX,
+    CREDIT_FIRST_CHANNEL_BYTES_MIN,
+    ELEMENT_BYTES_MAX,
+    ELEMENT_FIXED_CHARGE_BYTES,
+)
 from penstock.base.values import fleeting
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
@@ -50,6 +62,9 @@ class Outgoing(Generic[P]):
 class SendChannel(Generic[P]):
     """The sender's end: bounded by ``buffer_bytes`` plus one element, in the order of the calls.
 
+    Where half of the window is less than ``buffer_bytes``, that is the bound. ``piece_bytes`` is
+    the charge above which a batch of several rows is cut before it is offered: rows for half of
+    the window, and the fixed cost, so that a small window does not make elements of one row.
     Before :meth:`accept` nothing leaves. One thread at a time; ``now`` is monotonic seconds.
     """
 
@@ -61,6 +76,7 @@ class SendChannel(Generic[P]):
         "_flush_interval_s",
         "_granted",
         "_last_data",
+        "_limit",
         "_open",
         "_open_bytes",
         "_open_until",
@@ -69,8 +85,10 @@ class SendChannel(Generic[P]):
         "_spent",
         "_taken",
         "_trailing",
+        "piece_bytes",
         "receiver_version",
         "waiting_bytes",
+        "window",
     )
 
     def __init__(self, buffer_bytes: int, flush_interval_s: float, version: Version) -> None:
@@ -91,18 +109,19 @@ class SendChannel(Generic[P]):
         self._taken = 0
         self.receiver_version = version
         self.waiting_bytes = 0
+        self._follow(CREDIT_FIRST_CHANNEL_BYTES_MIN)
 
     # --- From the task ------------------------------------------------------------------------
 
     @property
     def full(self) -> bool:
-        """True when data would be refused: what waits has reached the buffer's size."""
-        return self.waiting_bytes >= self._buffer_bytes
+        """True when data would be refused: what waits has reached its bound."""
+        return self.waiting_bytes >= self._limit
 
     @property
     def roomy(self) -> bool:
         """True when half of the buffer is free: worth waking a task that was refused."""
-        return 2 * self.waiting_bytes <= self._buffer_bytes
+        return 2 * self.waiting_bytes <= self._limit
 
     def offer(self, data: Data[P], now: float) -> bool:
         """Take a batch into the open fill; False, and nothing changed, when the channel is full."""
@@ -116,14 +135,14 @@ class SendChannel(Generic[P]):
         assert not self._ended, "data after the end of the stream"
         assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
         large = _LARGE_SHARE * data.charge >= self._buffer_bytes
-        if large or self._open_bytes + data.charge > self._buffer_bytes:
+        if large or self._open_bytes + data.charge > self._limit:
             self.flush()
         if not self._open:
             self._open_until = now + self._flush_interval_s
         self._open.append(data)
         self._open_bytes += data.charge
         self.waiting_bytes += data.charge
-        full = self._open_bytes >= self._buffer_bytes
+        full = self._open_bytes >= self._limit
         if large or full or self._flush_interval_s <= 0:
             self.flush()
 
@@ -206,6 +225,13 @@ class SendChannel(Generic[P]):
         self._granted = max(self._granted, credit.granted)
         self._taken = max(self._taken, credit.received)
         self.receiver_version = max(self.receiver_version, credit.version)
+        if credit.window != self.window:
+            self._follow(credit.window)
+
+    def _follow(self, window: int) -> None:
+        self.window = window
+        self.piece_bytes = min(window // 2 + ELEMENT_FIXED_CHARGE_BYTES, CHARGE_MAX)
+        self._limit = min(self._buffer_bytes, max(window // 2, 1))
 
     # --- To the stream ------------------------------------------------------------------------
 
@@ -272,28 +298,51 @@ class Owed(IntEnum):
     NOW = 2
 
 
+def cut(data: Data[P], rows: int, take: Callable[[P, int, int], P]) -> tuple[Data[P], Data[P]]:
+    """Cut an element behind its first ``rows`` rows, fewer than all; return both parts.
+
+    ``take`` returns of a payload the rows from an index on, so many. The charges add up to that of
+    the element, so that whoever takes both gives back what was spent; the fixed cost goes with the
+    second part. The bounds of event time are those of the whole.
+    """
+    assert 0 < rows < data.rows, f"{rows} of {data.rows} rows are no slice"
+    left = data.rows - rows
+    charge = max(data.charge - ELEMENT_FIXED_CHARGE_BYTES, 0) * rows // data.rows
+    rest = data.charge - charge
+    return (
+        Data(take(data.payload, 0, rows), rows, charge, data.min_ts, data.max_ts),
+        Data(take(data.payload, rows, left), left, rest, data.min_ts, data.max_ts),
+    )
+
+
 class ReceiveChannel:
     """The receiver's end: checks the order, bounds its queue by grants, knows what it owes.
 
-    The queue itself belongs to the caller. Above the high watermark nothing is granted until the
-    queue is down to the low one. One thread at a time.
+    The queue itself belongs to the caller. Above the window nothing is granted until the queue is
+    down to the same share of it that the low watermark is of the high one, which the window never
+    exceeds. One thread at a time.
     """
 
     __slots__ = (
+        "_active_at",
         "_arrived",
         "_choked",
         "_ended",
         "_high",
         "_low",
         "_received",
+        "_refill",
+        "_seen",
         "_spent",
         "_taken",
         "_told",
         "_told_taken",
         "_told_version",
+        "_told_window",
         "channel",
         "queued_bytes",
         "version",
+        "window",
     )
 
     def __init__(
@@ -314,6 +363,44 @@ class ReceiveChannel:
         self._told = 0
         self._told_taken = 0
         self._told_version = Version(-1)
+        self._told_window = 0
+        self._seen = 0
+        self._active_at = -inf
+        self._set_window(high_watermark)
+
+    # --- The window ---------------------------------------------------------------------------
+
+    def begin(self, window: int) -> None:
+        """Begin with a window, or with the high watermark if that is less; none is granted yet."""
+        if not self._told:
+            self._set_window(min(window, self._high))
+
+    def resize(self, window: int) -> bool:
+        """Change the window, at most to the high watermark; small changes are not worth telling.
+
+        What was granted stays granted: after a fall nothing is granted until what was spent allows
+        it. Says whether the window has changed.
+        """
+        window = min(window, self._high)
+        small = 4 * abs(window - self.window) <= self.window
+        if window == self.window or (small and window < self._high):  # the last bit counts, too
+            return False
+        self._set_window(window)
+        if self.queued_bytes < window:
+            self._choked = False
+        return True
+
+    def brings_rows(self, now: float) -> bool:
+        """Say whether rows wait, or have come in the last half second; to be asked regularly."""
+        if self.queued_bytes or self._received > self._seen:
+            self._seen, self._active_at = self._received, now
+        return now - self._active_at < CHANNEL_ACTIVE_S
+
+    def _set_window(self, window: int) -> None:
+        self.window = window
+        self._refill = window * self._low // self._high
+
+    # --- Elements and credit ------------------------------------------------------------------
 
     def on_element(self, sequence: int, charge: int = 0, *, end: bool = False) -> None:
         """Admit the next element to the queue; ``charge`` is 0 for control elements.
@@ -337,29 +424,36 @@ class ReceiveChannel:
         self._ended = end
         self._received += charge
         self.queued_bytes += charge
-        if self.queued_bytes >= self._high:
+        if self.queued_bytes >= self.window:
             self._choked = True
 
     def on_take(self, charge: int = 0) -> None:
         """Count an element that the task has taken off the queue."""
         assert self._taken < self._arrived, "more elements taken than arrived"
-        assert charge <= self.queued_bytes, "more bytes taken than queued"
         self._taken += 1
+        self.on_slice(charge)
+
+    def on_slice(self, charge: int) -> None:
+        """Count rows of the first element that the task has taken; the others stay queued."""
+        assert charge <= self.queued_bytes, "more bytes taken than queued"
         self.queued_bytes -= charge
         self._spent += charge
-        if self.queued_bytes <= self._low:
+        if self.queued_bytes <= self._refill:
             self._choked = False
 
     def owed(self) -> Owed:
         """Say whether the sender must hear of news: a version or half a window at once.
 
         Less can wait while the queue holds data: the task goes on taking, and owes more soon.
+        Another window can wait a little, for the sender may cut its batches too large meanwhile.
         """
         if self.version > self._told_version:
             return Owed.NOW
         grant = self._grant() - self._told
-        if grant >= self._high - self._low:
+        if grant >= self.window - self._refill:
             return Owed.NOW
+        if self.window != self._told_window:
+            return Owed.SOON
         if self.queued_bytes:
             return Owed.NOTHING
         return Owed.SOON if grant or self._taken > self._told_taken else Owed.NOTHING
@@ -369,12 +463,13 @@ class ReceiveChannel:
         self._told = self._grant()
         self._told_taken = self._taken
         self._told_version = self.version
-        return Credit(self.channel, self._told, self._taken, self.version)
+        self._told_window = self.window
+        return Credit(self.channel, self._told, self._taken, self.version, self.window)
 
     def _grant(self) -> int:
         if self._choked:
             return self._told
-        return self._spent + self._high
+        return max(self._told, self._spent + self.window)
 
     @property
     def ended(self) -> bool:

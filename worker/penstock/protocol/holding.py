@@ -6,14 +6,17 @@
     FORWARD --all receivers announced--> NONE  (all to the new owners)
 
 Rows whose receiver is the same before and after flow on. All others wait here, bounded by
-bytes: full means that the task takes no input. A channel opens when its receiver has announced
+bytes: full means that the task takes no input. What is held stands before the next barrier, so
+the bound is some windows of those that it is held for; a joiner's own window says nothing yet,
+and the largest of its edge stands for it. A channel opens when its receiver has announced
 the new version in its credit: a survivor that gains groups has had credit all along, so credit
 alone says nothing about what it has loaded. Nothing at all goes to a task that leaves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Version
 from penstock.protocol.task_events import Piece, Send
 
@@ -29,12 +32,22 @@ class Phase(Enum):
 class Holding:
     """Holds rows between a rescale barrier and the resumption of their new owners."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_closed", "_held", "_peers", "_version", "phase")
+    __slots__ = (
+        "_bytes",
+        "_bytes_max",
+        "_closed",
+        "_held",
+        "_limit",
+        "_peers",
+        "_version",
+        "phase",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         """Begin in ordinary life; ``bytes_max`` bounds what is held by the task."""
         self.phase = Phase.NONE
         self._bytes_max = bytes_max
+        self._limit = bytes_max
         self._bytes = 0
         self._version = Version(0)
         self._held: list[Piece] = []
@@ -44,7 +57,7 @@ class Holding:
     @property
     def full(self) -> bool:
         """Say whether the task must stop taking input."""
-        return self._bytes >= self._bytes_max
+        return self._bytes >= self._limit
 
     @property
     def held_bytes(self) -> int:
@@ -65,7 +78,16 @@ class Holding:
         assert self.phase is Phase.NONE, "one rescale at a time"
         self.phase = Phase.UNDECIDED
         self._version = version
+        self._limit = self._bytes_max
         self._closed = {c: None for c in outputs if self._peers.get(c, 0) < version}
+
+    def bound(self, windows: Mapping[ChannelId, int]) -> None:
+        """Hold no more than some windows of those that are waited for, by outputs as they are."""
+        largest: dict[int, int] = {}
+        for channel, window in windows.items():
+            largest[channel.edge] = max(window, largest.get(channel.edge, 0))
+        wanted = sum(HELD_WINDOWS * largest.get(channel.edge, 0) for channel in self._closed)
+        self._limit = min(max(wanted, HELD_BYTES_MIN), self._bytes_max)
 
     def offer(self, pieces: Iterable[Piece]) -> list[Send]:
         """Send what may go now, in order; keep or drop the rest."""

@@ -176,6 +176,10 @@ class TaskCore(Switch):
     def _produced(self, event: ev.Produced, _: float) -> list[ev.Action]:
         return list(self.holding.offer(event.pieces))
 
+    def _paced(self, event: ev.Paced, _: float) -> list[ev.Action]:
+        self.holding.bound(event.windows)
+        return []
+
     # --- Checkpoints --------------------------------------------------------------------------
 
     def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
@@ -279,6 +283,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.TimerDue: TaskCore._timer,
     ev.Produced: TaskCore._produced,
     ev.PeerVersion: TaskCore.peer_version,
+    ev.Paced: TaskCore._paced,
     ev.Stored: TaskCore._stored,
     ev.StoreFailed: TaskCore._store_failed,
     ev.Hurried: TaskCore._hurry,

@@ -5,6 +5,7 @@ shell, which reports the outcome of those that can fail as another event. Payloa
 Actions are defined in :mod:`task_actions` and named here too, so that a driver imports one module.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,6 +166,13 @@ class PeerVersion:
     version: Version
 
 
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """How many bytes may wait behind each output, at its receiver's pace, when rows are held."""
+
+    windows: Mapping[ChannelId, int]
+
+
 # --- Events: checkpoints ---------------------------------------------------------------------
 
 
@@ -304,6 +312,7 @@ Event = (
     | Cancelled
     | Adopting
     | Settled
+    | Paced
 )
 
 __all__ = [
@@ -334,6 +343,7 @@ __all__ = [
     "Load",
     "Loaded",
     "Mark",
+    "Paced",
     "Parts",
     "PeerVersion",
     "Piece",

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
+from penstock.model.wire import CHARGE_MAX
 
 _PINNED_TO_COMPACT = 2  # a slice may keep this many times its own size alive
 _CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it holds
@@ -117,23 +118,26 @@ def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | Non
     return min(low), max(high)
 
 
-def pieces(data: Data[pa.RecordBatch]) -> Iterator[Data[pa.RecordBatch]]:
-    """Cut a batch beyond the largest element into pieces that fit, in order.
+def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
+    """Cut a batch into pieces of at most ``charge_max``, or of one row, in order; none is copied.
 
     Raises ConfigError when a single row is larger than an element may be.
     """
-    if data.charge - ELEMENT_FIXED_CHARGE_BYTES <= ELEMENT_BYTES_MAX:
+    if data.charge <= charge_max:
         yield data
         return
     if data.rows == 1:
-        raise ConfigError(
-            f"a row of {data.charge} bytes is larger than an element may be "
-            f"({ELEMENT_BYTES_MAX} bytes): split it in the job"
-        )
+        if data.charge > CHARGE_MAX:
+            raise ConfigError(
+                f"a row of {data.charge} bytes is larger than an element may be "
+                f"({ELEMENT_BYTES_MAX} bytes): split it in the job"
+            )
+        yield data
+        return
     half = data.rows // 2
     for batch in (data.payload.slice(0, half), data.payload.slice(half)):
         piece = Data(batch, batch.num_rows, measure(batch), data.min_ts, data.max_ts)
-        yield from pieces(piece)
+        yield from pieces(piece, charge_max)
 
 
 def fingerprint(schema: pa.Schema) -> bytes:

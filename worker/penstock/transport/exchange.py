@@ -236,16 +236,16 @@ class Exchange:
 
     def _wire_locally(self, wiring: Wiring) -> None:
         me = self._identity.ordinal
-        for channel in wiring.channels:
-            if channel.sender.worker == me == channel.receiver.worker:
-                task = self._current.inputs[channel.receiver]
-                receiver = task.add(self._receive_state(channel, wiring.version), None)
-                state = SendChannel[pa.RecordBatch](
-                    self._settings.buffer_bytes, 0.0, wiring.version
-                )
-                output = LocalOutput(state, self._current.wakeups[channel.sender], receiver)
-                self._current.outputs[channel] = output
-                receiver.tell(LocalTeller(output))
+        joined = [c for c in wiring.channels if c.sender.worker == me == c.receiver.worker]
+        receivers = [  # all of them before the first gives credit: they share it
+            self._current.inputs[c.receiver].add(self._receive_state(c, wiring.version), None)
+            for c in joined
+        ]
+        for channel, receiver in zip(joined, receivers, strict=True):
+            state = SendChannel[pa.RecordBatch](self._settings.buffer_bytes, 0.0, wiring.version)
+            output = LocalOutput(state, self._current.wakeups[channel.sender], receiver)
+            self._current.outputs[channel] = output
+            receiver.tell(LocalTeller(output))
 
     def _dial(self, wiring: Wiring) -> None:
         me = self._identity.ordinal

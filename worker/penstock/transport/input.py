@@ -3,6 +3,9 @@
 stream handlers, local senders --push--> one queue per channel --poll--> task thread
                                                                     |
                                 credit to the sender of the channel <+
+
+Before a slow step rows are taken in slices, and the windows of the channels follow its pace: see
+:mod:`penstock.protocol.pace`.
 """
 
 from collections import deque
@@ -12,10 +15,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.base.limits import JOINED_BYTES_MAX
+from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
-from penstock.protocol.channel import Owed, ReceiveChannel
+from penstock.protocol.channel import Owed, ReceiveChannel, cut
+from penstock.protocol.pace import Pace, Windows
 from penstock.transport.batches import bounds, has_dictionaries, join
 from penstock.transport.stats import InputStats
 from penstock.transport.wakeup import Wakeup
@@ -89,7 +93,10 @@ class InputChannel:
 
 
 class TaskInput:
-    """All input channels of one task. ``poll`` is for the task's thread, the rest for any."""
+    """All input channels of one task.
+
+    ``poll`` and ``worked`` are for the task's thread, the rest for any.
+    """
 
     def __init__(self, task: TaskId, wakeup: Wakeup) -> None:
         self.task = task
@@ -98,6 +105,11 @@ class TaskInput:
         self._channels: dict[ChannelId, InputChannel] = {}
         self._ready: deque[InputChannel] = deque()
         self._plain: dict[int, bool] = {}  # by edge
+        self._pace = Pace()
+        self._windows = Windows()
+        self._rows_left = 0  # of the slice that is taken now
+        self._bytes_left = 0
+        self._taken_bytes = 0  # of the rows that are taken now, without fixed costs
 
     def add(self, state: ReceiveChannel, teller: Teller | None) -> InputChannel:
         """Add a channel; without a teller it gives no credit until :meth:`InputChannel.tell`."""
@@ -105,6 +117,7 @@ class TaskInput:
         with self.lock:
             assert state.channel not in self._channels, f"{state.channel} is there already"
             self._channels[state.channel] = channel
+            self._windows.begin(c.state for c in self._channels.values())
         return channel
 
     @property
@@ -120,11 +133,15 @@ class TaskInput:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
         Channels take turns. What is not read stays queued and its credit stays spent: a channel
-        behind its barrier is held by not reading it. Small batches that wait one behind another
-        are taken as one, so that the work of a task that is behind gets cheaper; with them those
-        of other channels of the same edge for which ``joins`` is true, as if of the one returned.
+        behind its barrier is held by not reading it. Of an element with more rows than the task
+        should take at once the first ones are taken; the others stay at the head of their channel.
+        Small batches that wait one behind another are taken as one, so that the work of a task that
+        is behind gets cheaper; with them those of other channels of the same edge for which
+        ``joins`` is true, as if of the one returned.
         """
         with self.lock:
+            self._rows_left, self._bytes_left = self._pace.slice_rows, self._pace.joined_bytes
+            self._taken_bytes = 0
             for _ in range(len(self._ready)):
                 channel = self._ready.popleft()
                 if not channel.live:
@@ -141,7 +158,22 @@ class TaskInput:
         channel.settle()
         for other in others:
             other.settle()
-        return channel.state.channel, taken[0] if len(taken) == 1 else _joined(taken)
+        return channel.state.channel, self._whole(taken)
+
+    def worked(self, data: Batch, seconds: float, waited_s: float, now: float) -> None:
+        """Count what the steps took for ``data``: slices and credit follow.
+
+        Of ``seconds`` it waited ``waited_s`` for credit; ``now`` is monotonic seconds.
+        """
+        size = max(data.charge - ELEMENT_FIXED_CHARGE_BYTES, 0)
+        self._pace.worked(data.rows, size, seconds, waited_s)
+        if not self._windows.due(now):
+            return
+        with self.lock:
+            channels = {channel.state: channel for channel in self._channels.values()}
+            changed = self._windows.share(self._pace, channels, now)
+        for state in changed:
+            channels[state].settle()
 
     def announce(self, version: Version) -> None:
         """Tell all senders that this task has loaded ``version``: they release what they hold."""
@@ -195,19 +227,16 @@ class TaskInput:
     ) -> list[InputChannel]:
         """Add batches of other channels to those taken; return these channels."""
         others: list[InputChannel] = []
-        size, edge = sum(data.charge for data in taken), first.channel.edge
-        if size >= JOINED_BYTES_MAX or not self._is_plain(edge, taken[0]):
+        edge = first.channel.edge
+        if self._bytes_left <= 0 or not self._rows_left or not self._is_plain(edge, taken[0]):
             return others
         for _ in range(len(self._ready)):  # a whole turn: what is not taken keeps its place
             channel = self._ready.popleft()
             if not channel.live:
                 continue
-            head, name = channel.queue[0], channel.channel
-            fits = isinstance(head, Data) and size + head.charge <= JOINED_BYTES_MAX
-            if fits and name.edge == edge and joins(name):
-                more = self._take(channel, size)
-                size += sum(data.charge for data in more)
-                taken += more
+            name = channel.channel
+            if self._fits(channel.queue[0]) and name.edge == edge and joins(name):
+                taken += self._take(channel)
                 others.append(channel)
             else:
                 self._ready.append(channel)
@@ -223,21 +252,15 @@ class TaskInput:
             plain = self._plain[edge] = not has_dictionaries(data.payload.schema)
         return plain
 
-    def _take(self, channel: InputChannel, size: int = 0) -> list[Any]:
-        """Take one element, or as many batches as may be joined with others of ``size`` bytes."""
+    def _take(self, channel: InputChannel) -> list[Any]:
+        """Take one element or a slice of it, and as many batches behind it as may be joined."""
         queue, state = channel.queue, channel.state
-        first = queue.popleft()
-        taken = [first]
-        if isinstance(first, Data):
-            state.on_take(first.charge)
-            size += first.charge
-            while queue and isinstance(after := queue[0], Data):
-                size += after.charge
-                if size > JOINED_BYTES_MAX:
-                    break
-                taken.append(queue.popleft())
-                state.on_take(after.charge)
+        if isinstance(queue[0], Data):
+            taken: list[Any] = [self._take_rows(channel)]
+            while queue and self._fits(queue[0]):
+                taken.append(self._take_rows(channel))
         else:
+            taken = [queue.popleft()]
             state.on_take()
         if queue:
             self._ready.append(channel)
@@ -245,8 +268,35 @@ class TaskInput:
             channel.ready = False
         return taken
 
+    def _fits(self, element: Batch | Control) -> bool:
+        """Say whether rows of an element may be joined with those that are taken."""
+        if not isinstance(element, Data) or not self._rows_left:
+            return False
+        charge = element.charge
+        if element.rows > self._rows_left:
+            charge = charge * self._rows_left // element.rows
+        return charge <= self._bytes_left
 
-def _joined(parts: list[Batch]) -> Batch:
-    charge = sum(part.charge for part in parts)
-    rows = sum(part.rows for part in parts)
-    return Data(join(parts), rows, charge, *bounds(parts))
+    def _take_rows(self, channel: InputChannel) -> Batch:
+        """Take the batch at the head of a channel, or as many of its rows as are left to take."""
+        data = channel.queue[0]
+        assert isinstance(data, Data), "only rows are taken in slices"
+        if data.rows > self._rows_left:
+            data, channel.queue[0] = cut(data, self._rows_left, pa.RecordBatch.slice)
+            channel.state.on_slice(data.charge)
+            self._taken_bytes += data.charge
+        else:
+            channel.queue.popleft()
+            channel.state.on_take(data.charge)
+            self._taken_bytes += data.charge - ELEMENT_FIXED_CHARGE_BYTES
+        self._rows_left -= data.rows
+        self._bytes_left -= data.charge
+        return data
+
+    def _whole(self, taken: list[Any]) -> Element[pa.RecordBatch]:
+        """Return what was taken as one element; its charge counts the fixed cost once."""
+        first: Element[pa.RecordBatch] = taken[0]
+        charge = self._taken_bytes + ELEMENT_FIXED_CHARGE_BYTES
+        if not isinstance(first, Data) or (len(taken) == 1 and first.charge == charge):
+            return first
+        return Data(join(taken), sum(part.rows for part in taken), charge, *bounds(taken))

@@ -14,7 +14,7 @@ from penstock.base.limits import SENDS_PER_TURN_MAX
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
 from penstock.model.wire import DataHead, encode_control
-from penstock.protocol.channel import CHARGE_MAX, Fill, Outgoing, SendChannel
+from penstock.protocol.channel import Fill, Outgoing, SendChannel
 from penstock.transport.batches import bounds, compact, join, pieces
 from penstock.transport.input import InputChannel
 from penstock.transport.stats import OutputStats
@@ -46,8 +46,9 @@ class Output:
         """Queue rows or a latency marker; False, and nothing changed, when the channel is full.
 
         With ``more`` the caller is busy and calls :meth:`hand_on` or :meth:`flush` before it waits:
-        no other thread is woken before that, only to wait for the interpreter. A batch beyond the
-        largest element is cut in pieces. Raises ConfigError when one row is.
+        no other thread is woken before that, only to wait for the interpreter. A batch of more
+        than half a window is cut in pieces. Raises ConfigError when one row is larger than an
+        element may be.
         """
         now = monotonic()
         with self._lock:
@@ -83,6 +84,11 @@ class Output:
         return self._state.full
 
     @property
+    def window(self) -> int:
+        """Bytes that may wait at the receiver at its present pace."""
+        return self._state.window
+
+    @property
     def receiver_version(self) -> Version:
         """The newest assignment the receiver said it has loaded."""
         return self._state.receiver_version
@@ -101,10 +107,10 @@ class Output:
             self._on_room()
 
     def _hear(self, credit: Credit) -> None:
-        """Count a grant, and wake the task for a new version; the lock is held."""
+        """Count a grant; wake the task for a new version, or for room. The lock is held."""
         before = self._state.receiver_version
         self._state.on_credit(credit)
-        if self._state.receiver_version != before:
+        if self._state.receiver_version != before or (self._refused and self._state.roomy):
             self.wakeup.set()
 
     def close(self) -> None:
@@ -129,10 +135,10 @@ class Output:
     def _offer(self, data: Batch, now: float) -> bool:
         if self._state.full:
             return False
-        if data.charge <= CHARGE_MAX:
+        if data.charge <= self._state.piece_bytes:
             self._state.offer_rest(compact(data), now)
             return True
-        for piece in pieces(data):
+        for piece in pieces(data, self._state.piece_bytes):
             self._state.offer_rest(piece, now)
         return True
 
@@ -192,7 +198,7 @@ class LocalOutput(Output):
         self.hand_on()
 
     def _offer(self, data: Batch, now: float) -> bool:
-        if not self._closed and data.charge <= CHARGE_MAX:
+        if not self._closed and data.charge <= self._state.piece_bytes:
             data = compact(data)
             sequence = self._state.passes(data)
             if sequence is not None:

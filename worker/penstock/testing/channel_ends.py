@@ -1,11 +1,14 @@
 """The ends of a simulated channel, and what travels between them."""
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Version
 from penstock.model.elements import Control, Data
 from penstock.protocol.channel import Fill, ReceiveChannel, SendChannel
+from penstock.protocol.pace import Pace, Windows
 from penstock.testing.witness import ChannelOrder
 
 Element = Data[tuple[object, ...]] | Control
@@ -56,6 +59,14 @@ class Inbound:
     queue: deque[Element] = field(default_factory=deque)
 
 
+@dataclass(slots=True)
+class Load:
+    """How fast a task works, and what may wait in front of it."""
+
+    pace: Pace = field(default_factory=Pace)
+    windows: Windows = field(default_factory=Windows)
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who this engine is to its peers."""
@@ -64,6 +75,18 @@ class Identity:
     ordinal: Ordinal
     incarnation: Incarnation
     process: str
+
+
+def pieces(data: Data[tuple[object, ...]], charge_max: int) -> Iterator[Data[tuple[object, ...]]]:
+    """Cut rows into pieces of at most so large a charge, or of one row."""
+    if data.charge <= charge_max or data.rows == 1:
+        yield data
+        return
+    half, fixed = data.rows // 2, ELEMENT_FIXED_CHARGE_BYTES
+    row = (data.charge - fixed) // data.rows
+    for rows in (data.payload[:half], data.payload[half:]):
+        piece = Data(rows, len(rows), fixed + row * len(rows), data.min_ts, data.max_ts)
+        yield from pieces(piece, charge_max)
 
 
 def join(fill: Fill[tuple[object, ...]]) -> Data[tuple[object, ...]]:

@@ -11,21 +11,24 @@ transport's threads do is done here in :meth:`Exchange.pump`, after every event 
 from collections.abc import Iterable
 
 from penstock.base.errors import PeerError
+from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Attempt, ChannelId, TaskId, Version
 from penstock.contract.latest import Member
-from penstock.model.elements import Credit, Data, EndOfStream
+from penstock.model.elements import Barrier, Credit, Data, EndOfStream
 from penstock.model.handshake import ChannelHello, Reply, Verdict
 from penstock.protocol.admission import Admission
-from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel
+from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel, cut
 from penstock.testing.channel_ends import (
     ChannelSizes,
     Element,
     Flush,
     Identity,
     Inbound,
+    Load,
     Outbound,
     Wire,
     join,
+    pieces,
 )
 from penstock.testing.kernel import Kernel
 from penstock.testing.network import Carried, Network, StreamBroken
@@ -61,6 +64,7 @@ class Exchange:
         self._outputs: dict[TaskId, tuple[Outbound, ...]] = {}  # of each task that was asked for
         self._inputs: dict[TaskId, tuple[tuple[ChannelId, Inbound], ...]] = {}
         self._announced: dict[TaskId, Version] = {}
+        self._loads: dict[TaskId, Load] = {}
         self._flush_due: int | None = None
         self._base = Version(0)
         self._attempt = Attempt(0)
@@ -80,6 +84,7 @@ class Exchange:
         self._by_stream.clear()
         self._changed()
         self._announced.clear()
+        self._loads.clear()
         self.broken.clear()
         self.versions.clear()
         self._attempt = attempt
@@ -141,6 +146,10 @@ class Exchange:
         shown = self._announced.get(channel.receiver, self._base)
         return ReceiveChannel(channel, self._sizes.high_watermark, self._sizes.low_watermark, shown)
 
+    def _begin(self, task: TaskId) -> None:
+        """Deal the first credit out; streams that are accepted later have their share, too."""
+        self._load(task).windows.begin([i.core for _, i in self.inputs(task)])
+
     def _changed(self) -> None:
         self._outputs.clear()
         self._inputs.clear()
@@ -151,6 +160,7 @@ class Exchange:
     def _join_local(self, channel: ChannelId) -> None:
         self._changed()
         self.inbound[channel] = Inbound(self._core(channel), None)
+        self._begin(channel.receiver)
         outbound = Outbound(self._sender(), None, accepted=True)
         outbound.core.accept()
         self.outbound[channel] = outbound
@@ -205,6 +215,7 @@ class Exchange:
             self._witness.let_in(hello.channel, self._attempt, hello.attempt)
             self._changed()
             self.inbound[hello.channel] = Inbound(self._core(hello.channel), stream)
+            self._begin(hello.channel.receiver)
             self._by_stream[stream] = hello.channel
         reply = Reply(decision.verdict, hello.channel, decision.reason)
         self._network.carry(stream, self._me.process, reply)
@@ -258,16 +269,65 @@ class Exchange:
     # --- For the tasks
 
     def take(self, channel: ChannelId) -> Element:
-        """Take the oldest element of a channel's queue."""
-        inbound = self.inbound[channel]
-        element = inbound.queue.popleft()
-        inbound.core.on_take(element.charge if isinstance(element, Data) else 0)
+        """Take the oldest element of a channel's queue, or a slice of it.
+
+        Where calls take time, rows that wait behind it are taken with it, as many as a slice has.
+        """
+        inbound, pace = self.inbound[channel], self._load(channel.receiver).pace
+        element = inbound.queue[0]
+        if not isinstance(element, Data):
+            inbound.queue.popleft()
+            inbound.core.on_take()
+            self._emptied(inbound)
+            if isinstance(element, Barrier):
+                now_us = self._kernel.now_us
+                self._witness.barrier_taken(self._attempt, channel, element, now_us)
+            return element
+        taken = self._take_rows(inbound, pace.slice_rows)
+        while pace.known and inbound.queue and isinstance(inbound.queue[0], Data):
+            left = pace.slice_rows - taken.rows
+            if left <= 0:
+                break
+            more = self._take_rows(inbound, left)
+            charge = taken.charge + more.charge
+            taken = join(Fill((taken, more), charge))
+        return taken
+
+    def _take_rows(self, inbound: Inbound, rows: int) -> Data[tuple[object, ...]]:
+        """Take the rows at the head of a queue, at most so many of them."""
+        element = inbound.queue[0]
+        assert isinstance(element, Data), "only rows are taken in slices"
+        if element.rows > rows:
+            self._kernel.happened("element taken in slices")
+            element, inbound.queue[0] = cut(element, rows, _rows_of)
+            inbound.core.on_slice(element.charge)
+            return element
+        inbound.queue.popleft()
+        inbound.core.on_take(element.charge)
+        self._emptied(inbound)
         return element
+
+    def _emptied(self, inbound: Inbound) -> None:
+        if not inbound.queue:
+            self._witness.emptied(inbound.core.channel, inbound.core.queued_bytes)
+
+    def worked(self, task: TaskId, data: Data[tuple[object, ...]], took_us: int) -> None:
+        """Count what the steps of a task take for rows."""
+        load, now = self._load(task), self._kernel.now_us / 1_000_000
+        size = max(data.charge - ELEMENT_FIXED_CHARGE_BYTES, 0)
+        load.pace.worked(data.rows, size, took_us / 1_000_000)
+        if load.windows.due(now):
+            load.windows.share(load.pace, [i.core for _, i in self.inputs(task)], now)
+
+    def _load(self, task: TaskId) -> Load:
+        return self._loads.setdefault(task, Load())
 
     def put(self, channel: ChannelId, element: Element) -> None:
         """Queue an element behind all others of its channel; it waits while there is no room."""
         outbound = self.outbound[channel]
         outbound.order.put(element)
+        if isinstance(element, Barrier):
+            self._witness.barrier_put(self._attempt, channel, element, self._kernel.now_us)
         outbound.waiting.append(element)
         self._offer(outbound)
 
@@ -287,6 +347,10 @@ class Exchange:
             found = self._inputs[task] = of_task
         return found
 
+    def windows(self, task: TaskId) -> dict[ChannelId, int]:
+        """Return what may wait behind each output of a task."""
+        return {c: o.core.window for c, o in self.outbound.items() if c.sender == task}
+
     def announce(self, task: TaskId, version: Version) -> None:
         """Carry ``version`` in the credit of every input of a task."""
         self._announced[task] = version
@@ -300,8 +364,10 @@ class Exchange:
         while outbound.waiting:
             element = outbound.waiting[0]
             if isinstance(element, Data):
-                if not outbound.core.offer(element, now):
+                if outbound.core.full:
                     return
+                for piece in pieces(element, outbound.core.piece_bytes):
+                    outbound.core.offer_rest(piece, now)
             else:
                 outbound.core.put(element)
             outbound.waiting.popleft()
@@ -361,3 +427,7 @@ class Exchange:
         if self._flush_due is None or at < self._flush_due:
             self._flush_due = at
             self._kernel.at(delay_us, self._me.process, Flush())
+
+
+def _rows_of(rows: tuple[object, ...], first: int, count: int) -> tuple[object, ...]:
+    return rows[first : first + count]

@@ -226,4 +226,55 @@ MUTANTS = (
         "checkpoint",
         0,
     ),
+    Mutant(
+        "windows-without-pace",
+        "pace",
+        line(
+            "protocol.pace",
+            "wanted = {c: max(least, share * is_active) for c, is_active in active.items()}",
+            "wanted = dict.fromkeys(active, 1 << 23)",
+        ),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "elements-taken-whole",
+        "slice",
+        line("protocol.pace", "self.slice_rows = max(int(wanted), 1)", "self.slice_rows = 1 << 30"),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "no-fixed-cost",
+        "fixed-cost",
+        line(
+            "protocol.pace",
+            "fixed_s, row_s = self._line() or (0.0, 0.0)",
+            "fixed_s, row_s = 0.0, 0.0",
+        ),
+        "slow-call",
+        0,
+    ),
+    Mutant(
+        "much-at-first",
+        "slow-start",
+        line(
+            "protocol.pace",
+            "window = max(CREDIT_FIRST_BYTES // len(all_channels), CREDIT_FIRST_CHANNEL_BYTES_MIN)",
+            "window = 1 << 23",
+        ),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "slices-lose-charge",
+        "charge",
+        line(
+            "protocol.channel",
+            "rest = data.charge - charge",
+            "rest = data.charge // data.rows * left",
+        ),
+        "slow-step",
+        0,
+    ),
 )

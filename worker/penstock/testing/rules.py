@@ -64,6 +64,11 @@ RULES: dict[str, str] = {
     "newer": "output above the savepoint keeps a job that begins from it out of the folder",
     "own-folder": "each try to copy a savepoint has a folder of its own, and removes only that",
     "index-last": "a savepoint gets its index when a whole copy is durable, from who leads",
+    "pace": "what waits in front of a task follows its pace",
+    "slice": "a task takes rows for a tenth of a second at once",
+    "fixed-cost": "slices do not shrink for what a call costs beside its rows",
+    "slow-start": "little may wait before it is known what a row costs",
+    "charge": "the slices of an element give back its charge, neither more nor less",
     "resume": "held rows go when the receiver has announced the version; channels are its own",
 }
 

@@ -70,6 +70,8 @@ class Scenario:
     attempts: tuple[int, int] | None = None
     poison: tuple[str, int] | None = None
     slow_chance: float = 0.02
+    barrier_max_us: int | None = None
+    call_max_us: int | None = None
 
     def shape(self, draw: Random) -> Shape:
         """Return the size of the input: fixed, or drawn."""

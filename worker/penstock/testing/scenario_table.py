@@ -125,6 +125,18 @@ POISON = replace(
     refusal="restart.attempts",
 )
 
+SLOW = Scenario(
+    "slow-step",
+    size=Shape(splits=4, records=6000, keys=40, groups=16, batch=200, row_us=1_000),
+    workers=4,
+    channels=ChannelSizes(60_000, 0.002, 120_000, 60_000),
+    pace_us=100,
+    events=_at(1.5, Rescale(3)) + _at(3.5, Rescale(4)),
+    moments=(Moment("snapshot begun", 9, DiskFull(SECOND // 5)),),  # others are aligning
+    barrier_max_us=2 * SECOND,
+    call_max_us=SECOND * 105 // 1_000,
+)
+
 DIRECTED = (
     BUSY,
     # The leader's keeper stands still, and everybody is well: nothing may come of it.
@@ -428,6 +440,17 @@ SCENARIOS: dict[str, Scenario] = {
             + _at(24.0, TOGETHER[0])
             + _at(24.3, *TOGETHER[1:]),
             safety_us=45 * SECOND,
+        ),
+        SLOW,
+        # A call costs much whatever its rows: were slices small for that, they would get smaller.
+        replace(
+            SLOW,
+            name="slow-call",
+            size=replace(SLOW.size or TINY, records=3000, row_us=10, call_us=200_000),
+            workers=2,
+            barrier_max_us=None,
+            call_max_us=None,
+            liveness_us=120 * SECOND,
         ),
         CHAOS,
         replace(

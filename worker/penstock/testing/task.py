@@ -10,7 +10,7 @@ from penstock.contract.control import EpochFailed, TaskAck
 from penstock.contract.ids import ChannelId, SplitId, Version
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Partitioning
-from penstock.model.elements import Data
+from penstock.model.elements import BarrierKind, Data
 from penstock.protocol import task_events as ev
 from penstock.protocol.routes import Routes, routes
 from penstock.protocol.task import TaskSetup
@@ -35,6 +35,7 @@ class SimTask(TaskFiles):
         self.finished = False
         self.quiet = False
         self.waited = False
+        self.busy_until_us = 0
         self._routes: dict[tuple[object, object], tuple[Routes, ...]] = {}
 
     # --- Input
@@ -120,6 +121,10 @@ class SimTask(TaskFiles):
             case ev.Failed(term, epoch, reason):
                 failed = EpochFailed(self.shell.attempt, term, epoch, self.id, reason)
                 self.shell.report(failed)
+            case ev.Snapshot(barrier, _, _):
+                super().do(action)
+                if barrier.kind is BarrierKind.RESCALE:
+                    self.tell(ev.Paced(self.shell.exchange.windows(self.id)))
             case ev.Confirm(epoch):
                 self.state.confirm(epoch)
             case ev.CloseSplits(splits):
@@ -135,6 +140,11 @@ class SimTask(TaskFiles):
     # --- Steps
 
     def _process(self, origin: object, data: Data[Any]) -> None:
+        shape = self.shell.job.shape
+        if self.stage.keyed and (took_us := shape.call_us + data.rows * shape.row_us):
+            self.shell.witness.call(self.id, took_us)
+            self.shell.exchange.worked(self.id, data, took_us)
+            self.busy_until_us = self.shell.kernel.now_us + took_us
         out: list[Record] = []
         for record in data.payload if isinstance(data.payload, tuple) else ():
             if self.step != "read":

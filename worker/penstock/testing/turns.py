@@ -47,7 +47,8 @@ class Turns(Standing):
                 continue
             if task.candidates() or not task.quiet:
                 self._turns[task_id] = True
-                self.kernel.at(self._delay_us(), self.name, Turn(task_id, self.attempt))
+                delay_us = max(self._delay_us(), task.busy_until_us - self.kernel.now_us)
+                self.kernel.at(delay_us, self.name, Turn(task_id, self.attempt))
 
     def _turn(self, turn: Turn) -> None:
         task = self.tasks.get(turn.task)

@@ -10,6 +10,8 @@ G  once a rescale is committed no task goes on under the version before it
 O  a barrier leaves behind every watermark that was put on its channel before it
 C  a task cuts once at a barrier, whoever brings it
 C  what a worker brings near for a proposed version is there until the proposal is withdrawn
+W  a barrier waits in a channel, and a call of a slow step lasts, no longer than a scenario says
+W  a channel from which all was taken counts nothing as queued
 """
 
 from collections import deque
@@ -59,6 +61,9 @@ class Witness:
         self._committed: dict[tuple[Attempt, Epoch], Term] = {}
         self._aborted: dict[tuple[Attempt, Epoch], Term] = {}
         self._cuts: set[tuple[Attempt, TaskId, Term, Epoch]] = set()
+        self._put_us: dict[tuple[Attempt, ChannelId, Term, Epoch], int] = {}
+        self.barrier_max_us: int | None = None
+        self.call_max_us: int | None = None
 
     # --- Facts
 
@@ -74,7 +79,32 @@ class Witness:
         if self._aborted.get((attempt, epoch)) == term:
             raise Violation("G", f"epoch {epoch} is committed by term {term}, which aborted it")
 
+    def barrier_put(
+        self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int
+    ) -> None:
+        """A task puts a barrier on a channel."""
+        self._put_us[attempt, channel, barrier.term, barrier.epoch] = now_us
+
     # --- Promises
+
+    def barrier_taken(
+        self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int
+    ) -> None:
+        """A task takes a barrier from a channel."""
+        put_us = self._put_us.pop((attempt, channel, barrier.term, barrier.epoch), now_us)
+        if self.barrier_max_us is not None and now_us - put_us > self.barrier_max_us:
+            waited_s = (now_us - put_us) / 1_000_000
+            raise Violation("W", f"barrier {barrier.epoch} waited {waited_s:.3f} s in {channel}")
+
+    def call(self, task: TaskId, took_us: int) -> None:
+        """The steps of a task were given rows once."""
+        if self.call_max_us is not None and took_us > self.call_max_us:
+            raise Violation("W", f"a call of {task} takes {took_us / 1_000_000:.3f} s")
+
+    def emptied(self, channel: ChannelId, queued_bytes: int) -> None:
+        """The last element of a queue was taken."""
+        if queued_bytes:
+            raise Violation("W", f"{channel} is empty and counts {queued_bytes} bytes as queued")
 
     def cut(self, attempt: Attempt, task: TaskId, term: Term, epoch: Epoch) -> None:
         """A task cuts at a barrier."""

@@ -39,13 +39,18 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The size of one run's input, drawn from the workload stream."""
+    """The size of one run's input, drawn from the workload stream, and what its rows cost.
+
+    A call of a keyed step takes ``call_us`` and ``row_us`` for each row.
+    """
 
     splits: int = 4
     records: int = 60
     keys: int = 6
     groups: int = 8
     batch: int = 4
+    row_us: int = 0
+    call_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

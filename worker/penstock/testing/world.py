@@ -95,6 +95,8 @@ class World:
         self.service.watcher = self.judge
         self.service.noted = self._hint
         self.witness = self.judge.witness
+        self.witness.barrier_max_us = scenario.barrier_max_us
+        self.witness.call_max_us = scenario.call_max_us
         self.workers: dict[Ordinal, Worker] = {}
         self.keeper_of: dict[str, str] = {}
         self.sizes = scenario.sizes(streams.workload)

@@ -4,6 +4,7 @@ words         sources -> keyed running count -> discard; every word goes to the 
 relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
 changed       words, each once as fast as possible, and beside them few words that go on coming
 backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
+slow          words, and behind the counts a step of ``bench.stages`` that takes its time
 texts         real text -> words -> keyed running count -> discard (``bench.texts``)
 rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
 own           as words, through a source of one's own (``bench.own``)
@@ -87,6 +88,14 @@ def _backpressure(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
     ]
 
 
+def _slow(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
+    source = _source(scenario)
+    if scenario.senders is not None:
+        source["parallelism"] = scenario.senders
+    step = {"name": "slowly", "map": {"function": f"bench.stages:{scenario.step}"}}
+    return [source, _counts(), step, _sink(scenario, report)]
+
+
 def _texts(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
     return [*texts.steps(scenario, report), _counts(), _sink(scenario, report)]
 
@@ -155,6 +164,7 @@ STEPS = {
     "changed": _changed,
     "relay": _relay,
     "backpressure": _backpressure,
+    "slow": _slow,
     "texts": _texts,
 }
 IN_PYTHON = {"rows": _rows, "own": _own}

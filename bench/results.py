@@ -1,5 +1,6 @@
 """From raw samples to figures: rate after warm-up, latency, memory, checkpoints, disturbances."""
 
+import re
 from statistics import median
 
 from bench import histogram, stats
@@ -19,6 +20,7 @@ MIB = 2**20
 # A checkpoint is seen up to a second after its end; a second behind that, nothing of it is left.
 SEEN_LATE_S, CHECKPOINT_AFTER_S = 1.5, 1.0
 QUIET_SHARE = 0.01  # of the processors: a second of which the host took more is not quiet
+_SETTLED = re.compile(r"\((\d+\.\d+) s from request to settled\)")
 Figures = dict[str, float]
 
 
@@ -47,6 +49,8 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         results |= _stalled(scenario, samples)
     if scenario.changing_keys:
         results |= _late_checkpoints(samples)
+    if scenario.kind == "slow":
+        results |= _waits(samples)
     if scenario.disturb:
         results |= disturbed(scenario, samples)
     return results
@@ -73,6 +77,19 @@ def _checkpoints(samples: Samples) -> Figures:
         "checkpoint_s": max((epoch["duration_s"] for epoch in epochs), default=0.0),
         "checkpoint_mib": round(max((epoch["bytes"] for epoch in epochs), default=0) / MIB, 2),
     }
+
+
+def _waits(samples: Samples) -> Figures:
+    """Return from barrier to commit of all epochs, and from request to settled of rescales."""
+    epochs = [epoch["duration_s"] for epoch in samples.epochs()]
+    rescales_s = [float(s) for e in samples.events for s in _SETTLED.findall(e.detail)]
+    found: Figures = {}
+    if epochs:
+        found["epoch_p50_s"] = stats.percentile(epochs, 50)
+        found["epoch_p99_s"] = stats.percentile(epochs, 99)
+    if rescales_s:
+        found["rescale_max_s"] = max(rescales_s)
+    return found
 
 
 def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Figures:

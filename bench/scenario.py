@@ -103,6 +103,8 @@ class Scenario:
     stall_for: float = 0.0
     kind: str = "words"
     source_splits: int | None = None
+    step: str = "same"  # of kind ``slow``: the function of ``bench.stages`` behind the counts
+    senders: int | None = None  # of kind ``slow``: tasks of the source, so channels of each counter
     disturb: tuple[Disturbance, ...] = ()
     targets: tuple[Target, ...] = ()
     cells: tuple[dict[str, Any], ...] = ()

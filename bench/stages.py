@@ -8,6 +8,7 @@ import pyarrow as pa
 
 SLEEPS_MS = (0, 1, 2, 3, 2, 1)  # for each packet, one after the other, over and over
 PHASE_S = 8.0
+CHANGES_AFTER_S = 10.0
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -25,6 +26,31 @@ def to_first(batch: pa.RecordBatch, tasks: int) -> Places:
 def to_second(batch: pa.RecordBatch, tasks: int) -> Places:
     """Send all rows to the task of the second worker."""
     return np.full(batch.num_rows, min(1, tasks - 1), np.int64)
+
+
+def row_30us(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take 30 us for each row."""
+    time.sleep(batch.num_rows * 30e-6)
+    return batch
+
+
+def row_1ms(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take a millisecond for each row."""
+    time.sleep(batch.num_rows * 1e-3)
+    return batch
+
+
+def call_200ms(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take 200 ms for each call, and 10 us for each row."""
+    time.sleep(0.2 + batch.num_rows * 10e-6)
+    return batch
+
+
+def changing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take 3 us for each row, then 300 us, in turns of so many seconds."""
+    slow = int(time.monotonic() / CHANGES_AFTER_S) % 2
+    time.sleep(batch.num_rows * (300e-6 if slow else 3e-6))
+    return batch
 
 
 class SleepyStage:

@@ -136,3 +136,14 @@ def test_latency_comes_from_the_buckets_of_all_sinks() -> None:
     assert found["markers"] == 100
     assert 1.0 <= found["p99_ms"] < 1.01
     assert 200.0 <= found["max_ms"] < 202.0
+
+
+def test_a_slow_step_tells_how_long_epochs_and_rescales_waited() -> None:
+    samples = samples_of([10] * 50)
+    told = [{"epoch": n, "bytes": 1, "duration_s": took} for n, took in enumerate((0.4, 0.4, 1.2))]
+    samples.statuses = [status(3.0 + n, 0, 0, epoch) for n, epoch in enumerate(told)]
+    samples.events = [Event(3.0, "rescale to 3", "done (2.50 s from request to settled)")]
+    found = results.figures(Scenario("s", "t", rows=1, kind="slow"), samples)
+    assert found["epoch_p50_s"] == 0.4
+    assert found["epoch_p99_s"] == pytest.approx(1.2, rel=0.1)
+    assert found["rescale_max_s"] == 2.5

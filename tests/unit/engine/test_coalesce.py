@@ -7,7 +7,7 @@ from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine import coalesce
-from penstock.engine.coalesce import Coalescer, turn_bytes
+from penstock.engine.coalesce import Bound, Coalescer, turn_bytes
 from penstock.ports import Read
 
 
@@ -149,6 +149,29 @@ def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
     while (read := reads.next(reader, reader)) is not None:
         assert read.batch.nbytes <= SOURCE_TURN_BYTES
     assert not reader.asked  # the first read showed how large rows are
+
+
+def test_no_turn_brings_more_rows_than_its_bound() -> None:
+    reads, reader = Coalescer(10), Reader([10] * 100)
+    found = []
+    while (read := reads.next(reader, None, Bound(rows=25))) is not None:
+        found.append(read.batch.num_rows)
+    assert max(found) <= 25, "several reads"
+    reads, reader = Coalescer(10), Reader([10] * 100)
+    few = reads.next(reader, None, Bound(rows=3))
+    assert few is not None
+    assert few.batch.num_rows == 3, "a single read"
+
+
+def test_no_turn_brings_more_bytes_than_its_bound_by_the_rows_before_unless_one_is_larger() -> None:
+    reads, reader = Coalescer(10), Reader([10] * 100, "x" * 1000)
+    sizes = []
+    while (read := reads.next(reader, None, Bound(size=5000))) is not None:
+        sizes.append(read.batch.num_rows)
+    assert max(sizes[1:]) <= 5, "the first showed how large rows are"
+    reads, reader = Coalescer(10), Reader([10] * 3, "x" * 1000)
+    rows = [reads.next(reader, None, Bound(size=10)) for _ in range(3)]
+    assert [r.batch.num_rows for r in rows[1:] if r is not None] == [1, 1]
 
 
 def test_a_turn_is_as_large_as_what_may_wait_at_its_receivers() -> None:

@@ -116,7 +116,7 @@ class Place:
 
     def stopped(self, *how: str) -> None:
         """Run the word count half-way and stop it."""
-        with self.running(self.job(self.counted(rate=400))):
+        with self.running(self.job(self.counted(rate=40))):
             done = penstock("stop", "words", *how, *self.where)
             assert done.returncode == 0, done.stderr
         assert 0 < words_in_order(self.folder("out")).total() < words_of(LINES).total()

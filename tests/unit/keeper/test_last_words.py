@@ -53,6 +53,9 @@ def test_a_story_says_how_then_where_then_its_last_words() -> None:
         "  more",
     ]
     assert story(7, [], []).splitlines()[1] == "in flight: no row was in a function of the job"
+    assert story(1, ["in load", "KeyError: 'x'"], None).splitlines()[0] == (
+        "the engine ended by itself (exit status 1): KeyError: 'x'"
+    )
     assert story(7, [], None) == "the engine ended by itself (exit status 7)"
 
 

@@ -14,6 +14,7 @@ from penstock.base.limits import (
 from penstock.cluster.in_flight import InFlight
 from penstock.contract.reports import DOES_NOT_LOAD
 
+EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
 STATUS_UNKNOWN = -1_000  # no signal has that number: nobody saw how it ended
 EXITS = {
@@ -80,7 +81,9 @@ def story(status: int, words: Sequence[str], in_flight: Sequence[InFlight] | Non
     """Tell how a life ended. The first line says how; what was in flight and its words follow."""
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
-    lines = [how_it_ended(status)]
+    # An exception that nobody caught is named where only the first line is shown.
+    uncaught = f": {words[-1]}" if status == EXIT_UNCAUGHT and words else ""
+    lines = [how_it_ended(status) + uncaught]
     if in_flight is not None:
         lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]
         if len(in_flight) > IN_FLIGHT_NAMED_MAX:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, UserCodeError
-from penstock.contract.graph import Call, Per
+from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import Process
@@ -163,3 +163,29 @@ def test_a_function_that_gives_no_records_is_told_so() -> None:
 def test_a_state_column_that_cannot_be_kept_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(ConfigError, match=r"step 'own': state column 'x' cannot be of type"):
         state_field("own", pa.field("x", kind))
+
+
+@pytest.mark.parametrize("on_error", list(OnError))
+def test_a_row_that_cannot_be_shown_as_a_record_is_at_fault(on_error: OnError) -> None:
+    bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    texts = pa.concat_arrays([pa.array(["a", "b"]), bad, pa.array(["c", "d"])])
+    rows = pa.record_batch({"k": texts, "n": list(range(5))})
+
+    def function(record: Any) -> Any:
+        return record
+
+    step = Map("own", Call("f", Per.RECORD, on_error=on_error), function, GIVEN)
+    out: list[Any] = []
+    letters: list[pa.RecordBatch] = []
+    step.bind({"main": lambda batch: out.extend(batch.to_pylist()), "dead-letter": letters.append})
+    why = "column 'k' (string) cannot be shown in a record: 'utf-8' codec can't decode byte 0xff"
+    if on_error is OnError.FAIL:
+        with pytest.raises(UserCodeError) as error:
+            step.on_batch(rows)
+        assert why in str(error.value)
+        assert "record: {'k': <a string that Python cannot show>, 'n': 2}" in str(error.value)
+        return
+    step.on_batch(rows)
+    assert [row["n"] for row in out] == [0, 1, 3, 4]
+    assert letters[0].column("n").to_pylist() == [2]
+    assert why in letters[0].column("error")[0].as_py()

@@ -57,6 +57,26 @@ def check_paths(job: "CompiledJob") -> None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
 
 
+def check_outside(job: "CompiledJob", *, first: bool) -> None:
+    """Raise ConfigError as :func:`check_paths` and, unless ``first``, :func:`check_files` do."""
+    check_paths(job)
+    if not first:
+        check_files(job)
+
+
+def check_files(job: "CompiledJob") -> None:
+    """Raise ConfigError when a file of an input is broken or has not the columns; needs Arrow."""
+    from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
+
+    for step in job.graph.steps:
+        if isinstance(step.parameters, Source):
+            try:
+                ConnectorInspector().check_files(step.parameters.connector, step.parameters.columns)
+            except ConfigError as error:
+                place = f"{job.places[step.name]}: step {step.name!r}"
+                raise ConfigError(f"{place}: {error}") from error
+
+
 def input_problem(path: Path) -> str | None:
     """Say what is wrong with a Parquet input."""
     if not path.exists():
@@ -120,7 +140,8 @@ def _validate_elsewhere(file: Path, settings: Sequence[str], begins: Begins) -> 
     more += ["--dir", str(begins.directory)]
     more += ["--restore", begins.restore] if begins.restore is not None else []
     more += [part for name in begins.drop for part in ("--drop-state", name)]
-    command = [sys.executable, "-m", "penstock.cli", "validate", str(file), "--quiet", *more]
+    validate = ["-m", "penstock.cli", "validate", str(file), "--quiet", "--first"]
+    command = [sys.executable, *validate, *more]
     # What the user's modules print while they are imported is not part of what `run` shows.
     done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     said = done.stderr.splitlines()

@@ -25,6 +25,10 @@ def validate(  # noqa: PLR0917  typer passes by name
             "--cluster", help="ask for what a cluster asks for; its folders are not looked at"
         ),
     ] = False,
+    first: Annotated[
+        bool,
+        typer.Option("--first", help="look at the first file of an input only", hidden=True),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     restore: RestoreOption = None,
@@ -32,7 +36,7 @@ def validate(  # noqa: PLR0917  typer passes by name
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
     from penstock.cli.fitting import Begins, fit_lines  # noqa: PLC0415
-    from penstock.cli.preflight import CHANGE, MISFIT, check_paths, input_lines  # noqa: PLC0415
+    from penstock.cli.preflight import CHANGE, MISFIT, check_outside, input_lines  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
 
@@ -40,7 +44,7 @@ def validate(  # noqa: PLR0917  typer passes by name
     job = load_job(read, None if cluster else ConnectorInspector())
     fits: list[str] = []
     if not cluster:
-        check_paths(job)
+        check_outside(job, first=first)
         begins = Begins(directory, restore, tuple(drop_state))
         try:
             fits = fit_lines(read.job, job.plan, begins, all_of_it=not quiet)

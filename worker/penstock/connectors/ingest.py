@@ -22,13 +22,14 @@ from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.connectors.announce import Announcement, announce, finished_note, read_owners
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
-from penstock.connectors.parquet_source import arrow_type, to_schema
+from penstock.connectors.parquet_source import to_schema
 from penstock.contract import codec
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.trust import ON_LOOPBACK, IngestPlace, scheme
+from penstock.graph.arrow import arrow_type
 from penstock.model.ingest import Answer, End, Reply, Rows, decode_hello, decode_push
 from penstock.ports import Read
 from penstock.protocol import ingest as core

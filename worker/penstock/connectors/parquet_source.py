@@ -30,6 +30,7 @@ from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState
+from penstock.graph.arrow import arrow_type
 from penstock.ports import Read
 
 PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the wait in read()
@@ -276,21 +277,13 @@ def plain_schema(path: Path, columns: Columns) -> pa.Schema:
     return declared
 
 
-def arrow_type(text: str) -> pa.DataType:
-    """Return the Arrow type of a declared column. Raises ConfigError for one it cannot read."""
-    parameters = {
-        "timestamp[us]": pa.timestamp("us"),
-        "timestamp[ms]": pa.timestamp("ms"),
-        "timestamp[s]": pa.timestamp("s"),
-        "timestamp[ns]": pa.timestamp("ns"),
-        "date32[day]": pa.date32(),
-    }
-    if text in parameters:
-        return parameters[text]
-    try:
-        return pa.type_for_alias(text)
-    except ValueError as error:
-        raise ConfigError(f"parquet source: columns of type {text} are not read") from error
+def check_files(path: Path, columns: Columns) -> None:
+    """Check that every file there is whole and has the columns. Raises ConfigError naming it."""
+    wanted = plain_schema(path, columns)
+    found = find_files(path)
+    for file in found:
+        read_identity(file)
+        fit_schema(pq.read_schema(file), wanted, file, found[0])
 
 
 def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> None:
@@ -308,11 +301,19 @@ def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> 
         if not _fits(_value_type(found.field(index).type), field.type):
             has = f"column {field.name!r} is {found.field(index).type}"
             raise ConfigError(
-                f"parquet source: in {file} {has}, declared is {field.type}"
+                f"parquet source: in {file} {has}, declared is {field.type}{_remedy(found, field)}"
                 if file == first
                 else f"parquet source: the schema changes between files: in {file} {has}, in the"
                 f" first file {first.name} it is {field.type}"
             )
+
+
+def _remedy(found: pa.Schema, wanted: pa.Field) -> str:
+    """Say what to declare where only the time zone does not fit."""
+    kind = found.field(wanted.name).type
+    if not (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted.type)):
+        return ""
+    return f": a time zone is neither dropped nor guessed, declare {str(kind)!r}"
 
 
 def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -338,7 +339,9 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if found in texts and wanted in texts:
         return True
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return True  # a time zone only says how to show the instant; losing digits raises later
+        # An instant in UTC has the digits that it has without a zone, in another zone it has not;
+        # and no zone is ever guessed. Losing digits raises later.
+        return (found.tz is None) == (wanted.tz is None) or (found.tz == "UTC" and not wanted.tz)
     if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
         return bool(found.bit_width <= wanted.bit_width)
     return bool(found == pa.float32() and wanted == pa.float64())

@@ -102,7 +102,9 @@ def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBat
         compression=COMPRESSION,
         use_dictionary=texts or False,
         write_statistics=False,
-        store_schema=False,  # readers get plain types, whatever Arrow types the engine used
+        # Readers get plain types, whatever Arrow types the engine used, but for what Parquet
+        # itself has no word for: without it a zone becomes UTC, and a duration a number.
+        store_schema=any(_needs_arrow(f.type) for f in schema),
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
@@ -110,6 +112,11 @@ def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBat
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the types of the file; without a copy where they are the same."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _needs_arrow(kind: pa.DataType) -> bool:
+    text = str(kind).replace("tz=UTC", "")
+    return "tz=" in text or "duration[" in text
 
 
 def _repeats(kind: pa.DataType) -> bool:

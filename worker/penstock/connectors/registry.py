@@ -12,7 +12,7 @@ from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource, WordsSpec
 from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.parquet_sink import ParquetSink
-from penstock.connectors.parquet_source import ParquetSource, plain_schema
+from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Bounded, Role, connector_kinds
 from penstock.contract.graph import Connector, Source
@@ -61,6 +61,14 @@ class ConnectorInspector:
                 return WordSource(_words(connector, columns)).schema
             case _:
                 raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
+
+    def check_files(self, connector: Connector, columns: Columns) -> None:
+        """Check every file of an input that is files. Raises ConfigError naming the one at fault.
+
+        Takes about a millisecond a file.
+        """
+        if connector.kind == "parquet":
+            check_files(Path(_path(connector)), columns)
 
     def bounded(self, connector: Connector) -> bool:
         """Say whether the source ends."""

@@ -46,6 +46,7 @@ _TIMES = (
     "time64[ns]",
 )
 ORDERED_TYPES = (*NUMERIC_TYPES, "bool", *_TIMES)
+_STATE_TYPES = (*ORDERED_TYPES, "string", "large_string", "binary", "large_binary")
 SIMPLE_TYPES = tuple(
     dict.fromkeys((*KEY_TYPES, *_UNSIGNED, *_TIMES, "halffloat", "null", "binary_view"))
 )
@@ -87,6 +88,11 @@ def is_key_type(text: str) -> bool:
     """Say whether the key hash has a rule for this type (Spark's ``xxhash64`` knows it)."""
     plain = value_type(text)
     return plain in KEY_TYPES or plain.startswith("timestamp[us, tz=") or _is_small_decimal(plain)
+
+
+def is_state_type(text: str) -> bool:
+    """Say whether a process step can keep values of this type."""
+    return without_zone(text) in _STATE_TYPES or text.startswith("decimal128(")
 
 
 def _is_small_decimal(text: str) -> bool:

@@ -16,6 +16,7 @@ from penstock.contract.columns import (
     Columns,
     find,
     is_key_type,
+    is_state_type,
     names,
     value_type,
     without_zone,
@@ -43,7 +44,7 @@ from penstock.contract.graph import (
 )
 from penstock.graph.problems import Problems
 
-WINDOW_COLUMNS = (Column("window_start", "timestamp[us]"), Column("window_end", "timestamp[us]"))
+TIME_TYPE = "timestamp[us]"
 ERROR_COLUMNS = (
     Column("error_step", "string"),
     Column("error", "string"),
@@ -67,6 +68,10 @@ class Columnist(Protocol):
 
     def source_columns(self, step: Step) -> Columns | None:
         """Return the columns of a source that declares none."""
+        ...
+
+    def type_problem(self, column: Column) -> str | None:
+        """Say why a column's type is none."""
         ...
 
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
@@ -146,7 +151,8 @@ class _Tracer:
                 return self._called(call, flow, flow)
             case Map(call) | FlatMap(call):
                 return self._called(call, flow, self._call_flow(call, flow))
-            case Process(call):
+            case Process(call, state):
+                self._check_state(state, call)
                 return self._called(call, flow, self._call_flow(call, flow))
             case Split(column, into):
                 return {MAIN: self._split(column, into, flow)}
@@ -193,7 +199,10 @@ class _Tracer:
                 "a window goes by event time, and its rows have none: name the column at "
                 "the source (event_time, eventTime) and keep it on the way"
             )
-        return {MAIN: self._computed(compute, flow, WINDOW_COLUMNS), LATE: flow}
+        time = find(flow.columns or (), flow.time or "")
+        kind = TIME_TYPE if time is None else value_type(time.type)  # its zone, if it has one
+        between = Column("window_start", kind), Column("window_end", kind)
+        return {MAIN: self._computed(compute, flow, between), LATE: flow}
 
     def _computed(self, compute: tuple[Compute, ...], flow: Flow, between: Columns) -> Flow:
         if flow.columns is None:
@@ -244,9 +253,25 @@ class _Tracer:
             self._complain(f"{what} {name!r} has type {column.type}; {must}")
         return column
 
+    def _check_state(self, state: Columns, call: Call) -> None:
+        self._check_names(state)
+        for column in state:
+            if not is_state_type(column.type):
+                self._complain(
+                    f"state column {column.name!r} cannot be of type {column.type}; take a number, "
+                    "bool, decimal128, date, time, string or binary"
+                )
+            elif call.per is Per.RECORD and "[ns" in column.type:
+                self._complain(
+                    f"state column {column.name!r} has type {column.type}, but Python's dates and "
+                    'times have no ns: take us, or a function per="batch"'
+                )
+
     def _check_names(self, columns: Columns) -> None:
         seen: set[str] = set()
         for column in columns:
+            if problem := self.columnist.type_problem(column):
+                self._complain(f"column {column.name!r}: {problem}")
             if column.name in seen:
                 self._complain(f"two columns are named {column.name!r}")
             if column.name.startswith(HIDDEN_PREFIX):

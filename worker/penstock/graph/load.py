@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
-from penstock.contract.columns import Columns
+from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Bounded, Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
@@ -144,7 +144,30 @@ class _Columnist:
         except PenstockError as error:
             self.problems.at(step, str(error))
             return None
-        return None if schema is None else columns_of(schema)
+        return None if schema is None else self._usable(step, schema)
+
+    def type_problem(self, column: Column) -> str | None:
+        if self.inspector is None:
+            return None
+        from penstock.graph.arrow import arrow_type  # noqa: PLC0415  Arrow stays out of the CLI
+
+        try:
+            arrow_type(column.type)
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def _usable(self, step: Step, schema: "pa.Schema") -> Columns | None:
+        from penstock.graph.arrow import check_type  # noqa: PLC0415  Arrow stays out of the CLI
+
+        usable = True
+        for field in schema:
+            try:
+                check_type(field.type)
+            except ConfigError as error:
+                self.problems.at(step, f"column {field.name!r}: {error}")
+                usable = False
+        return columns_of(schema) if usable else None
 
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
         function = self.draft.functions.get((step.name, CALL))

@@ -260,7 +260,10 @@ def _take_date(value: Any) -> dt.date:
 
 def _timestamp_taker(kind: pa.DataType) -> Take:
     step_us = _US_OF_UNIT[kind.unit]
-    zone = None if kind.tz is None else pa.lib.string_to_tzinfo(kind.tz)
+    try:
+        zone = None if kind.tz is None else pa.lib.string_to_tzinfo(kind.tz)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        raise ConfigError(f"the time zone of {kind} is not known here: {error}") from error
 
     def take(value: Any) -> dt.datetime:
         if isinstance(value, np.datetime64):

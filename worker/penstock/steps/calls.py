@@ -204,7 +204,12 @@ class RecordCaller(Caller[T]):
         raise AssertionError("records are answered one by one")
 
     def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
-        turn = self._turn(part, self._keep)
+        try:
+            turn = self._turn(part, self._keep)
+        except BaseException as error:
+            if not self._is_users(error):
+                raise
+            return self._unshown(part, start, error)
         given: list[Any] = []
         errors: dict[int, str] = {}
         while len(given) < part.num_rows:
@@ -225,6 +230,18 @@ class RecordCaller(Caller[T]):
         without = tuple(sorted(errors))
         done = Done(start, part.num_rows, answer, without)
         return Answer((done,), tuple(Refused(start + row, errors[row]) for row in without))
+
+    def _unshown(self, part: pa.RecordBatch, start: int, error: BaseException) -> Answer[T]:
+        """Refuse the rows that cannot be shown as records, and answer the others, by halves."""
+        if part.num_rows == 1:
+            self._refuse(part, start, 0, error)
+            return Answer((), (Refused(start, named(error)),))
+        half = part.num_rows // 2
+        first, last = (
+            self._answer(part.slice(0, half), start),
+            self._answer(part.slice(half), start + half),
+        )
+        return Answer((*first.done, *last.done), (*first.refused, *last.refused))
 
     def _refuse(self, part: pa.RecordBatch, start: int, row: int, error: BaseException) -> None:
         """Raise when a row cannot become a dead letter."""
@@ -288,13 +305,34 @@ def quits(error: BaseException) -> bool:
 
 def shown(rows: pa.RecordBatch) -> str:
     """Spell the first row for a message; long values are cut, and so is the whole."""
-    row = rows.slice(0, 1).to_pylist()[0]
     values = (
-        f"{name!r}: {shortened(repr(value), USER_VALUE_CHARS_MAX)}"
-        for name, value in row.items()
+        f"{name!r}: {shortened(_spelled(column[0]), USER_VALUE_CHARS_MAX)}"
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
         if not name.startswith("__")
     )
     return shortened(f"{{{', '.join(values)}}}", USER_RECORD_CHARS_MAX)
+
+
+def _spelled(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except (ValueError, OverflowError):
+        return f"<a {value.type} that Python cannot show>"
+
+
+def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as dicts. Raises ValueError naming the column of which no value can be shown."""
+    try:
+        records: list[dict[str, Any]] = part.to_pylist()
+    except (ValueError, OverflowError):
+        for field, column in zip(part.schema, part.columns, strict=True):
+            try:
+                column.to_pylist()
+            except (ValueError, OverflowError) as error:
+                what = f"column {field.name!r} ({field.type}) cannot be shown in a record"
+                raise ValueError(f"{what}: {error}") from error
+        raise
+    return records
 
 
 def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.contract.graph import Call
 from penstock.steps.base import StateSchema, least_bound, with_hidden
-from penstock.steps.calls import Done, as_batch
+from penstock.steps.calls import Done, as_batch, records_of
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.stateless import Calling, caller_of, from_records, given_records
 from penstock.steps.values import BatchState, RecordRules, record_rules, state_field
@@ -96,7 +96,7 @@ class KeyedTurn:
         self._function = function
         self._shown, self._rules = shown
         self._values = self._shown.records(self._rules)
-        self._records = part.to_pylist()
+        self._records = records_of(part)
         self._keys: list[int] = self._shown.index.tolist()
         self._left = zip(self._records, self._keys, strict=True)
         self._before: list[dict[str, Any]] | None = [] if undo else None  # what each row found

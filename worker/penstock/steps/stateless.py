@@ -19,7 +19,16 @@ from penstock.model.columns import Int32s
 from penstock.model.exact import exact_array
 from penstock.model.text import split_words
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
-from penstock.steps.calls import Answer, Caller, Done, RecordCaller, Refused, Turn, as_batch
+from penstock.steps.calls import (
+    Answer,
+    Caller,
+    Done,
+    RecordCaller,
+    Refused,
+    Turn,
+    as_batch,
+    records_of,
+)
 
 Function = Callable[[Any], Any]
 _DICT = frozenset((dict,))
@@ -144,7 +153,7 @@ class Records:
 
     def __call__(self, part: pa.RecordBatch, _undo: bool) -> "PlainTurn":
         """Begin with the records of ``part``."""
-        return PlainTurn(self, iter(part.to_pylist()))
+        return PlainTurn(self, iter(records_of(part)))
 
 
 class PlainTurn:

@@ -315,6 +315,10 @@ class Rig:
 
     def rescale(self, workers: int) -> None:
         """Prepare, barrier, commit, adopt, settle. Joining engines must have been spawned."""
+        self.switch(self.prepare(workers), workers)
+
+    def prepare(self, workers: int) -> Assignment:
+        """Let all know the next table, and bring near what they gain."""
         assert self.assignment is not None
         table = next_assignment(self.plan, self.assignment, workers)
         version = table.version
@@ -322,6 +326,11 @@ class Rig:
             c.Prepare(self.attempt, table, self.members(), self.epoch, self.root, self.splits)
         )
         self.all(lambda s: s.prepared == version, "prepared")
+        return table
+
+    def switch(self, table: Assignment, workers: int) -> RootManifest:
+        """Barrier, commit, adopt, settle."""
+        version = table.version
         epoch = self.inject(BarrierKind.RESCALE, version)
         manifests = self.acked(epoch)
         root = self.write_root(epoch, BarrierKind.RESCALE, manifests, table)
@@ -338,6 +347,7 @@ class Rig:
             self.wait(lambda e=engine: e.status.left, f"end of tasks on {ordinal}")  # type: ignore[misc]
             engine.link.send(TERM, c.Shutdown(engine.incarnation, "not needed any more"))
             self.engines.pop(ordinal).process.wait(DEADLINE_S)
+        return root
 
     def finish(self) -> None:
         """Wait for the end of the input, take the final epoch, end the streams."""

@@ -161,9 +161,14 @@ def test_the_summary_tells_what_is_committed_not_what_was_handed_over() -> None:
         " sinks; they are rolled back, and the next run reads them again",
     ]
     assert ended(1000, JobState.FAILED) == [
-        "nothing is committed: 1,000 rows were read since then; they are rolled back, and the next"
-        " run reads them again",
+        "nothing is committed: at least 1,000 rows were read since then; they are rolled back, and"
+        " the next run reads them again",
     ]
+    behind = CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000)
+    assert ended(900, JobState.FAILED, *behind, checkpoint=EPOCH)[1:] == [
+        "epoch 7 is the last that is committed: what was read since then was rolled back, the next"
+        " run reads it again"
+    ], "the last report of the failed task is older than the checkpoint"
     exactly = (CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000))
     assert ended(1000, JobState.STOPPED, *exactly, checkpoint=EPOCH) == [
         "lines read 1,000 rows (1,700 in all), counts wrote 10,000 rows (17,000 in all)"

@@ -159,18 +159,22 @@ def _uncommitted(last: JobStatus, *, exact: bool) -> list[str]:
     if last.checkpoint is not None:
         behind = f"epoch {last.checkpoint.epoch} is the last that is committed"
         done = {r.step: r.rows - r.before for r in last.committed if r.before is not None}
+    general = f"{behind}: what was read since then was rolled back, the next run reads it again"
+    # Counters of a failed task end with its last report, which may be older than the checkpoint.
+    failed = last.state is JobState.FAILED
     if not exact or not done:
-        return [f"{behind}: what was read since then was rolled back, the next run reads it again"]
+        return [general]
     sinks = {s.name for s in last.sinks}
     open_rows = {s.name: max(0, s.rows_in - done[s.name]) for s in last.steps if s.name in done}
     read = sum(rows for name, rows in open_rows.items() if name not in sinks)
     given = sum(rows for name, rows in open_rows.items() if name in sinks)
     if not read and not given:
-        return []
+        return [general] if failed else []
+    least = "at least " if failed else ""
     more = f", {given:,} were given to sinks" if given else ""
     return [
-        f"{behind}: {read:,} rows were read since then{more}; they are rolled back, and the next"
-        " run reads them again"
+        f"{behind}: {least}{read:,} rows were read since then{more}; they are rolled back, and the"
+        " next run reads them again"
     ]
 
 

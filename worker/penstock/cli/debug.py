@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from penstock.cli.preflight import check_paths
+from penstock.cli.record import JobRecord, record_of
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import EngineLink
 from penstock.connectors.registry import ConnectorInspector
@@ -44,8 +45,8 @@ STATUS_ABANDONED = -9  # as of SIGKILL: nobody waits for the thread any more
 STATUS_FAILED = 1
 
 
-def keepers_of(file: "JobFile") -> StartKeeper:
-    """Return what runs a keeper and its engine in threads of this process.
+def keepers_of(file: "JobFile") -> tuple[StartKeeper, JobRecord]:
+    """Return what runs a keeper and its engine in threads of this process, and what that runs.
 
     The job is loaded here, once, for all lives of the engine. Raises ConfigError as ``validate``.
     """
@@ -54,7 +55,7 @@ def keepers_of(file: "JobFile") -> StartKeeper:
     logging.basicConfig(level=logging.INFO)  # where the user's modules have not set it up
     say_at_once()
     set_up_process()
-    return partial(KeeperThread, job)
+    return partial(KeeperThread, job), record_of(job, file)
 
 
 class _Life:

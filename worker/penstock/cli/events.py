@@ -16,7 +16,10 @@ from penstock.contract.status import (
     RestartStatus,
 )
 
-HOW_TO_READ = "to read them, run a job of another name over a folder that has only them"
+HOW_TO_READ = (
+    "to read them, run a job of another name over a folder that has only them, or begin anew with"
+    " all files: penstock run --fresh"
+)
 
 
 class Events:

@@ -6,12 +6,15 @@ User code is looked at in a process of its own, so that what it imports stays ou
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.cli.fitting import Begins, fit_lines
+from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import list_input, look_at, nothing_to_read
 from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.inputs import passed_text
@@ -26,10 +29,18 @@ CHANGE = "changed: "  # begins a line of a quiet validation, for whoever started
 MISFIT = CHANGE + "stored state does not fit"
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A job as it would run now; ``changes`` say what of its state is not taken over."""
+
+    record: JobRecord
+    changes: tuple[str, ...] = ()
+
+
 def check_before_start(
     job: "JobFile", file: Path, settings: Sequence[str], begins: Begins
-) -> list[str]:
-    """Return what is not taken over of the checkpoint that the run begins from, in words.
+) -> Checked:
+    """Describe the job as it would run, with what is not taken over of the checkpoint.
 
     Raises ConfigError when the job cannot run: unknown columns, no such input folder. Whether
     state fits is for the leader to judge.
@@ -39,10 +50,11 @@ def check_before_start(
         return _validate_elsewhere(file, settings, begins)
     compiled = compile_draft(job, draft_of(job), None)
     check_paths(compiled)
+    record = record_of(compiled, job)
     try:
-        return fit_lines(job.job, compiled.plan, begins, all_of_it=False)
+        return Checked(record, tuple(fit_lines(job.job, compiled.plan, begins, all_of_it=False)))
     except StateError:
-        return []
+        return Checked(record)
 
 
 def check_paths(job: "CompiledJob") -> None:
@@ -135,19 +147,22 @@ def _needs_a_look(graph: "DeclaredGraph") -> bool:
     )
 
 
-def _validate_elsewhere(file: Path, settings: Sequence[str], begins: Begins) -> list[str]:
+def _validate_elsewhere(file: Path, settings: Sequence[str], begins: Begins) -> Checked:
     more = [part for setting in settings for part in ("--set", setting)]
     more += ["--dir", str(begins.directory)]
     more += ["--restore", begins.restore] if begins.restore is not None else []
     more += [part for name in begins.drop for part in ("--drop-state", name)]
     validate = ["-m", "penstock.cli", "validate", str(file), "--quiet", "--first"]
-    command = [sys.executable, *validate, *more]
-    # What the user's modules print while they are imported is not part of what `run` shows.
-    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *validate, *more, "--describe", folder]
+        # What the user's modules print while they are imported is not part of what `run` shows.
+        done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
+        record = read_record(Path(folder)) or JobRecord()
     said = done.stderr.splitlines()
     if MISFIT in said:
-        return []  # the leader says so
+        return Checked(record)  # the leader says so
     if done.returncode != 0:
         lines = [line.removeprefix("error: ") for line in done.stderr.strip().splitlines()]
         raise ConfigError("\n".join(lines) or f"validation ended with code {done.returncode}")
-    return [line.removeprefix(CHANGE) for line in said if line.startswith(CHANGE)]
+    changes = (line.removeprefix(CHANGE) for line in said if line.startswith(CHANGE))
+    return Checked(record, tuple(changes))

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -25,13 +25,16 @@ from penstock.cli.options import (
     RestoreOption,
     SetOption,
 )
-from penstock.cli.screen import Screen, Watched, make_screen
+from penstock.cli.screen import JsonLines, Screen, Watched, make_screen
 from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
+    from penstock.cli.again import Finished, Ready
     from penstock.cli.fitting import Begins
+    from penstock.cli.record import JobRecord
     from penstock.cluster.forks import ForkServer
+    from penstock.contract.latest import Restore
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
     from penstock.supervisor import LocalCluster
@@ -62,6 +65,13 @@ DebugOption = Annotated[
         help="one worker, in this process: breakpoint(), print and logging use this terminal",
     ),
 ]
+FreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="begin anew: remove this job's state and its own output files; savepoints stay",
+    ),
+]
 
 
 def run(  # noqa: PLR0917  typer passes by name
@@ -73,6 +83,7 @@ def run(  # noqa: PLR0917  typer passes by name
     allow_output_replay: ReplayOutputOption = False,
     drop_unpublished: DropUnpublishedOption = False,
     drop_state: DropStateOption = [],  # noqa: B006  as above
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -86,15 +97,15 @@ def run(  # noqa: PLR0917  typer passes by name
 
     # A server loads what engines need while this process reads the job.
     with nullcontext() if debug else fork_server() as forks:
+        from penstock.cli.again import Asked, look_back  # noqa: PLC0415
         from penstock.cli.fitting import Begins  # noqa: PLC0415
-        from penstock.cli.local import cluster_settings, restore_of  # noqa: PLC0415
-        from penstock.graph import keep_job_file, read_job_file  # noqa: PLC0415
+        from penstock.cli.local import restore_of  # noqa: PLC0415
+        from penstock.graph import read_job_file  # noqa: PLC0415
 
         gc.freeze()  # what was loaded lives on
         gc.enable()
-        if debug:
-            workers = only_one(workers)
-        settings = [*set_, *([f"replicas={workers}"] if workers is not None else [])]
+        settings = [*set_, *_replicas(only_one(workers) if debug else workers)]
+        _refuse_both(fresh, restore)
         job = read_job_file(file, settings)
         origin = restore_of(
             job.job.spec,
@@ -103,17 +114,22 @@ def run(  # noqa: PLR0917  typer passes by name
             drop_unpublished=drop_unpublished,
             drop_state=drop_state,
         )
-        begins = Begins(directory, restore, tuple(drop_state))
-        keepers, changes = _check(job, file, settings, None if debug else begins)
-        chosen = cluster_settings(job, directory, origin)
-        if debug:
-            chosen = replace(chosen, workers_max=1)
-        keep_job_file(job, chosen.job_file)
-        notes = [*_notes(job, chosen, debug=debug), *changes]
-        code = _show(chosen, forks, keepers, notes, make_screen(as_json, quiet=debug))
+        begins = None if debug else Begins(directory, restore, tuple(drop_state))
+        checks = _Checks(job, file, settings, begins)
+        found = look_back(Asked(job, directory, origin, fresh), checks.record)
+        code = _start(found, checks, forks, (directory, origin), make_screen(as_json, quiet=debug))
     if debug:
         leave(code)
     raise typer.Exit(code)
+
+
+def _replicas(workers: int | None) -> list[str]:
+    return [] if workers is None else [f"replicas={workers}"]
+
+
+def _refuse_both(fresh: bool, restore: str | None) -> None:
+    if fresh and restore is not None:
+        raise ConfigError("--fresh begins without state, --restore with some: give one of them")
 
 
 def only_one(workers: int | None) -> int:
@@ -130,21 +146,60 @@ def leave(code: Exit) -> NoReturn:
     os._exit(code)
 
 
-def _check(
-    job: "JobFile", file: Path, settings: Sequence[str], begins: "Begins | None"
-) -> "tuple[StartKeeper | None, list[str]]":
-    """Raise ConfigError when the job cannot run.
+class _Checks:
+    """Checks a job once, when asked.
 
-    Returns how keepers are started, None: as usual, and what has changed since the checkpoint.
-    User code is looked at elsewhere, but for a run (``begins`` None) that has it in this process.
+    ``keepers``: how keepers are started, None: as usual. ``changes``: what is not taken over of the
+    checkpoint. User code is looked at elsewhere, but for a run (``begins`` None) that has it here.
     """
-    if begins is None:
-        from penstock.cli.debug import keepers_of  # noqa: PLC0415  loads what engines need
 
-        return keepers_of(job), []
-    from penstock.cli.preflight import check_before_start  # noqa: PLC0415
+    def __init__(
+        self, job: "JobFile", file: Path, settings: Sequence[str], begins: "Begins | None"
+    ) -> None:
+        self.job = job
+        self._of = (job, file, settings)
+        self._begins = begins
+        self.keepers: StartKeeper | None = None
+        self.changes: tuple[str, ...] = ()
 
-    return None, check_before_start(job, file, settings, begins)
+    def record(self) -> "JobRecord":
+        """Describe the job as it would run. Raises ConfigError when it cannot."""
+        job, file, settings = self._of
+        if self._begins is None:
+            from penstock.cli.debug import keepers_of  # noqa: PLC0415  loads what engines need
+
+            self.keepers, record = keepers_of(job)
+            return record
+        from penstock.cli.preflight import check_before_start  # noqa: PLC0415
+
+        checked = check_before_start(job, file, settings, self._begins)
+        self.changes = checked.changes
+        return checked.record
+
+
+def _say(finished: "Finished", screen: Screen) -> Exit:
+    """Say that nothing runs; with an error where something is not as it was."""
+    if finished.changes:
+        for line in finished.lines():
+            print_error(line)
+        return Exit.FAILED
+    if isinstance(screen, JsonLines):
+        screen.show(finished.status())
+        for line in finished.lines():
+            screen.note(line)
+    else:
+        print("\n".join(finished.lines()))
+    return Exit.OK
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is to be started, and the record of it."""
+
+    settings: "ClusterSettings"
+    forks: "ForkServer | None"
+    keepers: "StartKeeper | None"
+    record: "JobRecord"
 
 
 def _notes(job: "JobFile", settings: "ClusterSettings", *, debug: bool) -> list[str]:
@@ -158,26 +213,52 @@ def _notes(job: "JobFile", settings: "ClusterSettings", *, debug: bool) -> list[
     return notes
 
 
-def _show(
-    settings: "ClusterSettings",
+def _start(
+    found: "Finished | Ready",
+    checks: _Checks,
     forks: "ForkServer | None",
-    keepers: "StartKeeper | None",
-    notes: Sequence[str],
-    shown: Screen,
+    place: "tuple[Path, Restore | None]",
+    screen: Screen,
 ) -> Exit:
-    from penstock.supervisor import LocalCluster  # noqa: PLC0415  keep --help fast
+    """Run what is to be run. ``place`` is the folder of all jobs, and what to begin from."""
+    from penstock.cli.again import Finished  # noqa: PLC0415  keep --help fast
+    from penstock.cli.local import cluster_settings  # noqa: PLC0415
+    from penstock.graph import keep_job_file  # noqa: PLC0415
 
+    if isinstance(found, Finished):
+        return _say(found, screen)
+    settings = cluster_settings(checks.job, *place)
+    debug = checks.keepers is not None
+    settings = replace(settings, workers_max=1) if debug else settings
+    keep_job_file(checks.job, settings.job_file)
+    changes = () if found.fresh else checks.changes
+    notes = [*found.notes, *_notes(checks.job, settings, debug=debug), *changes]
+    return _show(_Run(settings, forks, checks.keepers, found.record), notes, screen)
+
+
+def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
+    """Run the job, and keep the record of what ran: at the start, and when it has finished."""
+    from penstock.cli.again import as_finished  # noqa: PLC0415  keep --help fast
+    from penstock.cli.record import keep_record  # noqa: PLC0415
+    from penstock.supervisor import LocalCluster  # noqa: PLC0415
+
+    folder = run_of.settings.job_file.parent
     screen = Watched(shown)
     interrupts = Interrupts()
     with interrupts.caught():  # before there is anything that has to be stopped
-        cluster = LocalCluster(settings, forks, keepers)
+        cluster = LocalCluster(run_of.settings, run_of.forks, run_of.keepers)
         cluster.start()
+        keep_record(folder, run_of.record)  # now this run has the folder
         try:
             for note in notes:
                 screen.note(note)
-            return watch(cluster, screen, interrupts)
+            code = watch(cluster, screen, interrupts)
         finally:
             screen.close()
+        ended = cluster.wait(0)
+        if ended is not None and ended.state is JobState.FINISHED:
+            keep_record(folder, as_finished(run_of.record, ended))
+        return code
 
 
 def has_functions(job: "Job") -> bool:

@@ -1,6 +1,7 @@
 """``penstock validate``: compile a job as an engine would, inputs and functions included."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,11 +33,13 @@ def validate(  # noqa: PLR0917  typer passes by name
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     restore: RestoreOption = None,
+    describe: Annotated[Path | None, typer.Option("--describe", hidden=True)] = None,
     drop_state: DropStateOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
     from penstock.cli.fitting import Begins, fit_lines  # noqa: PLC0415
     from penstock.cli.preflight import CHANGE, MISFIT, check_outside, input_lines  # noqa: PLC0415
+    from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
 
@@ -45,6 +48,8 @@ def validate(  # noqa: PLR0917  typer passes by name
     fits: list[str] = []
     if not cluster:
         check_outside(job, first=first)
+        if describe is not None:
+            keep_record(describe, record_of(job, read))
         begins = Begins(directory, restore, tuple(drop_state))
         try:
             fits = fit_lines(read.job, job.plan, begins, all_of_it=not quiet)

@@ -36,7 +36,7 @@ def unread_text(seen: InputSeen) -> str:
     files = "1 file is" if seen.unread == 1 else f"{seen.unread:,} files are"
     return (
         f"input of {seen.step}: {files} not in the checkpoint and not read:"
-        f" {_names(seen.unread_names, seen.unread)} (in {seen.path}; the set of files is fixed when"
+        f" {named(seen.unread_names, seen.unread)} (in {seen.path}; the set of files is fixed when"
         " a job first starts)"
     )
 
@@ -45,9 +45,10 @@ def passed_text(seen: InputSeen) -> str:
     """Say what of the folder is passed over; empty where nothing is."""
     if not seen.passed:
         return ""
-    return f"input of {seen.step}: passed over: {_names(seen.passed_names, seen.passed)}"
+    return f"input of {seen.step}: passed over: {named(seen.passed_names, seen.passed)}"
 
 
-def _names(names: tuple[str, ...], count: int) -> str:
+def named(names: tuple[str, ...], count: int) -> str:
+    """Join the first names of ``count``, and count the others."""
     more = count - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")

@@ -4,6 +4,7 @@
 
     DIR/JOB/  lock                 held while it runs
               uid                  given once, kept for the life of the folder
+              record.json          what ran: steps, code, inputs and outputs
               metadata.sqlite      Lease, -latest, -desired
               endpoint.json        process, address and token of the running supervisor
               supervisor.log

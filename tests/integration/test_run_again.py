@@ -1,0 +1,198 @@
+"""A job that is run again: when it has finished, when it was stopped or failed, and --fresh."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.supervisor import connect
+from tests.integration.local_job import WITHIN_S, wait_until
+from tests.integration.test_new_files import penstock, put, running
+
+JOB = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: live}
+spec:
+  replicas: 1
+  checkpoint: {interval: 500ms}
+  job:
+    graph:
+      steps:
+        - name: rows
+          source:
+            parquet: {path: in, rate: RATE}
+            columns: [{name: "n", type: int64}]
+        - name: doubled
+          map: {function: "numbers_of:double", columns: [{name: "n", type: int64}]}
+        - name: output
+          sink: {parquet: {path: out}}
+"""
+CODE = """\
+import pyarrow as pa
+import pyarrow.compute as pc
+from factors import TWO
+
+def double(batch):
+    return pa.RecordBatch.from_arrays([pc.multiply(batch.column("n"), TWO)], ["n"])
+"""
+FINISHED = "all its input was read and all its output is published, so nothing runs"
+ROWS = 3000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    put(tmp_path / "in", "first.parquet", ROWS)
+    (tmp_path / "numbers_of.py").write_text(CODE)
+    (tmp_path / "factors.py").write_text("TWO = 2\n")
+    at_rate(tmp_path, 0)
+    return tmp_path
+
+
+def at_rate(folder: Path, rate: int) -> None:
+    (folder / "job.yaml").write_text(JOB.replace("RATE", str(rate)))
+
+
+def run(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    return penstock(folder, "run", "job.yaml", *more)
+
+
+def output(folder: Path) -> list[int]:
+    files = sorted((folder / "out").glob("*-output-*.parquet"))
+    return [n for file in files for n in pq.read_table(file)["n"].to_pylist()]
+
+
+def finish(folder: Path) -> None:
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+    assert output(folder) == [2 * n for n in range(ROWS)]
+
+
+def test_a_finished_job_says_since_when_and_why_nothing_runs(folder: Path) -> None:
+    finish(folder)
+    at_rate(folder, 500)  # how fast it would run changes nothing
+    again = run(folder)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("live: Finished on 20"), again.stdout
+    assert FINISHED in again.stdout
+    for line in run(folder, "--json").stdout.splitlines():
+        assert json.loads(line).get("state", "Finished") == "Finished"
+
+
+def change_code(folder: Path) -> None:
+    (folder / "factors.py").write_text("TWO = 3 - 1\n")  # of a module that the function imports
+
+
+def change_step(folder: Path) -> None:
+    file = folder / "job.yaml"
+    file.write_text(file.read_text().replace("name: doubled", "name: twice"))
+
+
+def remove_file(folder: Path) -> None:
+    next((folder / "out").glob("*.parquet")).unlink()
+
+
+def rewrite_input(folder: Path) -> None:
+    pq.write_table(pa.table({"n": list(range(1, ROWS + 1))}), folder / "in" / "first.parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (change_code, "the code changed: FOLDER/factors.py"),
+        (change_step, "steps changed: "),
+        (
+            lambda f: put(f / "in", "late.parquet", 5),
+            "1 file is not in the checkpoint and not read",
+        ),
+        (rewrite_input, "1 of 1 files changed: first.parquet (another)"),
+        (lambda f: shutil.rmtree(f / "in"), "in is gone"),
+        (remove_file, "output of output: 1 of 1 files are gone from FOLDER/out"),
+        (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
+    ],
+)
+def test_a_finished_job_that_would_come_out_otherwise_ends_with_the_remedy(
+    folder: Path, change: Callable[[Path], object], said: str
+) -> None:
+    finish(folder)
+    change(folder)
+    again = run(folder)
+    assert again.returncode == 1, again.stdout
+    assert said.replace("FOLDER", str(folder)) in again.stderr, again.stderr
+    assert FINISHED in again.stderr
+    assert "penstock run --fresh" in again.stderr
+
+
+def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> None:
+    at_rate(folder, 400)
+    with running(folder) as process:
+        wait_until(lambda: any((folder / "out").glob("*.parquet")))
+        assert penstock(folder, "savepoint", "live", "early").returncode == 0
+        refused = run(folder, "--fresh")
+        assert refused.returncode == 2
+        assert "job 'live' is already running" in refused.stderr
+        assert penstock(folder, "stop", "live").returncode == 0
+        assert process.wait(WITHIN_S) == 0
+    at_rate(folder, 0)
+    finish(folder)
+    foreign = folder / "out" / "notes.txt"
+    foreign.write_text("mine")
+    (folder / "factors.py").write_text("TWO = 20\n")
+    put(folder / "in", "second.parquet", 5)
+
+    done = run(folder, "--fresh")
+    assert done.returncode == 0, done.stderr
+    assert "fresh: removed" in done.stdout
+    assert "output files" in done.stdout, done.stdout
+    assert "fresh: kept 1 savepoints" in done.stdout
+    assert output(folder) == [20 * n for n in (*range(ROWS), *range(5))]
+    assert foreign.read_text() == "mine"
+    assert (folder / ".penstock" / "live" / "savepoints" / "early").is_dir()
+    assert run(folder).returncode == 0
+
+
+def test_fresh_leaves_a_folder_that_is_not_the_jobs(folder: Path) -> None:
+    finish(folder)
+    shutil.rmtree(folder / "out")
+    put(folder / "out", "000000000001-output-000.0000.0000-000001-0000.parquet", 3)
+    done = run(folder, "--fresh")
+    assert done.returncode == 1, done.stdout
+    assert "left" in done.stdout
+    assert "that this job did not write" in done.stderr
+    assert len(list((folder / "out").glob("*.parquet"))) == 1
+
+
+def test_fresh_and_a_restore_exclude_each_other(folder: Path) -> None:
+    done = run(folder, "--fresh", "--restore", "latest")
+    assert done.returncode == 2
+    assert "give one of them" in done.stderr
+
+
+def test_a_job_that_was_stopped_or_failed_says_what_it_goes_on_from(folder: Path) -> None:
+    at_rate(folder, 400)
+    with running(folder) as process:
+        wait_until(lambda: any((folder / "out").glob("*.parquet")))
+        client = connect(folder / ".penstock", "live")
+        client.stop()
+        client.close()
+        assert process.wait(WITHIN_S) == 0
+    at_rate(folder, 0)
+    change_code(folder)
+    sound = (folder / "numbers_of.py").read_text()
+    (folder / "numbers_of.py").write_text(sound.replace("return", "assert not len(batch); return"))
+    failed = run(folder)
+    assert failed.returncode == 1, failed.stdout
+    assert "; its last run was stopped" in failed.stdout
+    assert "] goes on from epoch " in failed.stdout
+    assert f"since then the code changed: {folder}/" in failed.stdout
+
+    (folder / "numbers_of.py").write_text(sound)
+    mended = run(folder)
+    assert mended.returncode == 0, mended.stderr
+    assert "; its last run failed: step 'doubled'" in mended.stdout, mended.stdout
+    assert output(folder) == [2 * n for n in range(ROWS)]

@@ -1,0 +1,239 @@
+"""A job that is run again: what it says of the runs before, and whether anything is to be done.
+
+A finished job has nothing to do. It says so, and looks whether it would come out otherwise now:
+other code or steps, other input, output that is gone. That ends with an error, because a user who
+changed something and runs the job again means to have it computed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
+from penstock.cli.before import Before, held, read_before
+from penstock.cli.fresh import forget_runs
+from penstock.cli.output_files import lost_output, own_files
+from penstock.cli.record import Digest, JobRecord, Place
+from penstock.connectors.input_files import look_at
+from penstock.contract.inputs import named, unread_text
+from penstock.contract.status import JobState, JobStatus
+from penstock.supervisor.committed import committed_rows
+
+if TYPE_CHECKING:
+    from penstock.contract.latest import Restore
+    from penstock.contract.manifest import SplitState
+    from penstock.graph import JobFile
+
+REMEDY = (
+    "to compute it again: penstock run --fresh removes this job's state and its own output files,"
+    " and begins anew; savepoints and files of others stay",
+    "to keep what it has written: give the job another name (metadata.name) and an empty output"
+    " folder",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What ``penstock run`` was asked for; ``restore`` is what to begin from."""
+
+    job: "JobFile"
+    directory: Path
+    restore: "Restore | None"
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A job that is to run: what is kept of it, and what is to be said of its runs before."""
+
+    record: JobRecord
+    notes: tuple[str, ...]
+    fresh: bool = False
+
+
+def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready":
+    """Judge a job by its runs before; with ``fresh`` forget them.
+
+    ``check`` describes the job as it would run now, or raises ConfigError. Raises ConfigError, too,
+    when the job runs already, StateError when its metadata is damaged.
+    """
+    name, root = asked.job.job.name, asked.directory.absolute()
+    if not (root / name).is_dir():
+        return Ready(check(), ())
+    now = check() if asked.fresh else None
+    with held(root, name, asked.job.job.namespace) as folder:
+        before = read_before(folder)
+        if now is not None:
+            return Ready(now, forget_runs(folder, before, now), fresh=True)
+    if has_finished(before, asked.restore):
+        return Finished(name, before, changes_of(before, check))
+    now = check()
+    return Ready(now, goes_on(before, now, asked.restore))
+
+
+def as_finished(record: JobRecord, ended: JobStatus) -> JobRecord:
+    """Return the record of a job that has finished: when, and how many files each sink has."""
+    found = [(p.step, own_files(p, ended.uid)) for p in record.outputs]
+    counted = tuple((step, len(files)) for step, files in found if files is not None)
+    return record.finished(ended.time_us, counted)
+
+
+def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[Before]:
+    """Say whether nothing is to be run: the job has finished and nobody asks for a restore."""
+    if before is None or not before.latest.finished:
+        return False
+    return restore is None or restore.nonce == before.latest.restored
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A job that has finished. ``changes`` says what is not as it was then, one a line."""
+
+    job: str
+    before: Before
+    changes: tuple[str, ...]
+
+    def status(self) -> JobStatus:
+        """Return where the job stands, for programs."""
+        latest = self.before.latest
+        return JobStatus(
+            self.job,
+            latest.job_uid,
+            JobState.FINISHED,
+            time.time_ns() // 1000,
+            wanted_workers=latest.workers,
+            term=latest.term,
+            attempt=latest.attempt,
+            version=latest.version,
+            published_through=latest.published_through,
+            committed=committed_rows(self.before.root, self.before.root, known=True),
+        )
+
+    def lines(self) -> list[str]:
+        """Say that it has finished, since when, and why nothing runs."""
+        epoch = self.before.latest.epoch
+        return [
+            f"{self.job}: Finished on {self.before.since()} (epoch {epoch}): all its input was read"
+            " and all its output is published, so nothing runs",
+            *(f"since then: {change}" for change in self.changes),
+            *(REMEDY if self.changes else ()),
+        ]
+
+
+def changes_of(before: Before, check: Callable[[], JobRecord]) -> tuple[str, ...]:
+    """List what is not as it was when the job finished. Blocking: looks at every file.
+
+    ``check`` describes the job as it would run, or raises ConfigError.
+    """
+    now = _described(check)
+    record = before.record
+    places = record if record is not None else now if isinstance(now, JobRecord) else JobRecord()
+    found = [*_input_changes(before, places.inputs), *_output_changes(before, places)]
+    if isinstance(now, ConfigError):
+        found += [] if found else [f"the job cannot run any more: {now}"]
+    elif record is not None:
+        found = [*code_changes(record, now), *found]
+    return tuple(found)
+
+
+def _described(check: Callable[[], JobRecord]) -> JobRecord | ConfigError:
+    try:
+        return check()
+    except ConfigError as error:
+        return error
+
+
+def code_changes(before: JobRecord, now: JobRecord) -> list[str]:
+    """Say which steps and which files of user code are not what ran before."""
+    return [
+        f"{what} changed: {text}"
+        for what, old, new in (
+            ("steps", before.steps, now.steps),
+            ("the code", before.code, now.code),
+        )
+        if (text := _differences(old, new))
+    ]
+
+
+def _differences(before: Iterable[Digest], now: Iterable[Digest]) -> str:
+    old, new = {d.name: d.sha256 for d in before}, {d.name: d.sha256 for d in now}
+    changed = [name for name in old if name in new and old[name] != new[name]]
+    gone = [f"{name} (gone)" for name in old if name not in new]
+    added = [f"{name} (new)" for name in new if name not in old]
+    every = [*changed, *gone, *added]
+    return named(tuple(every[:INPUT_NAMES_SHOWN_MAX]), len(every))
+
+
+def _input_changes(before: Before, inputs: Iterable[Place]) -> Iterator[str]:
+    for place in inputs:
+        splits = _splits(before, place)
+        if place.kind != "parquet" or not splits:
+            continue
+        path = Path(place.path)
+        if not path.exists():
+            yield f"input of {place.step}: {path} is gone"
+            continue
+        seen = look_at(path, {s.split for s in splits}).of(place.step)
+        if text := unread_text(seen):
+            yield text
+        other = [text for split in splits if (text := _changed_file(path, split))]
+        if other:
+            text = named(tuple(other[:INPUT_NAMES_SHOWN_MAX]), len(other))
+            yield f"input of {place.step}: {len(other)} of {len(splits)} files changed: {text}"
+
+
+def _splits(before: Before, place: Place) -> "list[SplitState]":
+    tasks = () if before.root is None else before.root.tasks
+    return [s for t in tasks if t.task.stage == place.stage for s in t.splits]
+
+
+def _changed_file(path: Path, split: "SplitState") -> str:
+    from penstock.connectors import parquet_files  # noqa: PLC0415  Arrow, for a job that is over
+
+    identity = parquet_files.parse_identity(split.spec)
+    file = path if path.is_file() else path / identity.file
+    if not file.is_file():
+        return f"{identity.file} (gone)"
+    try:
+        parquet_files.check_unchanged(file, identity)
+    except PenstockError:
+        return f"{identity.file} (another)"
+    return ""
+
+
+def _output_changes(before: Before, record: JobRecord) -> Iterator[str]:
+    counted = dict(record.published)
+    for place in record.outputs:
+        found = own_files(place, before.latest.job_uid)
+        expected = counted.get(place.step, 0)
+        lost = [] if found is None else lost_output(place, before.root)
+        if found is None and (expected or lost_output(place, before.root)):
+            yield f"output of {place.step}: {place.path} is gone, or is not this job's any more"
+        elif found is not None and (missing := max(expected - len(found), len(lost))):
+            yield (
+                f"output of {place.step}: {missing} of {max(expected, missing)} files are gone"
+                + (f" from {place.path}")
+            )
+
+
+def goes_on(before: Before | None, now: JobRecord, restore: "Restore | None") -> tuple[str, ...]:
+    """Say what a job that has not finished goes on from, how its last run ended, what changed."""
+    if before is None or not before.latest.run:
+        return ()
+    latest = before.latest
+    if restore is not None and restore.nonce != latest.restored:
+        return ()
+    ended = "was ended at once"
+    if latest.failure is not None:
+        ended = f"failed: {latest.failure.splitlines()[0]}"
+    elif latest.stopped:
+        ended = "was stopped"
+    at = f" of {before.since()}" if before.since() else ""
+    goes = f"goes on from epoch {latest.epoch}{at}" if latest.root else "begins from the start"
+    lines = [f"{goes}; its last run {ended}"]
+    if before.record is not None:
+        lines += [f"since then {text}" for text in code_changes(before.record, now)]
+    return tuple(lines)

@@ -21,13 +21,14 @@ from typing import Any
 import yaml
 
 from bench.scenario import Scenario
+from penstock.cluster.system import SystemClock
 from penstock.connectors.registry import ConnectorInspector
 from penstock.contract import control as c
 from penstock.contract.assignment import first_assignment
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
 from penstock.engine.build import JobParts
-from penstock.engine.main import SWITCH_INTERVAL_S, SystemClock, set_up_process
+from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.worker import Worker
 from penstock.graph import load_job
 from penstock.storage.blobs import DirectoryBlobStore

@@ -1,5 +1,9 @@
 """A task hears of a reset at once, and while it sends only of what changes no order."""
 
+import pytest
+
+from penstock.base.errors import StorageError
+from penstock.base.limits import TASK_INBOX_MAX
 from penstock.contract.ids import Epoch, Term, Version
 from penstock.engine.inbox import Inbox
 from penstock.model.elements import Barrier, BarrierKind
@@ -57,3 +61,19 @@ def test_a_reset_is_seen_whatever_else_waits() -> None:
     inbox.put(ev.ResetTo(Epoch(3)))
     assert (before, inbox.reset) == (None, ev.ResetTo(Epoch(3)))
     assert inbox.take() == ev.Started()
+
+
+def test_more_orders_than_the_bound_are_refused_and_the_end_and_answers_are_not() -> None:
+    inbox = Inbox(Bell())
+    for _ in range(TASK_INBOX_MAX):
+        inbox.put(ev.Started())
+    with pytest.raises(StorageError, match=f"has not taken {TASK_INBOX_MAX} orders: Aborted"):
+        inbox.put(ev.Aborted(Term(1), Epoch(2)))
+    inbox.put(ev.Published(Epoch(1)))
+    inbox.put(ev.ResetTo(Epoch(1)))
+    assert inbox.reset == ev.ResetTo(Epoch(1))
+    waiting = 0
+    while inbox.take() is not None:
+        waiting += 1
+    assert waiting == TASK_INBOX_MAX + 2
+    inbox.put(ev.Started())

@@ -1,9 +1,12 @@
+from prometheus_client import generate_latest
+
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import Envelope, EpochFailed, Inject
 from penstock.contract.ids import (
     Attempt,
     BlobName,
     Epoch,
+    Incarnation,
     JobUid,
     Ordinal,
     StageIndex,
@@ -12,10 +15,11 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
-from penstock.contract.progress import CheckpointDone
+from penstock.contract.progress import CheckpointDone, WorkerReport
 from penstock.keeper.checkpoints import CheckpointWatch
+from penstock.metrics.registry import registry_of
 from penstock.protocol import actions, events
 
 TASK = TaskId(StageIndex(0), Ordinal(0), 0)
@@ -109,3 +113,24 @@ def test_failures_are_counted_until_one_is_committed() -> None:
     assert watch.failures == 0
     watch.saw_action(inject(4), 6.0)
     assert watch.failures == 0
+
+
+def test_a_former_leader_no_longer_exports_its_last_checkpoint() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    watch.saw_event(failed(4), 12.5)
+
+    def exported() -> bool:
+        report = WorkerReport(Ordinal(0), "me", 1, Incarnation("e"), 2, "", checkpoint=watch.newest)
+        text = generate_latest(registry_of("words", lambda: report)).decode()
+        return "penstock_checkpoint_epoch" in text
+
+    me = Incarnation("me")
+    for leader in (None, Leader(Ordinal(0), me, "")):
+        watch.saw_leader(leader, me)
+        assert exported()
+    watch.saw_leader(Leader(Ordinal(1), Incarnation("other"), ""), me)
+    assert not exported()
+    assert (watch.trouble, watch.failures) == (None, 0)

@@ -1,9 +1,11 @@
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from penstock.base.errors import PeerError
+from penstock.base.limits import COURIER_IDLE_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Nothing, Server
 from penstock.contract.control import CheckpointWanted, Envelope
@@ -46,7 +48,7 @@ def peer() -> Iterator[Peer]:
 
 
 def test_messages_arrive_in_order(peer: Peer) -> None:
-    couriers = Couriers(Inbox(), dial, print)
+    couriers = Couriers(Inbox(), dial, print, time.monotonic)
     sent = [envelope(number) for number in range(20)]
     for message in sent:
         couriers.send(peer.server.address, message)
@@ -58,14 +60,14 @@ def test_messages_arrive_in_order(peer: Peer) -> None:
 def test_a_refused_dial_is_told_to_the_coordinator(peer: Peer) -> None:
     inbox = Inbox()
     peer.server.close()
-    Couriers(inbox, dial, print).send(peer.server.address, envelope(1))
+    Couriers(inbox, dial, print, time.monotonic).send(peer.server.address, envelope(1))
     assert inbox.take(10) == ForCoordinator(PeerRefused(peer.server.address))
 
 
 def test_a_peer_that_refuses_for_one_reason_makes_one_line(peer: Peer) -> None:
     lines: list[str] = []
     peer.refuse = True
-    couriers = Couriers(Inbox(), dial, lines.append)
+    couriers = Couriers(Inbox(), dial, lines.append, time.monotonic)
     for number in range(5):
         couriers.send(peer.server.address, envelope(number))
     for _ in range(5):
@@ -81,10 +83,38 @@ def test_a_silent_peer_delays_nobody(peer: Peer) -> None:
         return Nothing()
 
     silent = Server({DELIVER: hang}, "secret")
-    couriers = Couriers(inbox, dial, print)
+    couriers = Couriers(inbox, dial, print, time.monotonic)
     for number in range(2000):
         couriers.send(silent.address, envelope(number))
     couriers.send(peer.server.address, envelope(1))
     assert peer.arrived.acquire(timeout=10)
     released.set()
     silent.close()
+
+
+def couriers_of(addresses: list[str]) -> list[threading.Thread]:
+    names = {f"courier-{address}" for address in addresses}
+    return [thread for thread in threading.enumerate() if thread.name in names]
+
+
+def test_addresses_of_earlier_lives_leave_no_thread_and_no_channel(peer: Peer) -> None:
+    now = 0.0
+    closed: list[str] = []
+
+    class Noted(Client):
+        def close(self) -> None:
+            closed.append(self.address)
+            super().close()
+
+    couriers = Couriers(Inbox(), lambda a: Noted(a, "secret"), print, lambda: now)
+    gone = [f"127.0.0.1:{port}" for port in range(1, 21)]  # nobody listens there
+    for address in gone:
+        now += COURIER_IDLE_S / 4
+        couriers.send(address, envelope(1))
+        couriers.send(peer.server.address, envelope(2))
+    for thread in couriers_of(gone[:16]):
+        thread.join(10)
+    assert not couriers_of(gone[:16])
+    assert closed == gone[:16]
+    for _ in gone:
+        assert peer.arrived.acquire(timeout=10), "one that is written to stays"

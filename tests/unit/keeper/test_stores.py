@@ -1,15 +1,24 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import StorageError
+from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
-from penstock.contract.control import MembersFile
-from penstock.contract.ids import Attempt, BlobName, JobUid, SwapId, Version
+from penstock.contract.control import MembersFile, StageSplits
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    JobUid,
+    SplitId,
+    StageIndex,
+    SwapId,
+    Version,
+)
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.manifest import BlobRef
+from penstock.contract.manifest import BlobRef, SplitState
 from penstock.keeper import stores
 from penstock.ports import LeaseView, SwapUnknown, Versioned
 from penstock.protocol import actions, events
@@ -133,3 +142,19 @@ def test_a_failed_deletion_is_said_for_the_log(blobs: DirectoryBlobStore) -> Non
     reason = stores.file_action(blobs, bad)
     assert isinstance(reason, str)
     assert "is no name of a stored file" in reason
+
+
+def test_a_manifest_that_is_too_large_is_neither_written_nor_read(tmp_path: Path) -> None:
+    files = DirectoryBlobStore(tmp_path)
+    text = "x" * MANIFEST_BYTES_MAX
+    splits = (StageSplits(StageIndex(0), (SplitState(SplitId("a"), text, 0),)),)
+    answer = stores.write_blob(files, actions.WriteBlob(NAME, replace(MEMBERS, splits=splits)))
+    assert isinstance(answer, events.BlobNotWritten)
+    assert f"at most {MANIFEST_BYTES_MAX} are possible: fewer splits" in answer.reason
+    assert not list(files.list_for_collection())
+
+    ref = BlobRef(NAME, "0" * 64, MANIFEST_BYTES_MAX + 1)
+    read = stores.read_blob(files, actions.ReadBlob(ref, actions.BlobKind.MEMBERS))
+    assert isinstance(read, events.BlobUnreadable)
+    assert read.damaged
+    assert "at most" in read.reason

@@ -38,8 +38,8 @@ def test_sink() -> None:
         batches = [batch for name in sorted(folder.visible) for batch in folder.visible[name]]
         return [row for batch in batches for row in batch.to_pylist()]
 
-    contracts.check_sink(
-        lambda: (fakes.FakeSinkWriter(folder, "out", task), fakes.FakeSinkPublisher(folder)),
-        ROWS,
-        visible,
-    )
+    def make() -> tuple[fakes.FakeSinkWriter, fakes.FakeSinkPublisher]:
+        return fakes.FakeSinkWriter(folder, "out", task), fakes.FakeSinkPublisher(folder)
+
+    contracts.check_sink(make, ROWS, visible)
+    contracts.check_staging(make, ROWS)

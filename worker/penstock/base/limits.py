@@ -13,12 +13,13 @@ HASH_SEED = 42  # Spark SQL's seed of xxhash64
 WORKERS_MAX = 1024
 JOB_NAME_CHARS_MAX = 40
 STEPS_MAX = 256
-SPLITS_MAX = 100_000
+SPLITS_MAX = 40_000  # of Parquet files each takes 250 bytes in the message to the leader
 
 # --- Control plane --------------------------------------------------------------------------
 LATEST_BYTES_MAX = 64 * 1024  # of the 1 MiB a ConfigMap may hold; the rest is on the volume
 CONTROL_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 CONTROL_CALL_TIMEOUT_S = 5.0
+SPLITS_BYTES_MAX = 12 * 1024 * 1024  # that describe all splits: one message has them
 HEARTBEAT_INTERVAL_S = 0.5
 HEARTBEAT_TIMEOUT_S = 5.0  # a member unheard of for so long is lost
 ENGINE_SILENCE_TIMEOUT_S = 60.0  # user code may hold the GIL; much longer than a lease
@@ -66,6 +67,7 @@ DEATHS_KEPT_MAX = 4  # the newest ones: who looks every half second misses none
 KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
 KEEPER_LANE_MAX = 10_000  # actions under way; the cores ask for a few at a time
 COURIER_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
+COURIER_IDLE_S = 60.0  # without a message to its address: that life is over, or says so by itself
 LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it; gigabytes take longer
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
@@ -187,6 +189,8 @@ assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before th
 assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost is no silence"
 assert WATCH_WAIT_S < CONTROL_CALL_TIMEOUT_S, "a watch is answered in time"
 assert META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
+assert HEARTBEAT_TIMEOUT_S * 2 < COURIER_IDLE_S, "who is written to is not forgotten between"
+assert SPLITS_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX < MANIFEST_BYTES_MAX, "an order has them, too"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S + LEASE_RENEW_DEADLINE_S <= LEASE_DURATION_S, "or a loss is late"
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"

@@ -1,18 +1,21 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.base.errors import ConfigError
+from penstock.base.limits import SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.base.settings import ShuffleSettings
 from penstock.cluster.in_flight import InFlightPage, Slot
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.own import OwnSink, OwnSource
 from penstock.connectors.registry import open_sink, open_source
-from penstock.contract.control import StageSplits
+from penstock.contract.codec import encode
+from penstock.contract.control import Splits, StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
@@ -147,12 +150,18 @@ class JobParts:
         return idle, time.out_of_orderness_us
 
     def first_splits(self, stages: Sequence[StageIndex]) -> tuple[StageSplits, ...]:
-        """List the splits of some source stages at offset 0."""
-        return tuple(
+        """List the splits of some source stages at offset 0.
+
+        Raises ConfigError where a job has more than ``SPLITS_MAX``, or where what describes them
+        does not fit a message to the leader.
+        """
+        found = tuple(
             StageSplits(stage, tuple(found.source.splits()))
             for stage, found in self._inputs.items()
             if found is not None and stage in stages
         )
+        check_splits(found, {stage: i.name for stage, i in self._inputs.items() if i is not None})
+        return found
 
     def watched(self) -> tuple[Watched, ...]:
         """List the sources whose inputs may have files that the job does not know."""
@@ -231,6 +240,27 @@ class JobParts:
         for name, slot in sinks.items():
             emits["sink", name] = slot.write
         return assemble(stage, state, emits)
+
+
+def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) -> None:
+    """Refuse more splits than a leader can be told of; ``names`` are those of the source steps.
+
+    Raises ConfigError naming the source with most of them.
+    """
+    if not found:
+        return
+    count = sum(len(group.splits) for group in found)
+    most = max(found, key=lambda group: len(group.splits))
+    has = f"source {names[most.stage]!r} has {len(most.splits):,} splits (files, partitions)"
+    remedy = "put the rows into fewer files, or divide the job"
+    if count > SPLITS_MAX:
+        raise ConfigError(f"{has}: a job may have {SPLITS_MAX:,} in all; {remedy}")
+    size = len(encode(Splits(Attempt(0), tuple(found), "")))
+    if size > SPLITS_BYTES_MAX:
+        raise ConfigError(
+            f"{has}, described by {size:,} bytes: {SPLITS_BYTES_MAX:,} are possible in all;"
+            f" {remedy}"
+        )
 
 
 def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.base.errors import StorageError
+from penstock.base.limits import TASK_INBOX_MAX
 from penstock.model.elements import Barrier
 from penstock.protocol.task_events import (
     Committed,
@@ -12,6 +14,7 @@ from penstock.protocol.task_events import (
     Hurried,
     Injected,
     Load,
+    Preloaded,
     Published,
     ResetTo,
     Stored,
@@ -35,6 +38,9 @@ class Near:
     error: BaseException | None = None
 
 
+_ANSWERS = (Near, Preloaded, Published, Stored, StoreFailed)  # as many as the task has asked for
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """End the task and leave what it prepared alone: a committed epoch may list it."""
@@ -51,8 +57,9 @@ class Wakes(Protocol):
 class Inbox:
     """A queue of control events.
 
-    Bounded by the protocol: a leader has one order under way, and a barrier is brought once by the
-    leader and once by each task beside that meets it.
+    Few events wait: a leader has one order under way, and a barrier is brought once by the leader
+    and once by each task beside that meets it. Should more than ``TASK_INBOX_MAX`` wait all the
+    same, whoever brings another order hears an error, and the attempt ends.
     """
 
     __slots__ = ("_events", "_reset", "_wakeup")
@@ -64,9 +71,17 @@ class Inbox:
         self._reset: ResetTo | Stop | None = None
 
     def put(self, event: Event | Near | Stop) -> None:
-        """Tell the task; from any thread, never blocks."""
+        """Tell the task; from any thread, never blocks.
+
+        Raises StorageError when too many events wait. Answers to what the task itself has asked
+        for are always taken, and so is its end.
+        """
         if isinstance(event, ResetTo | Stop):
             self._reset = event  # nothing that was said before it matters any more
+        elif len(self._events) >= TASK_INBOX_MAX and not isinstance(event, _ANSWERS):
+            raise StorageError(
+                f"a task has not taken {TASK_INBOX_MAX} orders: {type(event).__name__} is too much"
+            )
         self._events.append(event)
         self._wakeup.set()
 

@@ -14,7 +14,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
@@ -120,14 +119,6 @@ def switch_interval_s(job: "CompiledJob") -> float:
     return USER_CODE_SWITCH_INTERVAL_S if job.runs_user_code else SWITCH_INTERVAL_S
 
 
-class SystemClock:
-    """The wall clock, for the times in barriers that people read."""
-
-    def wall_us(self) -> int:
-        """Return microseconds since 1970."""
-        return time.time_ns() // 1000
-
-
 def _doors(place: EnginePlace) -> "tuple[Endpoint, IngestPlace]":
     """Return where peers and where senders are heard."""
     from penstock.storage.trust import read_trust  # noqa: PLC0415
@@ -167,6 +158,7 @@ def _load(launch: EngineLaunch) -> "CompiledJob":
 def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Worker":
     """Make the worker of a job, and say hello. Raises PenstockError when the job cannot run."""
     from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
+    from penstock.cluster.system import SystemClock  # noqa: PLC0415
     from penstock.engine.build import JobParts  # noqa: PLC0415
     from penstock.engine.warm import warm_rest  # noqa: PLC0415
     from penstock.engine.worker import Worker  # noqa: PLC0415

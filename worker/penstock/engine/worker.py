@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.base.errors import (
     ConfigError,
@@ -33,7 +33,7 @@ from penstock.engine.restore import Preloader, read_base, read_root
 from penstock.engine.status import AttemptMarks, StatusTeller, status_of
 from penstock.engine.storer import Storer
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.ports import BlobStore
+from penstock.ports import BlobStore, Clock
 from penstock.protocol import task_events as ev
 from penstock.transport.endpoint import LOOPBACK, Endpoint
 from penstock.transport.events import OrphansExceeded, TransportEvent
@@ -46,14 +46,6 @@ log = logging.getLogger(__name__)
 # Errors that come again however often the job goes back: the user must act.
 _FATAL = (UserCodeError, ConfigError, StateError)
 _STORER_THREADS = 4
-
-
-class Clock(Protocol):
-    """The part of the clock that barriers need."""
-
-    def wall_us(self) -> int:
-        """Return microseconds since 1970, for people."""
-        ...
 
 
 class Worker:

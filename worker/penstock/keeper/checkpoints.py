@@ -1,7 +1,8 @@
 """How long checkpoints take and how large they are, observed from the actions of a leader."""
 
 from penstock.contract.control import EpochFailed, Inject
-from penstock.contract.ids import Epoch, SwapId
+from penstock.contract.ids import Epoch, Incarnation, SwapId
+from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
 from penstock.contract.progress import CheckpointDone
 from penstock.protocol import actions, events
@@ -22,6 +23,15 @@ class CheckpointWatch:
         self._bytes = 0
         self._swaps: dict[SwapId, Epoch] = {}
         self._failed: set[Epoch] = set()
+
+    def saw_leader(self, leader: Leader | None, me: Incarnation) -> None:
+        """Forget what was done as leader when another leads: it says so, and this grows old."""
+        if leader is None or leader.incarnation == me:
+            return
+        self.newest, self.trouble = None, None
+        self._epoch = Epoch(0)
+        self._swaps.clear()
+        self._failed.clear()
 
     @property
     def failures(self) -> int:

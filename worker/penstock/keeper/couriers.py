@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.base.errors import PenstockError
-from penstock.base.limits import COURIER_QUEUE_MAX
+from penstock.base.limits import COURIER_IDLE_S, COURIER_QUEUE_MAX
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable, refuses
 from penstock.contract.control import Envelope
@@ -20,14 +20,29 @@ Dial = Callable[[str], Client]
 
 
 class Couriers:
-    """Sends envelopes to addresses; says when an address refuses, and nothing else."""
+    """Sends envelopes to addresses; says when an address refuses, and nothing else.
 
-    def __init__(self, inbox: Inbox, dial: Dial, complain: Callable[[str], None]) -> None:
-        """``complain`` gets a text when a peer refuses a message for a new reason."""
+    A courier that was not needed for ``COURIER_IDLE_S`` is ended, with its thread and channel: the
+    address of a worker's earlier life is never used again.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        dial: Dial,
+        complain: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """``complain`` gets a text when a peer refuses a message for a new reason.
+
+        ``clock`` gives monotonic seconds.
+        """
         self._inbox = inbox
         self._dial = dial
         self._complain = complain
+        self._clock = clock
         self._couriers: dict[str, _Courier] = {}
+        self._used: dict[str, float] = {}  # in the order of their last use
 
     def send(self, address: str, envelope: Envelope) -> None:
         """Queue a message; never blocks. Called by one thread."""
@@ -36,11 +51,18 @@ class Couriers:
             courier = _Courier(address, self._dial(address), self._inbox, self._complain)
             self._couriers[address] = courier
         courier.offer(envelope)
+        now = self._clock()
+        self._used.pop(address, None)
+        self._used[address] = now
+        self._end_idle(now)
 
-    def keep(self, addresses: frozenset[str]) -> None:
-        """End the couriers of all other addresses: those workers have another life now."""
-        for address in [a for a in self._couriers if a not in addresses]:
-            self._couriers.pop(address).end()
+    def _end_idle(self, now: float) -> None:
+        while self._used:
+            oldest = next(iter(self._used))
+            if now - self._used[oldest] < COURIER_IDLE_S:
+                return
+            del self._used[oldest]
+            self._couriers.pop(oldest).end()
 
 
 class _Courier:

@@ -1,11 +1,11 @@
 """The engine of this worker: at most one life at a time, each with a name of its own."""
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.cluster.launch import KeeperLaunch
+from penstock.cluster.system import RandomIds
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch, EnginePlace
@@ -60,7 +60,7 @@ class Engines:
         """Start a new life; an old one is killed first, though cores never ask for two."""
         if self._process is not None:
             self._process.kill()
-        incarnation = Incarnation(str(uuid.uuid4()))
+        incarnation = Incarnation(RandomIds().fresh())
         # Files of an engine are of its life alone; restores copy what they need.
         before = self.view
         self.view = view = EngineView(incarnation, starts=before.starts + 1, unready=before.unready)

@@ -4,7 +4,6 @@ import os
 import shutil
 import threading
 import time
-import uuid
 from collections.abc import Collection
 from pathlib import Path
 from typing import get_args
@@ -14,6 +13,7 @@ from penstock.base.limits import RETIRE_TIMEOUT_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
 from penstock.cluster.rpc import Nothing, Server
+from penstock.cluster.system import RandomIds
 from penstock.contract.control import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
@@ -40,7 +40,7 @@ class Keeper:
         self._log = log
         self._launch = launch
         self._around = around
-        self._life = Incarnation(str(uuid.uuid4()))
+        self._life = Incarnation(RandomIds().fresh())
         self.inbox = Inbox()
         self._facts = Facts(time.monotonic())
         voice = Voice(self._life, self.inbox, self._report, lambda: self._facts)
@@ -54,7 +54,9 @@ class Keeper:
         self._performer = Performer(
             launch,
             Stores(around.metadata, around.lease, DirectoryBlobStore(Path(launch.storage))),
-            Outside(self._engines, Couriers(self.inbox, around.dial, log.say), address),
+            Outside(
+                self._engines, Couriers(self.inbox, around.dial, log.say, time.monotonic), address
+            ),
             self.inbox,
             log,
         )
@@ -150,6 +152,7 @@ class Keeper:
         office, member = self._coordinator.office, self._member
         desired = self._coordinator.desired
         leads = None if office is None or desired is None else (office.lead.latest, desired)
+        self._checkpoints.saw_leader(member.leader, self._life)
         status = member.status
         running = member.engine is Engine.UP and 0 < status.running == member.taken.attempt
         wanted = member.closed is False and not member.retired

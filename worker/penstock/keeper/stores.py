@@ -7,6 +7,7 @@ ports become the events that the cores know.
 import uuid
 
 from penstock.base.errors import PeerError, PenstockError, StateError
+from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.contract.codec import decode, encode
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
@@ -99,9 +100,12 @@ def file_action(
 
 
 def write_blob(store: DirectoryBlobStore, action: actions.WriteBlob) -> events.CoordinatorEvent:
-    """Perform :class:`actions.WriteBlob`."""
+    """Perform :class:`actions.WriteBlob`; what is larger than a manifest may be is not written."""
+    data = encode(action.value)
+    if len(data) > MANIFEST_BYTES_MAX:
+        return events.BlobNotWritten(action.name, _too_large(action.name, len(data)))
     try:
-        return events.BlobWritten(store.put(action.name, encode(action.value)))
+        return events.BlobWritten(store.put(action.name, data))
     except PenstockError as error:
         return events.BlobNotWritten(action.name, str(error))
 
@@ -111,6 +115,9 @@ def read_blob(store: DirectoryBlobStore, action: actions.ReadBlob) -> events.Coo
     kind: type[RootManifest] | type[MembersFile] = (
         RootManifest if action.kind is actions.BlobKind.ROOT else MembersFile
     )
+    if action.ref.size > MANIFEST_BYTES_MAX:
+        reason = _too_large(action.ref.name, action.ref.size)
+        return events.BlobUnreadable(action.ref, reason, damaged=True)
     try:
         value = decode(kind, store.get(action.ref))
     except StateError as error:
@@ -120,6 +127,13 @@ def read_blob(store: DirectoryBlobStore, action: actions.ReadBlob) -> events.Coo
         damaged = isinstance(error, PeerError)
         return events.BlobUnreadable(action.ref, str(error), damaged)
     return events.BlobRead(action.ref, value)
+
+
+def _too_large(name: BlobName, size: int) -> str:
+    return (
+        f"manifest {name} has {size} bytes, at most {MANIFEST_BYTES_MAX} are possible: fewer splits"
+        " (input files), steps or workers make it smaller"
+    )
 
 
 def list_blobs(store: DirectoryBlobStore, action: actions.ListBlobs) -> events.CoordinatorEvent:

@@ -14,11 +14,11 @@
 """
 
 import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError
+from penstock.cluster.system import RandomIds
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, Ordinal
 
@@ -82,7 +82,7 @@ class JobFolder:
         """
         file = self.root / "uid"
         if not file.exists():
-            write_private(file, str(uuid.uuid4()).encode())
+            write_private(file, RandomIds().fresh().encode())
         return JobUid(file.read_text().strip())
 
     def announce(self, endpoint: Endpoint) -> None:

@@ -6,13 +6,13 @@
 
 import re
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
+from penstock.cluster.system import RandomIds
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import Desired, Latest, Request, Restore, encode_latest
@@ -46,9 +46,9 @@ class Wanted:
     def begin(self, workers: int, restore: Restore | None) -> None:
         """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too."""
         if self._store.get(self._latest) is None:
-            first = Latest(self._uid, SwapId(str(uuid.uuid4())))
+            first = Latest(self._uid, SwapId(RandomIds().fresh()))
             self._store.create(self._latest, encode_latest(first))
-        run = str(uuid.uuid4())
+        run = RandomIds().fresh()
         with self._lock:
             self._write(lambda _: Desired(workers, restore=restore, run=run))
 
@@ -92,11 +92,11 @@ class Wanted:
                 f"savepoint {argument!r}: a name is letters, digits, '.', '_' and '-', "
                 "begins with a letter or digit, and has at most 63 characters"
             )
-        request = Request(str(uuid.uuid4()), kind, argument)
+        request = Request(RandomIds().fresh(), kind, argument)
         first = request
         with self._lock:
             if kind == "stop" and argument is None and not is_over(self.latest(), self.desired()):
-                first = Request(str(uuid.uuid4()), "checkpoint")
+                first = Request(RandomIds().fresh(), "checkpoint")
                 self._stops[request] = first.id
             self._add(first)
         return RequestAnswer(request.id, kind, None, "")

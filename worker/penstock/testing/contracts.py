@@ -138,7 +138,7 @@ def check_sink(
     rows: "pa.RecordBatch",
     visible: Callable[[], list[object]],
 ) -> None:
-    """Nothing is seen before publication; doing it again adds nothing; a discard leaves nothing.
+    """Nothing is seen before publication; doing it again, before and after a forget, adds nothing.
 
     ``visible`` returns the rows that a reader of the output sees now, in order.
     """
@@ -163,7 +163,23 @@ def check_sink(
     publisher.forget(first)
     publisher.publish(first, Epoch(2))
     assert visible() == expected * 2
-    _raises(StateError, lambda: publisher.publish(second, Epoch(3)))
     writer.write(rows)
     writer.close()
+    writer.close()
+    assert visible() == expected * 2, "rows of an open writer are nobody's"
+
+
+def check_staging(
+    make: Callable[[], tuple[SinkWriter, SinkPublisher]], rows: "pa.RecordBatch"
+) -> None:
+    """A discard leaves nothing: what was discarded cannot be published, and says so.
+
+    For sinks whose handles name staged output; others carry it in the handle.
+    """
+    writer, publisher = make()
+    writer.write(rows)
+    handle = writer.seal(Epoch(1), "1-1-x-0").finish()
+    assert handle is not None
+    publisher.discard(handle)
+    _raises(StateError, lambda: publisher.publish(handle, Epoch(1)))
     writer.close()

@@ -13,6 +13,7 @@ from penstock.cli.live import draw, draw_workers
 from penstock.cli.rates import History, short_bytes, short_count, short_seconds, step_rates
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
+from penstock.contract.inputs import InputSeen
 from penstock.contract.status import (
     CheckpointStatus,
     CommittedRows,
@@ -289,3 +290,12 @@ def test_exit_codes() -> None:
     assert exit_of_state(JobState.FAILED) == 1
     assert (exit_of_error(ConfigError("x")), exit_of_error(StateError("x"))) == (2, 1)
     assert [int(e) for e in Exit] == [0, 1, 2, 3, 130]
+
+
+def test_a_run_that_is_over_at_the_first_look_says_what_is_passed_over() -> None:
+    out = io.StringIO()
+    screen = PlainLines(out)
+    screen.show(status(1, 0, state=JobState.STARTING, steps=()))
+    seen = InputSeen("in", 1, passed=1, passed_names=("x (sub-folder)",), step="lines")
+    screen.show(status(2, 10, state=JobState.FINISHED, inputs=(seen,)))
+    assert "input of lines: passed over: x (sub-folder)" in out.getvalue()

@@ -126,7 +126,7 @@ class PlainLines:
         happened = self._events.add(status)
         changed = self._last is None or self._last.state is not status.state
         if status.state in ENDED:
-            self._end(status, changed)
+            self._end(status, happened, changed)
             return
         self._say_status(before, status, [*([headline(status)] if changed else []), *happened])
 
@@ -148,9 +148,10 @@ class PlainLines:
             self._shown_us = status.time_us
         self._last = status
 
-    def _end(self, status: JobStatus, changed: bool) -> None:
+    def _end(self, status: JobStatus, happened: list[str], changed: bool) -> None:
+        """Write what is new with the last status, in a short run all of it, and the summary."""
         self._now_us = status.time_us
-        for line in self._events.summary(status) if changed else ():
+        for line in (*happened, *(self._events.summary(status) if changed else ())):
             self.note(line)
         self._last = status
 

@@ -112,7 +112,7 @@ def rewrite_input(folder: Path) -> None:
         ),
         (rewrite_input, "1 of 1 files changed: first.parquet (another)"),
         (lambda f: shutil.rmtree(f / "in"), "in is gone"),
-        (remove_file, "output of output: 1 of 1 files are gone from FOLDER/out"),
+        (remove_file, " files are gone from FOLDER/out"),
         (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
     ],
 )
@@ -150,7 +150,8 @@ def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> No
     assert "fresh: removed" in done.stdout
     assert "output files" in done.stdout, done.stdout
     assert "fresh: kept 1 savepoints" in done.stdout
-    assert output(folder) == [20 * n for n in (*range(ROWS), *range(5))]
+    # Two files are read in turns: their rows may be mixed.
+    assert sorted(output(folder)) == sorted(20 * n for n in (*range(ROWS), *range(5)))
     assert foreign.read_text() == "mine"
     assert (folder / ".penstock" / "live" / "savepoints" / "early").is_dir()
     assert run(folder).returncode == 0

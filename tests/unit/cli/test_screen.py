@@ -97,6 +97,17 @@ def test_plain_lines_say_what_changes() -> None:
     ]
 
 
+def test_the_checkpoint_of_an_earlier_run_is_not_committed_again() -> None:
+    out = io.StringIO()
+    screen = PlainLines(out)
+    screen.show(status(1, 0, state=JobState.STARTING, workers=(), checkpoint=EPOCH))
+    screen.show(status(2, 0, state=JobState.STARTING, workers=(), checkpoint=EPOCH))
+    screen.show(status(3, 1000, checkpoint=EPOCH))
+    assert "committed" not in out.getvalue()
+    screen.show(status(4, 1000, checkpoint=replace(EPOCH, epoch=8)))
+    assert out.getvalue().count("committed epoch 8") == 1
+
+
 def test_what_happens_to_a_job_is_said_and_counted() -> None:
     events = Events()
     led_by_1 = (replace(WORKERS[0], leader=False), replace(WORKERS[1], leader=True))

@@ -131,6 +131,15 @@ def test_what_a_leader_waits_for_is_shown_as_the_reason() -> None:
     assert job_status(stalled).failure == "waiting for worker 1"
 
 
+@pytest.mark.parametrize("field", ["failure", "stalled"])
+def test_what_ended_an_earlier_run_is_not_said_of_this_one(field: str) -> None:
+    earlier = replace(LATEST, **{field: "the function raised"})  # type: ignore[arg-type]
+    next_run = replace(SEEN, latest=earlier, desired=Desired(2, run="next"))
+    assert job_status(next_run).state is JobState.STARTING
+    assert job_status(next_run).failure is None
+    assert job_status(replace(next_run, desired=Desired(2, run="run"))).failure is not None
+
+
 def test_a_worker_that_does_not_get_ready_is_named_with_its_reason() -> None:
     one = replace(report(0, engine_pid=None), unready="the engine ended: no catalogue")
     unready = replace(SEEN, reports={**SEEN.reports, Ordinal(0): one})

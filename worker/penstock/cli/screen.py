@@ -133,6 +133,8 @@ class PlainLines:
     def _say_status(self, before: JobStatus | None, status: JobStatus, news: list[str]) -> None:
         self._now_us = status.time_us
         new = status.checkpoint
+        if self._last is None and new is not None and status.state is JobState.STARTING:
+            self._told = new.epoch  # of an earlier run
         # The leader's word on size and time comes after the commit: wait for it one look.
         told = new is not None and new.epoch != self._told and (new.duration_s or self._untold)
         if new is not None and told and self._progress:

@@ -66,7 +66,7 @@ def job_status(seen: Seen) -> JobStatus:
         checkpoint=_checkpoint(seen, reports),
         sinks=sinks,
         answers=seen.answers,
-        failure=latest.failure or latest.stalled or seen.trouble or _trouble(seen),
+        failure=_ended_by(seen) or seen.trouble or _trouble(seen),
         address=seen.address,
         listening_s=seen.listening_s,
         inputs=next((r.progress.inputs for r in reports if r.progress and r.progress.inputs), ()),
@@ -111,6 +111,12 @@ def _all_run(seen: Seen) -> bool:
 def _of_leader(seen: Seen) -> WorkerReport | None:
     leader = seen.latest.leader
     return None if leader is None else seen.reports.get(leader.ordinal)
+
+
+def _ended_by(seen: Seen) -> str | None:
+    """Say what ended or holds this run; what ended an earlier one is no news of this one."""
+    latest = seen.latest
+    return latest.failure or latest.stalled if latest.run == seen.desired.run else None
 
 
 def _trouble(seen: Seen) -> str | None:

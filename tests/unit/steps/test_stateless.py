@@ -119,6 +119,12 @@ def test_a_record_with_other_fields_is_refused() -> None:
         run(Map("odd", call(Per.RECORD), lambda r: {"m": 1}, NUMBERS))
 
 
+@pytest.mark.parametrize(("given", "said"), [(None, "None"), ([1], "list")])
+def test_what_is_no_record_is_named(given: Any, said: str) -> None:
+    with pytest.raises(UserCodeError, match=f"it gave {said}; it must give a dict"):
+        run(Map("odd", call(Per.RECORD), lambda r: given, NUMBERS))
+
+
 def test_a_table_and_a_safe_cast_are_taken() -> None:
     step = Map("cast", call(), lambda b: pa.table({"n": b.column("n").cast("int32")}), NUMBERS)
     assert [r["n"] for r in run(step)["main"]] == [1, 2, 3, 4]

@@ -307,6 +307,8 @@ def _complain_of_fields(rows: list[Any], schema: pa.Schema) -> None:
     """Name the first record that has not the declared fields; a kind of dict may have them."""
     names = set(schema.names)
     for row in rows:
-        if not isinstance(row, dict) or row.keys() != names:
-            shown = sorted(row) if isinstance(row, dict) else type(row).__name__
-            raise TypeError(f"it gave a record with {shown}, declared are {schema.names}")
+        if not isinstance(row, dict):
+            given = "None" if row is None else type(row).__name__
+            raise TypeError(f"it gave {given}; it must give a dict with {schema.names}")
+        if row.keys() != names:
+            raise TypeError(f"it gave a record with {sorted(row)}, declared are {schema.names}")

@@ -399,7 +399,7 @@ def test_only_one_child_of_a_savepoint_gets_the_folder(tmp_path: Path) -> None:
         write(first, 40, "old")
     with life(tmp_path, "job-2", ("job-1", 40)) as second:
         with (
-            pytest.raises(ConfigError, match=r"they are of job job-2\): name an empty folder"),
+            pytest.raises(ConfigError, match=r"they are output of job job-2: name an empty folder"),
             life(tmp_path, "job-3", ("job-1", 40)),
         ):
             pass
@@ -415,7 +415,7 @@ def test_a_parent_publishes_nothing_once_its_child_has_the_folder(tmp_path: Path
                 first.publisher.publish(late, Epoch(41))
             write(second, 42, "newer")
     with (
-        pytest.raises(ConfigError, match=r"they are of job job-2"),
+        pytest.raises(ConfigError, match=r"they are output of job job-2"),
         life(tmp_path, "job-1"),
     ):
         pass

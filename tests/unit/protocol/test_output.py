@@ -32,9 +32,9 @@ def test_a_folder_is_taken(owner: JobUid | None, newest: int, origin: Origin | N
     [
         (None, 3, None, "1 Parquet files that this job did not write (file …): name an empty"),
         (None, 3, SAVEPOINT, "that this job did not write"),
-        (OTHER, 3, None, "they are of job other"),
-        (OTHER, 3, SAVEPOINT, "they are of job other"),
-        (PARENT, 3, None, "they are of job parent"),
+        (OTHER, 3, None, "they are output of job other"),
+        (OTHER, 3, SAVEPOINT, "they are output of job other"),
+        (PARENT, 3, None, "they are output of job parent"),
         (PARENT, 41, SAVEPOINT, "up to epoch 41, above the savepoint, which is of epoch 40"),
     ],
 )

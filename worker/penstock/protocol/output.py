@@ -33,10 +33,12 @@ def refusal(found: Found, me: JobUid, origin: Origin | None) -> str | None:
     if found.owner == me or not found.files:
         return None
     if origin is None or found.owner != origin.job_uid:
-        whose = "" if found.owner is None else f" (they are of job {found.owner})"
+        whose, remedy = "", "name an empty folder, or remove them"
+        if found.owner is not None:  # it may run, or be wanted: nobody is told to remove it
+            whose, remedy = f"; they are output of job {found.owner}", "name an empty folder"
         return (
             f"already holds {found.files} Parquet files that this job did not write "
-            f"({found.first} …){whose}: name an empty folder, or remove them"
+            f"({found.first} …){whose}: {remedy}"
         )
     return above(found, origin)
 

@@ -130,8 +130,8 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
     ]
     assert events.summary(story[-1]) == [
         "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
-        "nothing is committed: what was read since then was rolled back, the next run reads it"
-        " again",
+        "nothing is committed: rows that were read, if any, are rolled back; the next run reads"
+        " them again",
     ]
 
 
@@ -169,17 +169,17 @@ def test_the_summary_tells_what_is_committed_not_what_was_handed_over() -> None:
     done = (CommittedRows("lines", 700, 0), CommittedRows("counts", 7000, 0))
     assert ended(1000, JobState.STOPPED, *done, checkpoint=EPOCH) == [
         "lines read 700 rows, counts wrote 7,000 rows",
-        "epoch 7 is the last that is committed: 300 rows were read since then, 3,000 were given to"
+        "epoch 7 is the last that is committed: 300 rows were read after it, 3,000 were given to"
         " sinks; they are rolled back, and the next run reads them again",
     ]
     assert ended(1000, JobState.FAILED) == [
-        "nothing is committed: at least 1,000 rows were read since then; they are rolled back, and"
+        "nothing is committed: at least 1,000 rows were read; they are rolled back, and"
         " the next run reads them again",
     ]
     behind = CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000)
     assert ended(900, JobState.FAILED, *behind, checkpoint=EPOCH)[1:] == [
-        "epoch 7 is the last that is committed: what was read since then was rolled back, the next"
-        " run reads it again"
+        "epoch 7 is the last that is committed: rows that were read after it, if any, are rolled"
+        " back; the next run reads them again"
     ], "the last report of the failed task is older than the checkpoint"
     exactly = (CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000))
     assert ended(1000, JobState.STOPPED, *exactly, checkpoint=EPOCH) == [
@@ -191,8 +191,8 @@ def test_what_a_restored_run_has_committed_is_told_in_all_and_without_a_guess() 
     done = (CommittedRows("lines", 700), CommittedRows("counts", 7000))
     assert ended(1000, JobState.STOPPED, *done, checkpoint=EPOCH) == [
         "lines read 700 rows in all, counts wrote 7,000 rows in all",
-        "epoch 7 is the last that is committed: what was read since then was rolled back, the next"
-        " run reads it again",
+        "epoch 7 is the last that is committed: rows that were read after it, if any, are rolled"
+        " back; the next run reads them again",
     ]
 
 
@@ -205,16 +205,16 @@ def test_rows_without_event_time_are_counted_apart_from_late_ones() -> None:
 
 def test_trouble_of_a_job_that_goes_on_is_said_once_and_when_it_is_over() -> None:
     events = Events()
-    full = "epoch 8 was aborted: No space left on device\nmore"
+    full = "checkpoint 8 failed: No space left on device\nmore"
     story = [
         status(1, 10),
         status(2, 20, failure=full),
-        status(3, 30, failure=full),
+        status(3, 30, failure=full.replace("8", "9")),
         status(4, 40),
         status(5, 50, failure="what ended it", state=JobState.FAILED),
     ]
     assert [line for now in story for line in events.add(now)] == [
-        "trouble: epoch 8 was aborted: No space left on device",
+        "trouble: checkpoint 8 failed: No space left on device",
         "trouble is over",
     ]
 

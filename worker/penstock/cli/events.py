@@ -4,6 +4,8 @@ Pure: times come from the statuses. What happens before a job runs for the first
 whatever numbers rise then.
 """
 
+import re
+
 from penstock.base.units import span_text
 from penstock.cli.rates import short_count, short_seconds
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
@@ -81,7 +83,9 @@ class Events:
         known, self._trouble = self._trouble, trouble
         if trouble is None:
             return ["trouble is over"] if known is not None and now.state not in ENDED else []
-        return [f"trouble: {trouble}"] if trouble != known else []
+        # Checkpoints that fail one after the other for one reason differ in their numbers only.
+        news = known is None or _without_epoch(trouble) != _without_epoch(known)
+        return [f"trouble: {trouble}"] if news else []
 
     def _looks(self, now: JobStatus) -> list[str]:
         """Say of each input which files are not read, and what is passed over: when it changes."""
@@ -135,9 +139,15 @@ class Events:
         return [*lines, *_uncommitted(last, exact=exact)]
 
 
+def _without_epoch(trouble: str) -> str:
+    return re.sub(r"\b(checkpoint|epoch) \d+", r"\1", trouble)
+
+
 def _committed_rows(last: JobStatus) -> list[str]:
     """Spell what is committed of each source and sink: in this run, and in all."""
     sinks = {s.name for s in last.sinks}
+    if not sinks:  # no engine has told which steps are sinks
+        return [f"{r.step} {_this_run(r)}" for r in last.committed]
     return [
         f"{r.step} {'wrote' if r.step in sinks else 'read'} {_this_run(r)}" for r in last.committed
     ]
@@ -157,26 +167,30 @@ def _uncommitted(last: JobStatus, *, exact: bool) -> list[str]:
     """
     if last.state is JobState.FINISHED or not last.steps:
         return []
-    behind = "nothing is committed"
-    done = {last.steps[0].name: 0}
-    if last.checkpoint is not None:
-        behind = f"epoch {last.checkpoint.epoch} is the last that is committed"
+    if last.checkpoint is None:
+        behind, since = "nothing is committed", ""
+        done = {last.steps[0].name: 0}
+    else:
+        behind, since = f"epoch {last.checkpoint.epoch} is the last that is committed", " after it"
         done = {r.step: r.rows - r.before for r in last.committed if r.before is not None}
-    general = f"{behind}: what was read since then was rolled back, the next run reads it again"
+    unknown = [
+        f"{behind}: rows that were read{since}, if any, are rolled back; the next run reads them"
+        " again"
+    ]
     # Counters of a failed task end with its last report, which may be older than the checkpoint.
     failed = last.state is JobState.FAILED
     if not exact or not done:
-        return [general]
+        return unknown
     sinks = {s.name for s in last.sinks}
     open_rows = {s.name: max(0, s.rows_in - done[s.name]) for s in last.steps if s.name in done}
     read = sum(rows for name, rows in open_rows.items() if name not in sinks)
     given = sum(rows for name, rows in open_rows.items() if name in sinks)
     if not read and not given:
-        return [general] if failed else []
+        return unknown if failed else []
     least = "at least " if failed else ""
     more = f", {given:,} were given to sinks" if given else ""
     return [
-        f"{behind}: {least}{read:,} rows were read since then{more}; they are rolled back, and the"
+        f"{behind}: {least}{read:,} rows were read{since}{more}; they are rolled back, and the"
         " next run reads them again"
     ]
 

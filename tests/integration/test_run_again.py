@@ -129,7 +129,7 @@ def test_a_finished_job_that_would_come_out_otherwise_ends_with_the_remedy(
 
 
 def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> None:
-    at_rate(folder, 400)
+    at_rate(folder, 40)
     with running(folder) as process:
         wait_until(lambda: any((folder / "out").glob("*.parquet")))
         assert penstock(folder, "savepoint", "live", "early").returncode == 0
@@ -175,7 +175,7 @@ def test_fresh_and_a_restore_exclude_each_other(folder: Path) -> None:
 
 
 def test_a_job_that_was_stopped_or_failed_says_what_it_goes_on_from(folder: Path) -> None:
-    at_rate(folder, 400)
+    at_rate(folder, 40)
     with running(folder) as process:
         wait_until(lambda: any((folder / "out").glob("*.parquet")))
         client = connect(folder / ".penstock", "live")

@@ -23,14 +23,13 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.parquet_stage import STAGED_SUFFIX, remove_all
+from penstock.connectors.published import OWNER, STAGING, SUFFIXES
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
 from penstock.folders import make_durable, sync
 from penstock.protocol.output import Found, above, refusal
 
-VISIBLE_SUFFIX = ".parquet"
-STAGING = "_staging"
-OWNER = "OWNER.json"
+VISIBLE_SUFFIX = SUFFIXES["parquet"]
 GONE = "gone-"
 PUBLISHED = "PUBLISHED"
 

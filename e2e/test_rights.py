@@ -1,5 +1,7 @@
 """Who may do what: rights as listed, strangers kept out, and a namespace that enforces it."""
 
+import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import SYSTEM
-from e2e.rig import stranger
+from e2e.rig import stranger, user_code
 from e2e.rig.reading import PODS, SECRETS, read
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
@@ -78,6 +80,28 @@ def test_accounts_may_do_what_is_listed_and_nothing_else(wordcount: WordCount) -
     assert absent.returncode, "user code runs beside no token"
 
 
+def test_an_engine_reads_no_key_of_a_keeper(wordcount: WordCount) -> None:
+    """With all that its container holds, a control call is refused."""
+    wordcount.start(rate=40)
+    here, engine = wordcount.kubectl, ("-c", pod.ENGINE_CONTAINER, "--")
+    keys = json.loads(here("get", "secret", pod.control_name("wordcount"), "-o", "json"))["data"]
+    worker = next(iter(wordcount.workers()))
+    host = pod.certificate_host("wordcount", here.namespace)
+    source = Path(user_code.__file__).read_text()
+    asked = json.dumps(
+        {"host": host, "port": pod.CONTROL_PORT, "uid": wordcount.job()["metadata"]["uid"]}
+    )
+    found = json.loads(here("exec", worker, *engine, "python3", "-c", source, asked))
+    print(json.dumps(found, indent=1))
+    assert set(found["calls"].values()) == {"Unreachable"}, found["calls"]
+    assert found["refuses"] == list(user_code.NOT_WRITTEN)
+    assert not [line for line in found["processes"] if "worker keeper" in line]
+    told = {pod.CERTIFICATE_KEY, pod.PRIVATE_KEY, pod.WORKER_KEY}
+    digests = {hashlib.sha256(base64.b64decode(keys[k])).hexdigest() for k in told}
+    assert found["files"], "it reads its own"
+    assert not digests & set(found["files"].values()), "it reads a file of the keeper's"
+
+
 @pytest.mark.timeout(600)
 def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
     wordcount.start(rate=40)
@@ -96,7 +120,9 @@ def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
     for port in map(str, DOORS):
         refused = {way: end for way, end in found[port].items() if way != "its own"}
         assert set(refused.values()) == {"FlightUnavailableError"}, refused
-    # With the job's own certificate the door opens, and a call without a worker's token is refused.
+    # What an engine holds opens no door of a keeper. That of engines opens, and a call without a
+    # worker's token is refused.
+    assert found[str(pod.CONTROL_PORT)]["its own"] == "FlightUnavailableError"
     assert found[str(pod.FLIGHT_PORT)]["its own"] == "FlightUnauthenticatedError"
     wordcount.commits(2, STEP_TIMEOUT_S)
     assert wordcount.is_so("Ready")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from penstock.contract import pod
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import status_plain
 from penstock.contract.streamsnapshot_fields import snapshot_status_plain
@@ -292,9 +291,9 @@ class World:
             case act.Delete(kind, name, uid, now):
                 self.judge.check_delete((kind, name), uid, self.now if now else None)
                 self.api.delete((kind, name), uid=uid, now=self.now, by_force=now)
-            case act.MakeTrust():
+            case act.MakeTrust(secret):
                 meta: Object = {
-                    "name": pod.trust_name(JOB),
+                    "name": secret,
                     "labels": dict(names.labels(JOB, seen.job.uid)),
                     "ownerReferences": [{"uid": seen.job.uid}],
                 }

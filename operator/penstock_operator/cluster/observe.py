@@ -21,11 +21,11 @@ SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 @dataclass(slots=True)
 class Observer:
-    """``trust`` remembers which jobs have their Secret: Secrets are not watched."""
+    """``trust`` remembers which Secrets the jobs have, by uid and name: they are not watched."""
 
     client: Client
     store: Store
-    trust: set[str] = field(default_factory=set)
+    trust: set[tuple[str, str]] = field(default_factory=set)
     troubles: dict[JobKey, str] = field(default_factory=dict)
     spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
@@ -51,13 +51,7 @@ class Observer:
             if kind is kinds.STATEFUL_SET:
                 await self._pods(key, objects)
         await self._snapshots(key, objects)
-        await self._read(key, kinds.SECRET, pod.trust_name(key.name), objects)
-        uid = text_at(job, "metadata", "uid")
-        secret = objects.get(("Secret", pod.trust_name(key.name)))
-        if secret is not None and views.job_uid(secret) == uid:
-            self.trust.add(uid)
-        else:
-            self.trust.discard(uid)
+        await self._secrets(key, text_at(job, "metadata", "uid"), objects)
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         self.troubles[key] = await self._trouble(key, found)
         return await self._assemble(key, job, objects, refresh=refresh)
@@ -91,6 +85,15 @@ class Observer:
             if kind is kinds.SECRET:
                 plain.pop("data", None)  # who may read a key is not the question here
             objects[kind.kind, name] = plain
+
+    async def _secrets(self, key: JobKey, uid: str, objects: dict[Place, Object]) -> None:
+        for name in pod.secret_names(key.name):
+            await self._read(key, kinds.SECRET, name, objects)
+            secret = objects.get(("Secret", name))
+            if secret is not None and views.job_uid(secret) == uid:
+                self.trust.add((uid, name))
+            else:
+                self.trust.discard((uid, name))
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """A start needs to know that no pod is left: then the watch is not enough."""
@@ -139,9 +142,11 @@ class Observer:
     ) -> Observed:
         uid = text_at(job, "metadata", "uid")
         listed: list[Plain] = list(objects.values())
-        secret = ("Secret", pod.trust_name(key.name))
-        if uid in self.trust and secret not in objects:
-            listed.append({"kind": secret[0], "metadata": {"name": secret[1]}})
+        listed += [
+            {"kind": "Secret", "metadata": {"name": name}}
+            for name in pod.secret_names(key.name)
+            if (uid, name) in self.trust and ("Secret", name) not in objects
+        ]
         wanted = object_at(job, "spec", "replay")
         moment = Moment(
             now=_wall_s(),

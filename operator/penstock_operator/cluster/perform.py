@@ -95,8 +95,8 @@ class Performer:
                 place = (seen.job.namespace, name)
                 for found in kinds_named(kind):
                     await self.client.delete(found, place, uid, now=now)
-            case act.MakeTrust():
-                await self._create(trust_secret(owner, seen.now))
+            case act.MakeTrust(name):
+                await self._create(trust_secret(owner, name, seen.now))
             case act.SetFinalizer():
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():

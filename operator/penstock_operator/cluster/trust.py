@@ -1,9 +1,10 @@
-"""The certificates of one job: an authority of its own, one leaf for all its workers, one key.
+"""The certificates of one job: two Secrets, each with an authority, a leaf and a key of its own.
 
-A StatefulSet mounts one Secret, so all workers share the leaf; who a worker is says its token,
-made with the worker key. Senders of pushed input have a leaf of their own, and no key for tokens:
-they are let in at the workers' ingest port and nowhere else. Nobody keeps the authority's key: a
-new Secret has a new authority.
+One is of the keepers, one of the engines, in which user code runs: nothing in it is believed by a
+keeper. A StatefulSet mounts the same Secrets into all its pods, so all workers share the leaves;
+who a worker is says its token, made with the worker key. Senders of pushed input have a leaf of
+their own, and no key for tokens: they are let in at the workers' ingest port and nowhere else.
+Nobody keeps an authority's key: a new Secret has a new authority.
 """
 
 import base64
@@ -26,27 +27,34 @@ WORKER_KEY_BYTES = 32
 SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
-def trust_secret(owner: Owner, now_s: float) -> Object:
-    """Make the Secret of a job, of the files that pod.py names. Every call makes another one."""
+def trust_secret(owner: Owner, name: str, now_s: float) -> Object:
+    """Make one of a job's two Secrets, the one of this ``name``. Every call makes another one.
+
+    Its files are those that pod.py names.
+    """
     now = datetime.datetime.fromtimestamp(now_s, datetime.UTC)
-    authority_key, leaf_key, sender_key = _key(), _key(), _key()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"penstock {owner.uid}")])
-    authority = _authority(name, authority_key, now)
+    authority_key, leaf_key = _key(), _key()
+    # Whoever dials a worker sees this name, before he has shown anything: it says nothing.
+    common = f"penstock {secrets.token_hex(8)}"
+    issuer_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    authority = _authority(issuer_name, authority_key, now)
     host = pod.certificate_host(owner.name, owner.namespace)
-    issuer = (name, authority_key)
+    issuer = (issuer_name, authority_key)
     leaf = _leaf(host, leaf_key, issuer, now, [SERVER_AUTH, CLIENT_AUTH])
-    sender = _leaf(f"sender.{host}", sender_key, issuer, now, [CLIENT_AUTH])
     files = {
         pod.CA_KEY: authority.public_bytes(serialization.Encoding.PEM),
         pod.CERTIFICATE_KEY: leaf.public_bytes(serialization.Encoding.PEM),
         pod.PRIVATE_KEY: _pem(leaf_key),
-        pod.SENDER_CERTIFICATE_KEY: sender.public_bytes(serialization.Encoding.PEM),
-        pod.SENDER_PRIVATE_KEY: _pem(sender_key),
         pod.WORKER_KEY: secrets.token_bytes(WORKER_KEY_BYTES),
     }
+    if name == pod.trust_name(owner.name):
+        sender_key = _key()
+        sender = _leaf(f"sender.{host}", sender_key, issuer, now, [CLIENT_AUTH])
+        files[pod.SENDER_CERTIFICATE_KEY] = sender.public_bytes(serialization.Encoding.PEM)
+        files[pod.SENDER_PRIVATE_KEY] = _pem(sender_key)
     marks = {names.ANNOTATION_NOT_AFTER: str(int((now + LIFE).timestamp()))}
-    frame = framed("v1", "Secret", owner, pod.trust_name(owner.name), annotations=marks)
-    data: Object = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    frame = framed("v1", "Secret", owner, name, annotations=marks)
+    data: Object = {key: base64.b64encode(file).decode() for key, file in files.items()}
     return {**frame, "type": "kubernetes.io/tls", "data": data}
 
 

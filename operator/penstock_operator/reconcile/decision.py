@@ -75,9 +75,9 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class MakeTrust:
-    """Make the Secret with a new CA, certificate and worker key, over the old one if any."""
+    """Make one of the job's two Secrets, with a new CA, certificate and worker key."""
 
-    replace: bool = False
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

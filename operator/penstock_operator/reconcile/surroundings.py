@@ -50,10 +50,10 @@ def surround(seen: Observed, target: Target, draft: Draft) -> None:
     template = None if volume is None else volume.claim_template
     if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
         draft.do(Create(records.claim(owner, template)))
-    if target.spec.security.mtls and ChildKey("Secret", pod.trust_name(owner.name)) not in (
-        seen.children
-    ):
-        draft.do(MakeTrust())
+    if target.spec.security.mtls:
+        for name in pod.secret_names(owner.name):
+            if ChildKey("Secret", name) not in seen.children:
+                draft.do(MakeTrust(name))
     _prune_configs(seen, target, draft)
 
 

@@ -14,6 +14,9 @@ USER = 65532
 UNREACHABLE_S = 15  # of a lost node's pod; the lost-incarnation rule is quicker
 TOKEN_LIFE_S = 3600
 SMALL_MEMORY = "64Mi"
+# What is larger is named in the job: spec.state.volume, or a volume of spec.podTemplate.
+TMP_SIZE = "1Gi"
+SCRATCH_SIZE = "10Gi"
 KEEPER_RESOURCES: Object = {
     "requests": {"cpu": "50m", "memory": "128Mi"},
     "limits": {"memory": "512Mi"},
@@ -59,8 +62,8 @@ def _keeper(target: Target) -> Object:
         "resources": KEEPER_RESOURCES,
         "ports": [_port("control", pod.CONTROL_PORT), _port("http", pod.HTTP_PORT)],
         "volumeMounts": [
-            *_mounts(target),
-            {"name": "token", "mountPath": pod.TOKEN_FOLDER, "readOnly": True},
+            *_mounts(target, tmp="keeper-tmp", trust="control"),
+            *_keepers_own(target),
         ],
         "startupProbe": _probe(pod.STARTUP_PATH, period=1, failures=120),
         "livenessProbe": _probe(pod.LIVE_PATH, period=10, failures=6),
@@ -79,7 +82,10 @@ def _engine(target: Target) -> Object:
         "env": [*_identity(), *(_variable(v) for v in target.spec.env)],
         "resources": resources,
         "ports": [_port("flight", pod.FLIGHT_PORT), _port("ingest", pod.INGEST_PORT)],
-        "volumeMounts": [*_mounts(target), {"name": "scratch", "mountPath": pod.SCRATCH_FOLDER}],
+        "volumeMounts": [
+            *_mounts(target, tmp="tmp", trust="tls"),
+            {"name": "scratch", "mountPath": pod.SCRATCH_FOLDER},
+        ],
         # A slow engine is not a dead one: its keeper knows, and the limit is a minute.
         "livenessProbe": _probe(pod.ENGINE_LIVE_PATH, period=10, failures=6),
     }
@@ -142,13 +148,18 @@ def _probe(path: str, *, period: int, failures: int) -> Object:
     }
 
 
-def _mounts(target: Target) -> list[Plain]:
+def _mounts(target: Target, *, tmp: str, trust: str) -> list[Plain]:
+    """Mount what both containers have; of what each has for itself ``tmp`` and ``trust`` say which.
+
+    Shared are the job, the folder of the socket between them, and the job's part of the claim: the
+    engine writes state there, and the keeper the manifests that name it.
+    """
     owner = target.owner
     job_folder = f"{owner.namespace}/{owner.name}"
     mounts: list[Plain] = [
         {"name": "job", "mountPath": pod.JOB_FILE.rpartition("/")[0], "readOnly": True},
         {"name": "run", "mountPath": pod.RUN_FOLDER},
-        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": tmp, "mountPath": "/tmp"},
         {
             "name": "checkpoints",
             "mountPath": f"{pod.CHECKPOINT_FOLDER}/{job_folder}",
@@ -156,7 +167,13 @@ def _mounts(target: Target) -> list[Plain]:
         },
     ]
     if target.spec.security.mtls:
-        mounts.append({"name": "tls", "mountPath": pod.TRUST_FOLDER, "readOnly": True})
+        mounts.append({"name": trust, "mountPath": pod.TRUST_FOLDER, "readOnly": True})
+    return mounts
+
+
+def _keepers_own(target: Target) -> list[Plain]:
+    """Mount the API token, and the folder of another job to restore from."""
+    mounts: list[Plain] = [{"name": "token", "mountPath": pod.TOKEN_FOLDER, "readOnly": True}]
     if target.restore is not None:
         same = target.restore.claim == target.claim
         mounts.append(
@@ -175,23 +192,30 @@ def _volumes(target: Target) -> list[Plain]:
     volumes: list[Plain] = [
         {"name": "job", "configMap": {"name": target.config}},
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": SMALL_MEMORY}},
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "keeper-tmp", "emptyDir": {"sizeLimit": SMALL_MEMORY}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
         {"name": "scratch", **_scratch(target)},
         {"name": "checkpoints", "persistentVolumeClaim": {"claimName": target.claim}},
         {"name": "token", "projected": {"sources": _token_sources()}},
     ]
     if target.spec.security.mtls:
-        volumes.append({"name": "tls", "secret": {"secretName": pod.trust_name(job)}})
+        volumes.append(_trust("tls", pod.trust_name(job)))
+        volumes.append(_trust("control", pod.control_name(job)))
     if target.restore is not None and target.restore.claim != target.claim:
         claim: Object = {"claimName": target.restore.claim, "readOnly": True}
         volumes.append({"name": "restore", "persistentVolumeClaim": claim})
     return volumes
 
 
+def _trust(volume: str, secret: str) -> Object:
+    items: list[Plain] = [{"key": name, "path": name} for name in pod.WORKER_FILES]
+    return {"name": volume, "secret": {"secretName": secret, "items": items}}
+
+
 def _scratch(target: Target) -> Object:
     volume = target.spec.state.volume
     if volume is None:
-        return {"emptyDir": {}}
+        return {"emptyDir": {"sizeLimit": SCRATCH_SIZE}}
     # Ephemeral: it goes with the pod, and unlike a claim template of the set it may change.
     claim: Object = {
         "accessModes": ["ReadWriteOnce"],

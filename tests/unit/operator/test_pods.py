@@ -1,6 +1,7 @@
 """The pod of a worker: what the contract with the workers and a restricted namespace ask for."""
 
 import json
+from dataclasses import replace
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
@@ -31,6 +32,10 @@ def container(found: Plain, name: str) -> Plain:
 def mounts(found: Plain, name: str) -> dict[str, Plain]:
     listed = list_at(container(found, name), "volumeMounts")
     return {text_at(m, "mountPath"): m for m in listed}
+
+
+def volumes(found: Plain) -> dict[str, Plain]:
+    return {text_at(v, "name"): v for v in list_at(found, "spec", "volumes")}
 
 
 def test_only_the_keeper_has_the_token() -> None:
@@ -74,8 +79,51 @@ def test_variables_of_the_user_reach_the_engine_alone() -> None:
 
 def test_without_mtls_no_secret_is_mounted() -> None:
     found = pod_template(target(security={"mtls": False}))
-    assert pod.TRUST_FOLDER not in mounts(found, pod.KEEPER_CONTAINER)
-    assert "tls" not in {text_at(v, "name") for v in list_at(found, "spec", "volumes")}
+    for name in (pod.KEEPER_CONTAINER, pod.ENGINE_CONTAINER):
+        assert pod.TRUST_FOLDER not in mounts(found, name)
+    assert not {"tls", "control"} & volumes(found).keys()
+
+
+def test_each_container_mounts_its_own_secret_and_not_the_others() -> None:
+    found = pod_template(target())
+    secrets: dict[str, set[str]] = {}
+    for name in (pod.KEEPER_CONTAINER, pod.ENGINE_CONTAINER):
+        used = [volumes(found)[text_at(m, "name")] for m in mounts(found, name).values()]
+        secrets[name] = {text_at(v, "secret", "secretName") for v in used if at(v, "secret")}
+    assert secrets == {
+        pod.KEEPER_CONTAINER: {pod.control_name("wc")},
+        pod.ENGINE_CONTAINER: {pod.trust_name("wc")},
+    }
+    for volume in ("tls", "control"):
+        items = list_at(volumes(found)[volume], "secret", "items")
+        assert {text_at(i, "key") for i in items} == set(pod.WORKER_FILES), "no sender's key"
+
+
+def test_containers_share_what_the_protocol_needs_and_nothing_else() -> None:
+    source = RestoreSource("shared", "apps/old")
+    found = pod_template(replace(target(), restore=source))
+    keeper, engine = (mounts(found, n) for n in (pod.KEEPER_CONTAINER, pod.ENGINE_CONTAINER))
+    of_keeper = {text_at(m, "name") for m in keeper.values()}
+    of_engine = {text_at(m, "name") for m in engine.values()}
+    assert of_keeper & of_engine == {"job", "run", "checkpoints"}
+    assert of_keeper - of_engine == {"control", "keeper-tmp", "token"}
+    assert of_engine - of_keeper == {"tls", "tmp", "scratch"}
+    assert pod.RESTORE_FOLDER in keeper
+    assert pod.RESTORE_FOLDER not in engine, "the keeper copies: user code need not see others"
+
+
+def test_every_folder_that_is_made_for_a_pod_is_bounded() -> None:
+    found = pod_template(target())
+    made = {name: at(v, "emptyDir") for name, v in volumes(found).items()}
+    folders = {name: v for name, v in made.items() if v is not None}
+    assert folders.keys() == {"run", "tmp", "keeper-tmp", "scratch"}
+    assert all(text_at(v, "sizeLimit") for v in folders.values()), folders
+
+
+def test_a_template_widens_a_bound() -> None:
+    wider: Plain = {"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}}]}
+    found = pod_template(target(podTemplate={"spec": wider}))
+    assert volumes(found)["scratch"] == {"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}}
 
 
 def test_named_nodes_and_packing_become_affinity() -> None:

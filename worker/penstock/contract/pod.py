@@ -3,9 +3,11 @@
 ::
 
     pod {job}-worker-N
-      container keeper   penstock worker keeper   API token, ports control and http, no user code
-      container engine   penstock worker engine   port flight, user code, no API token
-      shared             {run} (a socket), the job, the certificates, the checkpoints' volume
+      container keeper   penstock worker keeper   ports control and http, no user code
+                         own: API token, {trust} of {job}-control, /tmp
+      container engine   penstock worker engine   ports flight and ingest, user code
+                         own: {trust} of {job}-tls, {scratch}, /tmp
+      shared             {run} (a socket), the job, the checkpoints' volume
 
 Both sides read their names and paths here; neither spells one by itself.
 """
@@ -62,8 +64,22 @@ def config_name(job: str) -> str:
 
 
 def trust_name(job: str) -> str:
-    """Name the Secret with certificate, key, CA and the key of worker tokens."""
+    """Name the Secret of the engines and of senders: it lets in to the shuffle and to ingest."""
     return f"{job}-tls"
+
+
+def control_name(job: str) -> str:
+    """Name the Secret of the keepers alone: it lets in to the control plane.
+
+    Its authority and its keys are others than those of :func:`trust_name`: who has all that an
+    engine has is neither heard by a keeper nor taken for one.
+    """
+    return f"{job}-control"
+
+
+def secret_names(job: str) -> tuple[str, str]:
+    """Name both Secrets of a job."""
+    return trust_name(job), control_name(job)
 
 
 def certificate_host(job: str, namespace: str) -> str:
@@ -102,7 +118,9 @@ METRICS_PATH = "/metrics"
 
 # --- Paths in a container ---------------------------------------------------------------------
 JOB_FILE = "/etc/penstock/job/job.json"  # both: the StreamJob, JSON, with metadata.uid
-TRUST_FOLDER = "/etc/penstock/tls"  # both: the Secret; not mounted when security.mtls is false
+# both, each another Secret: control_name's in the keeper, trust_name's in the engine. Not mounted
+# when security.mtls is false
+TRUST_FOLDER = "/etc/penstock/tls"
 RUN_FOLDER = "/run/penstock"  # both: an emptyDir (medium Memory)
 CHECKPOINT_FOLDER = "/var/lib/penstock/checkpoints"  # both: the ReadWriteMany claim
 RESTORE_FOLDER = "/var/lib/penstock/restore"  # keeper, read-only: another job's claim or folder
@@ -116,13 +134,16 @@ def below(root: str, path: str) -> str:
     return f"{root.rstrip('/')}{path}"
 
 
-# --- Keys of the Secret -----------------------------------------------------------------------
+# --- Keys of the two Secrets ------------------------------------------------------------------
 CA_KEY = "ca.crt"
 CERTIFICATE_KEY = "tls.crt"
 PRIVATE_KEY = "tls.key"
-SENDER_CERTIFICATE_KEY = "sender.crt"  # with sender.key: for those who push input, no worker
+WORKER_KEY = "worker.key"  # 32 random bytes; signs tokens: of handshakes, or of control calls
+WORKER_FILES = (CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY, WORKER_KEY)  # what a container mounts
+# With these two the Secret of the engines holds what those need who push input; no container of a
+# worker mounts them.
+SENDER_CERTIFICATE_KEY = "sender.crt"
 SENDER_PRIVATE_KEY = "sender.key"
-WORKER_KEY = "worker.key"  # 32 random bytes; signs the tokens of handshakes and calls
 
 
 def checkpoint_path(namespace: str, job: str, uid: str) -> str:

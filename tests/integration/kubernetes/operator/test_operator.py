@@ -48,7 +48,10 @@ def test_a_job_gets_its_objects_with_the_operators_own_rights(
     assert "ownerReferences" not in latest["metadata"]
     secret = found(kubectl, "secret", pod.trust_name(JOB))
     assert secret is not None
-    assert {pod.CA_KEY, pod.CERTIFICATE_KEY, pod.WORKER_KEY} < set(secret["data"])
+    assert set(pod.WORKER_FILES) < set(secret["data"])
+    keepers = found(kubectl, "secret", pod.control_name(JOB))
+    assert keepers is not None
+    assert set(keepers["data"]) == set(pod.WORKER_FILES)
     operator.until(lambda: condition(kubectl, "Accepted") == ("True", "Valid"))
     assert condition(kubectl, "Progressing") == ("True", "Deploying")
     assert operator.end() == 0

@@ -1,6 +1,6 @@
 """Certificates made in the test, as the operator makes them: an authority and one leaf per job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -34,6 +34,18 @@ def authority(name: str = "words") -> Authority:
     usage = x509.BasicConstraints(ca=True, path_length=0)
     signed = builder.issuer_name(_name(name)).add_extension(usage, critical=True)
     return Authority(name, key, signed.sign(key, hashes.SHA256()))
+
+
+@dataclass
+class Renewed:
+    """A source of trust whose certificates the test renews, as the kubelet does a worker's."""
+
+    now: Trust
+
+
+def also_believing(shown: Trust, *others: Authority) -> Trust:
+    """Return ``shown`` with further authorities behind its own, as in an overlap."""
+    return replace(shown, ca=b"".join([shown.ca, *(other.pem for other in others)]))
 
 
 def trust(

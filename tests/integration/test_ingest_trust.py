@@ -16,7 +16,7 @@ from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from penstock.contract.trust import Credentials, IngestPlace
 from penstock.model.ingest import WIRE_VERSION, Hello
 from penstock_spark.push import Push, Pusher
-from tests.certificates import authority, trust
+from tests.certificates import Renewed, also_believing, authority, trust
 from tests.integration.cluster_rig import line
 from tests.integration.test_ingest import LINE, drain, write
 
@@ -26,7 +26,7 @@ ROWS = 500
 
 def listening(folder: Path) -> IngestSource:
     source = IngestSource(1, str(folder), LINE)
-    source.listen(lambda: None, IngestPlace(credentials=trust(HOST)))
+    source.listen(lambda: None, IngestPlace(trust=trust(HOST)))
     return source
 
 
@@ -63,6 +63,33 @@ def test_a_sender_of_the_job_is_heard(tmp_path: Path) -> None:
 def without_certificate() -> dict[str, Any]:
     mine = trust(HOST).client_options()
     return {"tls_root_certs": mine["tls_root_certs"], "override_hostname": HOST}
+
+
+def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> None:
+    old, new = authority("old"), authority("new")
+    held = Renewed(also_believing(trust(HOST, old), new))
+    source = IngestSource(1, str(tmp_path), LINE)
+    source.listen(lambda: None, IngestPlace(trust=held))
+    reader = source.open(source.splits()[0])
+    (worker,) = read_announcements(tmp_path)
+    hello = codec.encode(Hello(WIRE_VERSION, 0, 1, 1))
+    of_before = also_believing(trust(f"sender.{HOST}", old), new).client_options()
+    of_now = trust(f"sender.{HOST}", new).client_options()
+    asked = {"override_hostname": HOST}
+
+    with fl.FlightClient(worker.address, **(of_before | asked)) as client:
+        stream = client.do_exchange(fl.FlightDescriptor.for_command(hello))
+        assert stream[1].read_chunk().app_metadata
+        held.now = also_believing(trust(HOST, new), old)
+        source.renew()
+        with fl.FlightClient(worker.address, **(of_now | asked)) as joiner:
+            later = codec.encode(Hello(WIRE_VERSION, 0, 1, 2))
+            assert exchange(joiner, later)
+        with fl.FlightClient(worker.address, **(of_before | asked)) as late:
+            assert exchange(late, codec.encode(Hello(WIRE_VERSION, 0, 1, 3)))
+        stream[0].write_metadata(b"nonsense")
+        assert stream[1].read_chunk().app_metadata, "the stream of before is served on"
+    reader.close()
 
 
 STRANGERS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -255,6 +255,10 @@ class PushedSource(Protocol):
         """
         ...
 
+    def renew(self) -> None:
+        """Show the certificates of now to senders that dial from now on. Any thread may call."""
+        ...
+
 
 class Pending(Protocol):
     """The second half of a prepare: run once, off the task's thread."""

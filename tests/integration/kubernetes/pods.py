@@ -85,6 +85,19 @@ class Pod:
         return found
 
 
+def put_trust(folder: Path, shown: Trust) -> None:
+    """Put the files of a Secret where they are mounted, each in the place of the one before."""
+    for name, data in (
+        (pod.CA_KEY, shown.ca),
+        (pod.CERTIFICATE_KEY, shown.certificate),
+        (pod.PRIVATE_KEY, shown.key),
+        (pod.WORKER_KEY, shown.secret),
+    ):
+        part = folder.parent / f"{name}.part"
+        part.write_bytes(data)
+        part.rename(folder / name)
+
+
 class Job:
     """One job in one namespace; ``plain`` is the StreamJob as its user wrote it."""
 
@@ -195,6 +208,10 @@ class Job:
         self.pods[ordinal] = made
         return made
 
+    def renew(self, ordinal: int, shown: Trust) -> None:
+        """Bring other certificates into a pod that runs, as its kubelet does."""
+        put_trust(Path(pod.below(str(self.pods[ordinal].root), pod.TRUST_FOLDER)), shown)
+
     def address(self, ordinal: int) -> str:
         """Return the address of a pod of this ordinal."""
         return f"{self._net}.{ordinal + 1}"
@@ -216,13 +233,7 @@ class Job:
             return found
 
         at(pod.JOB_FILE).write_text(json.dumps(self.plain))
-        for name, data in (
-            (pod.CA_KEY, shown.ca),
-            (pod.CERTIFICATE_KEY, shown.certificate),
-            (pod.PRIVATE_KEY, shown.key),
-            (pod.WORKER_KEY, shown.secret),
-        ):
-            at(f"{pod.TRUST_FOLDER}/{name}").write_bytes(data)
+        put_trust(at(f"{pod.TRUST_FOLDER}/{pod.CA_KEY}").parent, shown)
         at(f"{pod.TOKEN_FOLDER}/token").write_text(self.kubectl("create", "token", ACCOUNT))
         authority = self._server.certificate_authority.read_bytes()
         at(f"{pod.TOKEN_FOLDER}/ca.crt").write_bytes(authority)

@@ -15,7 +15,7 @@ from penstock.contract import pod
 from penstock.contract.latest import Desired, Restore
 from penstock.contract.replacing import to_replace
 from penstock.contract.status import JobState
-from tests.certificates import authority, trust
+from tests.certificates import also_believing, authority, trust
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.pods import Job
@@ -185,6 +185,28 @@ def test_a_pod_with_another_jobs_certificate_joins_nothing(start: Start, folders
     job.pods[1].kill()
     job.start(1)
     until(job, lambda: job.latest().workers == 2)
+
+
+def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_connects(
+    start: Start, folders: Folders
+) -> None:
+    job = start(folders, rate=100)
+    until(job, lambda: job.latest().epoch >= 2)
+    attempt = job.latest().attempt
+    host = pod.certificate_host("words", job.kubectl.namespace)
+    old, new = authority(), authority("renewed")
+    for ordinal in (0, 1):
+        job.renew(ordinal, also_believing(trust(host, new), old))
+    renewed = "certificates renewed", "certificates_renewed"  # by the keepers and by the engines
+    until(job, lambda: all(job.log().count(words) == 2 for words in renewed))
+
+    # It knows nothing of the old authority, whose certificates the others showed until now.
+    job.start(2, shown=trust(host, new))
+    job.want(Desired(3, run="run-1"))
+    until(job, lambda: job.latest().workers == 3 and job.latest().settled == job.latest().version)
+    assert job.latest().attempt == attempt, "no engine and no attempt began anew"
+    until(job, lambda: job.latest().finished)
+    check_exact(folders)
 
 
 def test_a_job_that_does_not_load_says_why_and_restarts_nothing(

@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, enco
 from penstock.transport.batches import fingerprint, measure
 from penstock.transport.endpoint import Endpoint, call_options, dial
 from penstock.transport.events import StreamBroken
-from tests.certificates import authority, trust
+from tests.certificates import Renewed, also_believing, authority, trust
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])
@@ -61,6 +62,74 @@ def test_workers_of_one_job_exchange_rows_over_tls(make_worker: Make) -> None:
     a.send(1, words)
     _, element = b.take()
     assert element.payload.equals(words.payload)
+
+
+def words(worker: Any) -> list[str]:
+    _, element = worker.take()
+    found: list[str] = element.payload.column(0).to_pylist()
+    return found
+
+
+def test_workers_go_on_through_a_rotation_and_joiners_of_the_new_authority_connect(
+    make_worker: Make,
+) -> None:
+    old, new = authority("old"), authority("new")
+    before, after = also_believing(trust(HOST, old), new), also_believing(trust(HOST, new), old)
+    held = [Renewed(before), Renewed(before)]
+    a, b = (make_worker(n, endpoint=Endpoint(trust=held[n])) for n in (0, 1))
+    members = {0: a.peer(), 1: b.peer()}
+    for worker in (a, b):
+        worker.open(1, members, channel(0, 1))
+    a.send(1, rows("before"))
+    assert words(b) == ["before"]
+
+    # One after the other, as kubelets bring them; rows flow on the streams that are open.
+    for worker, source in ((a, held[0]), (b, held[1])):
+        source.now = after
+        worker.exchange.renew()
+        a.send(1, rows("between"))
+        assert words(b) == ["between"]
+
+    # A joiner that knows the new authority alone is dialled, and dials.
+    c = make_worker(2, endpoint=Endpoint(trust=trust(HOST, new)))
+    members[2] = c.peer()
+    joined = channel(0, 2), channel(2, 1)
+    for worker in (a, b):
+        worker.exchange.extend(worker.wiring(members, *joined))
+    c.open(1, members, *joined)
+    a.send(2, rows("to the joiner"))
+    assert words(c) == ["to the joiner"]
+    c.send(1, rows("from the joiner"))
+    assert words(b) == ["from the joiner"]
+    a.send(1, rows("after"))
+    assert words(b) == ["after"]
+    assert [worker.events for worker in (a, b, c)] == [[], [], []]
+
+
+def test_a_link_that_is_open_dials_further_streams_with_the_certificates_of_now(
+    make_worker: Make,
+) -> None:
+    old, new = authority("old"), authority("new")
+    source = Renewed(trust(HOST, old))
+    a = make_worker(0, endpoint=Endpoint(trust=source))
+    b_source = Renewed(trust(HOST, old))
+    b = make_worker(1, endpoint=Endpoint(trust=b_source))
+    members = {0: a.peer(), 1: b.peer()}
+    for worker in (a, b):
+        worker.open(1, members, channel(0, 1))
+    a.send(1, rows("before"))
+    assert words(b) == ["before"]
+    for held in (source, b_source):  # two rotations later: nothing of before is believed
+        held.now = trust(HOST, new)
+    for worker in (a, b):
+        worker.exchange.renew()
+    further = ChannelId(1, *(TaskId(StageIndex(s), Ordinal(w), 0) for s, w in ((0, 0), (1, 1))))
+    for worker in (a, b):
+        wiring = worker.wiring(members, further)
+        worker.exchange.extend(replace(wiring, schemas={1: worker.schema}))
+    output = a.exchange.output(further)
+    assert output.try_send(rows("on a further stream"))
+    assert words(b) == ["on a further stream"]
 
 
 STRANGERS = {

@@ -7,7 +7,7 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
 from penstock.contract.trust import Trust
-from tests.certificates import authority, trust
+from tests.certificates import Renewed, also_believing, authority, trust
 
 PING = Method("ping", Nothing, Nothing)
 HOST = "words.default.job.penstock.dev"
@@ -54,3 +54,27 @@ def test_a_stranger_does_not_get_through(server: Server, mine: Trust, who: str) 
 def test_a_worker_of_the_jobs_former_life_is_refused(server: Server, mine: Trust) -> None:
     with pytest.raises(PeerError, match="another run's server"):
         ping(server, mine.token(b"another uid"), mine)
+
+
+def test_a_server_and_a_client_show_the_certificates_of_now(mine: Trust) -> None:
+    old, new = authority("old"), authority("new")
+    before, after = also_believing(trust(HOST, old), new), also_believing(trust(HOST, new), old)
+    served, shown = Renewed(before), Renewed(before)
+    token = mine.token(b"uid")
+    server = Server({PING: lambda _: Nothing()}, token, Door(trust=served))
+    client = Client(server.address, token, shown)
+    try:
+        client.call(PING, Nothing(), timeout_s=2.0)
+        served.now = after
+        client.call(PING, Nothing(), timeout_s=2.0)  # on the connection of before
+        assert ping(server, token, trust(HOST, new)) == Nothing(), "a joiner"
+        shown.now = after
+        client.call(PING, Nothing(), timeout_s=2.0)
+        served.now = trust(HOST, new)  # the old authority is over
+        with pytest.raises(Unreachable):
+            ping(server, token, before)
+        assert ping(server, token, trust(HOST, new)) == Nothing()
+        client.call(PING, Nothing(), timeout_s=2.0)
+    finally:
+        client.close()
+        server.close()

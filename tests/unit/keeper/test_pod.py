@@ -58,7 +58,7 @@ def test_a_pod_finds_out_who_it_is(tmp_path: Path) -> None:
     assert (found.ordinal, found.job_uid, found.pod_uid) == (11, "uid-1", "pod-uid")
     assert found.grace_s == 60.0
     assert found.trust is not None
-    assert found.trust.host == "words.team.job.penstock.dev"
+    assert found.trust.now.host == "words.team.job.penstock.dev"
     settings = control_settings(found.job)
     assert (settings.checkpoint_interval_s, settings.retain) == (3.0, 5)
 

@@ -7,6 +7,7 @@ machine can speak for a worker. Errors keep their class on the way back.
 
 import hmac
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
 from penstock.contract.codec import decode, encode
-from penstock.contract.trust import TOKEN_HEADER, Trust
+from penstock.contract.trust import TOKEN_HEADER, Trust, TrustSource
 from penstock.ports import SwapConflict, SwapUnknown
 
 Request = TypeVar("Request")
@@ -73,14 +74,14 @@ class Door:
     """Where a server listens, and what callers have to show.
 
     Port 0: one that the system chooses. ``advertised`` is the host that others dial, ``host``
-    when None. ``trust``: TLS on both sides with certificates of one job; without it the loopback
-    address and the token have to do.
+    when None. ``trust``: TLS on both sides with certificates of one job, those of now for each
+    connection; without it the loopback address and the token have to do.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     advertised: str | None = None
-    trust: Trust | None = None
+    trust: TrustSource | None = None
 
 
 LOOPBACK = Door()
@@ -151,13 +152,20 @@ def _behaviour(
 
 
 class Client:
-    """Calls to one address. Connects when needed, and again after a break."""
+    """Calls to one address. Connects when needed, and again after a break.
 
-    def __init__(self, address: str, token: str, trust: Trust | None = None) -> None:
+    A channel shows the certificate that it was made with for ever. So other certificates make
+    another channel; calls that wait on the one before go on.
+    """
+
+    def __init__(self, address: str, token: str, trust: TrustSource | None = None) -> None:
         """Remember the address; nothing is dialled before the first call."""
         self.address = address
         self._token = ((TOKEN_HEADER, token),)
-        self._channel = _channel(address, trust)
+        self._trust = trust
+        self._lock = threading.Lock()
+        self._shown = None if trust is None else trust.now
+        self._channels = [_channel(address, self._shown)]
 
     def call(
         self,
@@ -170,7 +178,7 @@ class Client:
         Raises Unreachable when there is none, PeerError when the other side refused the message,
         and the error that the handler raised.
         """
-        remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+        remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(
             f"/{SERVICE}/{method.name}"
         )
         try:
@@ -182,7 +190,17 @@ class Client:
 
     def close(self) -> None:
         """End the connection; calls that wait end as Unreachable."""
-        self._channel.close()
+        with self._lock:
+            for channel in self._channels:
+                channel.close()
+
+    def _channel(self) -> grpc.Channel:
+        now = None if self._trust is None else self._trust.now
+        with self._lock:
+            if now is not self._shown:
+                self._shown = now
+                self._channels.append(_channel(self.address, now))
+            return self._channels[-1]
 
 
 def _channel(address: str, trust: Trust | None) -> grpc.Channel:
@@ -193,9 +211,27 @@ def _channel(address: str, trust: Trust | None) -> grpc.Channel:
     return grpc.secure_channel(address, credentials, options=named)
 
 
-def _server_credentials(trust: Trust) -> grpc.ServerCredentials:
-    return grpc.ssl_server_credentials(
-        [(trust.key, trust.certificate)], root_certificates=trust.ca, require_client_auth=True
+def _server_credentials(source: TrustSource) -> grpc.ServerCredentials:
+    """Return credentials of which each new connection gets those of now."""
+    served = [source.now]
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        now = source.now
+        if now is served[0]:
+            return None
+        served[0] = now
+        return _certificates(now)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(served[0]),
+        changed,  # type: ignore[arg-type]  # None means "as before", which the stubs do not know
+        require_client_authentication=True,
+    )
+
+
+def _certificates(trust: Trust) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(trust.key, trust.certificate)], root_certificates=trust.ca
     )
 
 

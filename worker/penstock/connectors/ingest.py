@@ -30,10 +30,12 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.trust import ON_LOOPBACK, IngestPlace, scheme
 from penstock.graph.arrow import arrow_type
+from penstock.model.flight import RenewableServer
 from penstock.model.ingest import Answer, End, Reply, Rows, decode_hello, decode_push
 from penstock.ports import Read
 from penstock.protocol import ingest as core
 
+Serve = Callable[[bytes, Any, Any], None]
 STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)
 
 
@@ -59,6 +61,11 @@ class IngestSource:
         """Call ``want_checkpoint`` when a sender waits for its end; hear senders at ``place``."""
         self._want_checkpoint = want_checkpoint
         self._place = place
+
+    def renew(self) -> None:
+        """Show the certificates of now to senders that dial from now on."""
+        if self._hub is not None:
+            self._hub.renew()
 
     def splits(self) -> list[SplitState]:
         """List the partitions; one not yet seen is an unfinished split."""
@@ -247,8 +254,8 @@ class IngestReader:
         self._queue.close()
 
 
-class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
-    """The Flight server of one worker for pushed rows."""
+class IngestHub:
+    """What one worker hears of pushed rows, and the Flight server that it hears them by."""
 
     def __init__(
         self,
@@ -260,15 +267,11 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
         place: IngestPlace,
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``. Raises ConfigError if it is taken."""
-        address = join_address(place.host, place.port)
-        asked = {} if place.credentials is None else place.credentials.server_options()
-        try:
-            super().__init__(f"{scheme(place.credentials)}://{address}", **asked)
-        except pa.ArrowException as error:
-            raise ConfigError(
-                f"ingest source: cannot listen on {address}; in a cluster a job has one"
-            ) from error
-        self.address = f"{scheme(place.credentials)}://{join_address(place.host, self.port)}"
+        self._server = RenewableServer(
+            lambda port: _listen(place, port, self._serve_call), place.port
+        )
+        found = join_address(place.host, self._server.port)
+        self.address = f"{scheme(place.credentials())}://{found}"
         self._folder = folder
         self._life = uuid.uuid4().hex
         self._schema = schema
@@ -308,10 +311,14 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
             )
         note.unlink(missing_ok=True)
 
-    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+    def renew(self) -> None:
+        """Show the certificates of now to senders that dial; streams that are open go on."""
+        self._server.renew()
+
+    def _serve_call(self, command: bytes, reader: Any, writer: Any) -> None:
         """Serve one stream to its end."""
         try:
-            hello = decode_hello(descriptor.command or b"")
+            hello = decode_hello(command)
             if not 0 <= hello.partition < len(self._queues) == hello.partitions:
                 raise PeerError(f"partition {hello.partition} of {hello.partitions} is not known")
         except PeerError as error:
@@ -358,6 +365,31 @@ class IngestHub(fl.FlightServerBase):  # type: ignore[misc]
             owner = read_owners(self._folder).get(partition, "")
             answer = Answer.MOVED if owner not in {"", self.address} else answer
         return Reply(answer, say.next, say.committed, owner)
+
+
+class _Server(fl.FlightServerBase):  # type: ignore[misc]
+    """Listens as soon as it is made; only DoExchange is served."""
+
+    def __init__(self, location: str, serve: Serve, asked: dict[str, Any]) -> None:
+        super().__init__(location, **asked)
+        self._serve = serve
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Hand one stream over."""
+        self._serve(descriptor.command or b"", reader, writer)
+
+
+def _listen(place: IngestPlace, port: int, serve: Serve) -> _Server:
+    """Listen with the certificates of now. Raises ConfigError when the address is taken."""
+    address = join_address(place.host, port)
+    shown = place.credentials()
+    asked = {} if shown is None else shown.server_options()
+    try:
+        return _Server(f"{scheme(shown)}://{address}", serve, asked)
+    except pa.ArrowException as error:
+        raise ConfigError(
+            f"ingest source: cannot listen on {address}; in a cluster a job has one"
+        ) from error
 
 
 def _answer(writer: Any, reply: Reply) -> None:

@@ -3,22 +3,27 @@
 Every worker of a job holds the same certificate, so it says which job a peer belongs to and no
 more. Who it is within the job is said by the handshake, and the token signs that: job, attempt,
 sender's incarnation and receiver. Neither helps against a worker of the same job that lies.
+
+Certificates are renewed while a job runs. So whoever dials or listens for long holds a
+:class:`TrustSource` and asks it for the trust of now.
 """
 
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 SECRET_BYTES_MIN = 32
 TOKEN_HEADER = "x-penstock-token"
+_END = b"-----END CERTIFICATE-----"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """PEM texts of the job's authority, certificate and key; ``host`` is the name to verify.
+    """PEM texts of the job's authorities, certificate and key; ``host`` is the name to verify.
 
-    Nothing of it is shown by ``repr``, so that no log can hold it.
+    ``ca`` may hold several authorities: each of them is believed. Nothing of it is shown by
+    ``repr``, so that no log can hold it.
     """
 
     host: str
@@ -43,6 +48,10 @@ class Credentials:
             "override_hostname": self.host,
         }
 
+    def authorities(self) -> frozenset[bytes]:
+        """Return the authorities that are believed, one by one."""
+        return frozenset(part.strip() for part in self.ca.split(_END) if part.strip())
+
 
 @dataclass(frozen=True, slots=True)
 class Trust(Credentials):
@@ -59,6 +68,27 @@ class Trust(Credentials):
         """Say whether ``token`` signs exactly ``parts``; takes the same time either way."""
         return hmac.compare_digest(token.encode(), self.token(*parts).encode())
 
+    def overlaps(self, other: "Trust") -> bool:
+        """Say whether holders of either hear each other: a common authority and the same secret.
+
+        That both certificates are of a common authority is up to who made them.
+        """
+        return self.secret == other.secret and bool(self.authorities() & other.authorities())
+
+    @property
+    def now(self) -> "Trust":
+        """Return itself: as a source, one that never changes."""
+        return self
+
+
+class TrustSource(Protocol):
+    """Where the trust of now comes from. Any thread may ask."""
+
+    @property
+    def now(self) -> Trust:
+        """Return what is to be shown and believed from now on; the same object while it lasts."""
+        ...
+
 
 def scheme(shown: Credentials | None) -> str:
     """Return the scheme of a Flight location, to listen on or to dial."""
@@ -69,12 +99,16 @@ def scheme(shown: Credentials | None) -> str:
 class IngestPlace:
     """Where a worker hears the senders of pushed input; port 0: any free one.
 
-    ``credentials`` None: whoever can connect may push, which is for the loopback address only.
+    ``trust`` None: whoever can connect may push, which is for the loopback address only.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
-    credentials: Credentials | None = None
+    trust: TrustSource | None = None
+
+    def credentials(self) -> Credentials | None:
+        """Return what is to be shown and believed from now on."""
+        return None if self.trust is None else self.trust.now
 
 
 ON_LOOPBACK = IngestPlace()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.cluster.link import EngineLink
     from penstock.engine.worker import Worker
     from penstock.graph.compiled import CompiledJob
+    from penstock.storage.trust import TrustFolder
     from penstock.transport.endpoint import Endpoint
     from penstock.transport.exchange import Identity
 
@@ -119,16 +120,32 @@ def switch_interval_s(job: "CompiledJob") -> float:
     return USER_CODE_SWITCH_INTERVAL_S if job.runs_user_code else SWITCH_INTERVAL_S
 
 
-def _doors(place: EnginePlace) -> "tuple[Endpoint, IngestPlace]":
+def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[Endpoint, IngestPlace]":
     """Return where peers and where senders are heard."""
-    from penstock.storage.trust import read_trust  # noqa: PLC0415
     from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
 
-    trust = None
-    if place.trust is not None:
-        trust = read_trust(Path(place.trust), place.certificate_host)
     peers = Endpoint(place.host, place.port, place.advertised, trust)
     return peers, IngestPlace(place.host, place.ingest_port, trust)
+
+
+def _trust(place: EnginePlace) -> "TrustFolder | None":
+    from penstock.storage.trust import TrustFolder  # noqa: PLC0415
+
+    return None if place.trust is None else TrustFolder(Path(place.trust), place.certificate_host)
+
+
+def _watch(trust: "TrustFolder", worker: "Worker") -> None:
+    """Take renewed certificates as soon as they are mounted."""
+    from penstock.storage.trust import TrustWatch  # noqa: PLC0415
+
+    def taken() -> None:
+        log.info("event=certificates_renewed")
+        worker.renew()
+
+    def refused(reason: str) -> None:
+        log.error("event=certificates_refused reason=%s", reason)
+
+    TrustWatch(trust, taken, refused).start()
 
 
 def _identity(launch: EngineLaunch) -> "Identity":
@@ -164,7 +181,8 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
     from penstock.engine.worker import Worker  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
 
-    endpoint, ingest = _doors(launch.place)
+    trust = _trust(launch.place)
+    endpoint, ingest = _doors(launch.place, trust)
     sys.setswitchinterval(switch_interval_s(job))
     parts = JobParts(job, _identity(launch), Path(launch.scratch), _page(launch))
 
@@ -185,6 +203,8 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
         endpoint=endpoint,
         ingest=ingest,
     )
+    if trust is not None:
+        _watch(trust, worker)
     parts.warm()
     # What was loaded lives as long as the process: the collector need not look at it, now or later.
     gc.freeze()

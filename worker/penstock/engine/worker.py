@@ -104,6 +104,19 @@ class Worker:
         self.storer.close()
         return self._exchange.close()
 
+    def renew(self) -> None:
+        """Show the certificates of now to all who dial; no stream that is open ends. Any thread.
+
+        A worker that lost its address by it can be reached by nobody: its process ends, and its
+        keeper starts another.
+        """
+        try:
+            self._exchange.renew()
+            self._job.renew()
+        except ConfigError as error:
+            log.critical("event=address_lost reason=%s", error)
+            os._exit(EXIT_STUCK)
+
     def _want_checkpoint(self) -> None:
         self._say(c.CheckpointWanted(self._attempt.marks.attempt))
 

@@ -27,7 +27,6 @@ from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
 from penstock.contract.streamjob_read import read_stream_job
-from penstock.contract.trust import Trust
 from penstock.keeper.herald import Herald, StatusBoard
 from penstock.keeper.host_door import HostDoor
 from penstock.keeper.inbox import Leave
@@ -45,7 +44,7 @@ from penstock.metrics.pages import Pages
 from penstock.metrics.registry import registry_of
 from penstock.ports import LeaseStore, MetaStore
 from penstock.protocol.settings import ControlSettings
-from penstock.storage.trust import read_trust
+from penstock.storage.trust import TrustFolder, TrustWatch
 
 CONTROL_TOKEN = b"control"
 EXIT_OK, EXIT_BUG, EXIT_EDIT, EXIT_STORAGE = 0, 1, 2, 3
@@ -71,7 +70,7 @@ class Mounted:
     pod_ip: str
     namespace: str
     grace_s: float
-    trust: Trust | None
+    trust: TrustFolder | None
     root: str
 
 
@@ -132,12 +131,12 @@ def _read_job(path: Path) -> tuple[StreamJob, JobUid]:
     return job, JobUid(uid)
 
 
-def _read_trust(job: StreamJob, root: str) -> Trust | None:
+def _read_trust(job: StreamJob, root: str) -> TrustFolder | None:
     if not job.spec.security.mtls:
         return None
     try:
         host = pod.certificate_host(job.name, job.namespace)
-        return read_trust(Path(pod.below(root, pod.TRUST_FOLDER)), host)
+        return TrustFolder(Path(pod.below(root, pod.TRUST_FOLDER)), host)
     except ConfigError as error:
         raise TrustError(str(error)) from error
 
@@ -233,7 +232,7 @@ class PodSurroundings:
         trust = self._mounted.trust
         # Without mTLS the uid at least keeps other jobs' workers apart.
         uid = self._mounted.job_uid
-        return uid if trust is None else trust.token(CONTROL_TOKEN, uid.encode())
+        return uid if trust is None else trust.now.token(CONTROL_TOKEN, uid.encode())
 
 
 def control_settings(job: StreamJob) -> ControlSettings:
@@ -278,6 +277,8 @@ def _run() -> int:
     launch = around.launch()
     check_volume(Path(launch.storage))
     keeper = Keeper(launch, around, log)
+    if mounted.trust is not None:
+        _watch(mounted.trust, log)
 
     def leave(number: int, _frame: object) -> None:
         # The handler may have interrupted the loop while it holds the queue's own lock.
@@ -288,6 +289,18 @@ def _run() -> int:
     signal.signal(signal.SIGINT, leave)
     keeper.run()
     return EXIT_OK
+
+
+def _watch(trust: TrustFolder, log: Log) -> None:
+    """Take renewed certificates as soon as they are mounted; who dials asks for those of now."""
+
+    def taken() -> None:
+        log.say("certificates renewed")
+
+    def refused(reason: str) -> None:
+        log.say("certificates refused", reason=reason)
+
+    TrustWatch(trust, taken, refused).start()
 
 
 def judge(error: BaseException) -> tuple[int, pod.Termination]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.flight as fl
 
 from penstock.base.addresses import join_address
-from penstock.contract.trust import TOKEN_HEADER, Trust, scheme
+from penstock.contract.trust import TOKEN_HEADER, Trust, TrustSource, scheme
 
 TOKEN_MIDDLEWARE = "token"
 # A connection of its own for every attempt: one that hangs cannot hold up the next.
@@ -28,22 +28,28 @@ class Endpoint:
     host: str = "127.0.0.1"
     port: int = 0
     advertised: str | None = None
-    trust: Trust | None = None
+    trust: TrustSource | None = None
 
     def listens(self) -> str:
         """Return the location for the server."""
-        return f"{scheme(self.trust)}://{join_address(self.host, self.port)}"
+        return f"{scheme(self.trust_now())}://{join_address(self.host, self.port)}"
 
     def location(self, port: int) -> str:
         """Return the location that peers dial; ``port`` is the one that was found."""
-        return f"{scheme(self.trust)}://{join_address(self.advertised or self.host, port)}"
+        address = join_address(self.advertised or self.host, port)
+        return f"{scheme(self.trust_now())}://{address}"
 
     def server_options(self) -> dict[str, Any]:
-        """Return what the server asks of callers."""
-        if self.trust is None:
+        """Return what a server that is made now asks of callers."""
+        trust = self.trust_now()
+        if trust is None:
             return {}
         tokens = {"middleware": {TOKEN_MIDDLEWARE: _TokenFactory()}}
-        return self.trust.server_options() | tokens
+        return trust.server_options() | tokens
+
+    def trust_now(self) -> Trust | None:
+        """Return what is to be shown and believed from now on."""
+        return None if self.trust is None else self.trust.now
 
 
 LOOPBACK = Endpoint()

@@ -5,9 +5,11 @@
     exchange.open_attempt(attempt, wiring)  # accept and dial; elements begin to flow
     exchange.extend(wiring)                 # a rescale adds channels and members
     exchange.retire(channels)               # a rescale ends channels; closing them is no break
+    exchange.renew()                        # other certificates, for all who dial from now on
     exchange.close()
 
-Calls come from one control thread. Tasks use :meth:`Exchange.input` and :meth:`Exchange.output`.
+Calls come from one control thread, but `renew` may come from any. Tasks use :meth:`Exchange.input`
+and :meth:`Exchange.output`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +43,7 @@ from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.link import LocalTeller, PeerLink
 from penstock.transport.output import LocalOutput, Output, RemoteOutput
 from penstock.transport.sender import SenderThread
-from penstock.transport.server import FlightServer, Receiver
+from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
 from penstock.transport.stream import OutStream, describe
 from penstock.transport.wakeup import Wakeup
@@ -109,16 +111,22 @@ class Exchange:
         self._settings = settings
         self._on_event = on_event
         self._receiver = Receiver(identity.job_uid, identity.ordinal, on_event)
-        self._server = FlightServer(endpoint, self._receiver.handle)
-        self._trust = endpoint.trust
+        self._listener = Listener(endpoint, self._receiver.handle)
+        self._endpoint = endpoint
         self._leaving: list[SenderThread] = []
         self._current = _Current(Attempt(0))
 
     @property
     def location(self) -> str:
         """Where peers find this worker."""
-        location: str = self._server.location
-        return location
+        return self._listener.location
+
+    def renew(self) -> None:
+        """Show the certificates of now to all who dial; streams that are open go on.
+
+        What this worker dials shows them by itself. Raises ConfigError when the address was lost.
+        """
+        self._listener.renew()
 
     # --- Life of an attempt -------------------------------------------------------------------
 
@@ -197,7 +205,7 @@ class Exchange:
         self.reset(self._current.attempt)
         self._receiver.close()
         stopped = [sender.join(timeout_s) for sender in self._leaving]
-        return self._server.close(timeout_s) and all(stopped)
+        return self._listener.close(timeout_s) and all(stopped)
 
     # --- For tasks ----------------------------------------------------------------------------
 
@@ -278,7 +286,7 @@ class Exchange:
             hello = LinkHello(me.job_uid, attempt, me.incarnation, me.ordinal, peer)
             make_stream = self._stream_maker(peer, attempt)
             address = self._current.members[peer].address
-            link = PeerLink(hello, address, make_stream, self._on_event, self._trust)
+            link = PeerLink(hello, address, make_stream, self._on_event, self._endpoint)
             self._current.links[peer] = link
             link.start()
         return link
@@ -287,11 +295,12 @@ class Exchange:
         self, peer: Ordinal, attempt: Attempt
     ) -> Callable[[Any, ChannelId], OutStream]:
         me, compression = self._identity, self._settings.compression
-        schemas, trust = self._current.schemas, self._trust
+        schemas, endpoint = self._current.schemas, self._endpoint
 
         def make(client: Any, channel: ChannelId) -> OutStream:
             schema = schemas[channel.edge]
             hello = ChannelHello(me.job_uid, attempt, me.incarnation, channel, fingerprint(schema))
+            trust = endpoint.trust_now()
             return OutStream(client, hello, schema, compression, trust=trust)
 
         return make

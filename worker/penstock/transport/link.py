@@ -33,7 +33,7 @@ from penstock.model.handshake import (
     encode_reply,
 )
 from penstock.model.wire import decode_credits, encode_credits
-from penstock.transport.endpoint import call_options, dial
+from penstock.transport.endpoint import LOOPBACK, Endpoint, call_options, dial
 from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
 from penstock.transport.input import InputChannel
 from penstock.transport.output import LocalOutput, RemoteOutput
@@ -51,16 +51,17 @@ class PeerLink:
         address: str,
         make_stream: MakeStream,
         on_event: OnEvent,
-        trust: Trust | None = None,
+        endpoint: Endpoint = LOOPBACK,
     ) -> None:
         self._hello = hello
         self._address = address
         self._make_stream = make_stream
         self._on_event = on_event
-        self._trust = trust
+        self._endpoint = endpoint
         self._lock = Lock()
         self._outputs: dict[ChannelId, RemoteOutput] = {}
         self._client: Any = None
+        self._shown: Trust | None = None
         self._reader: Any = None
         self._up = False
         self._closed = False
@@ -97,13 +98,14 @@ class PeerLink:
             self._broke(describe(error))
 
     def _listen(self) -> None:
-        client = dial(self._address, self._trust)
+        trust = self._endpoint.trust_now()
+        client = dial(self._address, trust)
         hello = encode_hello(self._hello)
         descriptor = fl.FlightDescriptor.for_command(hello)
-        writer, reader = client.do_exchange(descriptor, call_options(self._trust, hello))
+        writer, reader = client.do_exchange(descriptor, call_options(trust, hello))
         try:
             with self._lock:
-                self._client, self._reader = client, reader
+                self._client, self._shown, self._reader = client, trust, reader
                 if self._closed:
                     return
             while True:
@@ -147,6 +149,9 @@ class PeerLink:
         return output
 
     def _connect(self, outputs: Iterable[RemoteOutput]) -> None:
+        trust = self._endpoint.trust_now()
+        if trust is not self._shown:  # a client shows for ever what it was made with
+            self._client, self._shown = dial(self._address, trust), trust
         for output in outputs:
             output.connect(self._make_stream(self._client, output.channel))
 

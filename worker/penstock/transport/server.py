@@ -6,7 +6,8 @@ message and, while it is held, the decision on its handshake.
 
 import socket
 from collections.abc import Callable, Collection, Mapping
-from threading import Condition, Lock, Thread
+from dataclasses import replace
+from threading import Condition, Lock
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import HELD_STREAMS_MAX, STREAM_CHECK_INTERVAL_S
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.elements import Control, Data
+from penstock.model.flight import RenewableServer
 from penstock.model.handshake import (
     ChannelHello,
     Hello,
@@ -278,8 +280,7 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
         except pa.ArrowException as error:
             raise ConfigError(_why_not(endpoint.host, endpoint.port)) from error
         self._handle = handle
-        self._trust = endpoint.trust
-        self.location = endpoint.location(self.port)
+        self._trust = endpoint.trust_now()
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Hand one stream over."""
@@ -287,12 +288,16 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
         check_call(self._trust, context, hello)
         self._handle(context, hello, reader, writer)
 
-    def close(self, timeout_s: float) -> bool:
-        """Stop listening; False when handlers still wait for their callers after the timeout."""
-        closer = Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
-        closer.start()
-        closer.join(timeout_s)
-        return not closer.is_alive()
+
+class Listener(RenewableServer):
+    """Where a worker's peers dial. Raises ConfigError when the address cannot be listened on."""
+
+    def __init__(self, endpoint: Endpoint, handle: Handle) -> None:
+        def make(port: int) -> FlightServer:
+            return FlightServer(replace(endpoint, port=port), handle)
+
+        super().__init__(make, endpoint.port)
+        self.location = endpoint.location(self.port)
 
 
 def _why_not(host: str, port: int) -> str:

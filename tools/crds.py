@@ -58,6 +58,7 @@ def _condition(kind: str, member: str) -> str:
 _READY = _column("Ready", "string", _condition("Ready", "status"), "Whether all is well")
 _STATE = _column("State", "string", ".status.state", "The state in one word")
 _REASON = _column("Reason", "string", _condition("Ready", "reason"), "Why so", wide=True)
+_MATTERS = _column("Reason", "string", ".status.reason", "Why so: its stall before anything else")
 _AGE = _column("Age", "date", ".metadata.creationTimestamp", "Since it was created")
 _LAST = ".status.checkpoint.lastCompleted"
 
@@ -69,12 +70,12 @@ STREAM_JOB = Resource(
     streamjob_status_fields.STATUS,
     columns=(
         _STATE,
+        _MATTERS,
         _READY,
         _column("Desired", "integer", ".status.desiredReplicas", "Workers that are wanted"),
         _column("Workers", "integer", ".status.readyReplicas", "Workers that are ready"),
         _column("Epoch", "integer", f"{_LAST}.epoch", "The newest checkpoint"),
         _column("Checkpoint Age", "date", f"{_LAST}.time", "Since the newest checkpoint"),
-        _REASON,
         _AGE,
     ),
     rules=(

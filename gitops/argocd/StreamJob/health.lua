@@ -37,7 +37,7 @@ end
 if state == "Failed" then
   return is("Degraded", words(ready, "Failed"))
 end
-if ready ~= nil and ready.reason == "CheckpointStale" then
+if ready ~= nil and (ready.reason == "CheckpointStale" or ready.reason == "CheckpointFailing") then
   return is("Degraded", words(ready))
 end
 if state == "Suspended" and obj.spec.suspend then

@@ -55,7 +55,7 @@ class SetView:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """One container: why it waits, how it last ended."""
+    """One container: why it waits, how it last ended, and when (seconds since 1970)."""
 
     name: str
     waiting: str = ""
@@ -64,6 +64,7 @@ class ContainerView:
     ended_message: str = ""
     exit_code: int = 0
     restarts: int = 0
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,20 @@ class ChildKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A write of ours that the API server does not take: which object, what it answers.
+
+    ``since`` is when it was first refused, and never taken since. ``transient``: the same write may
+    pass later without anybody's help, as when the server has trouble of its own.
+    """
+
+    what: str
+    text: str
+    since: float
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """One job at one moment.
 
@@ -170,6 +185,7 @@ class Observed:
     - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
     - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
     - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
+    - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
     - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
     """
@@ -189,4 +205,5 @@ class Observed:
     configs: dict[str, Plain] = field(default_factory=dict)
     refresh: bool = False
     set_trouble: str = ""
+    refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)

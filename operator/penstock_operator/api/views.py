@@ -143,6 +143,7 @@ def _container(plain: Plain) -> ContainerView:
         ended_message=text_at(ended, "message"),
         exit_code=whole_at(ended, "exitCode"),
         restarts=whole_at(plain, "restartCount"),
+        ended_at=seconds(text_at(ended, "finishedAt")),
     )
 
 

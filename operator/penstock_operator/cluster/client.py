@@ -38,7 +38,11 @@ class ApiError(StorageError):
 
     @property
     def transient(self) -> bool:
-        """Say whether the same write may succeed later without anybody's help."""
+        """Say whether the same write may succeed later without anybody's help.
+
+        A 500 may be trouble of the server, or its answer to an object that it cannot make sense of:
+        only time tells.
+        """
         return self.code in {0, 409, 410, 429} or self.code >= 500
 
 

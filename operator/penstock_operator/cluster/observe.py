@@ -8,7 +8,7 @@ from penstock.contract.fields import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, views
 from penstock_operator.api.kinds import Kind
-from penstock_operator.api.observed import JobView, Observed
+from penstock_operator.api.observed import JobView, Observed, Refusal
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
@@ -16,17 +16,24 @@ from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.snapshots import asked_uids
 
 SPARK_ASKED_EVERY_S = 60.0
+EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile
+REFUSAL_CHARS_MAX = 1000
 SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 
 @dataclass(slots=True)
 class Observer:
-    """``trust`` remembers which Secrets the jobs have, by uid and name: they are not watched."""
+    """``trust`` remembers which Secrets the jobs have, by uid and name: they are not watched.
+
+    ``troubles`` is when and what the events of a set without its pods were last asked for,
+    ``refusals`` the writes that were refused when they were last tried.
+    """
 
     client: Client
     store: Store
     trust: set[tuple[str, str]] = field(default_factory=set)
-    troubles: dict[JobKey, str] = field(default_factory=dict)
+    troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
+    refusals: dict[JobKey, Refusal] = field(default_factory=dict)
     spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     async def look(self, key: JobKey, *, refresh: bool) -> Observed | None:
@@ -34,7 +41,23 @@ class Observer:
         job = self.store.job(key)
         if job is None:
             return None
-        return await self._assemble(key, job, self.store.objects(key), refresh=refresh)
+        objects = self.store.objects(key)
+        await self._look_for_pods(key, objects)
+        return await self._assemble(key, job, objects, refresh=refresh)
+
+    def refused(self, key: JobKey, what: str, error: ApiError) -> Refusal:
+        """Remember a refused write; one of the same object goes on where the last one was."""
+        known = self.refusals.get(key)
+        since = known.since if known is not None and known.what == what else _wall_s()
+        text = f"{error.code} {error.reason}: {error.message}"
+        found = Refusal(what, text[:REFUSAL_CHARS_MAX], since, error.transient)
+        self.refusals[key] = found
+        return found
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is remembered of a job that is gone."""
+        self.troubles.pop(key, None)
+        self.refusals.pop(key, None)
 
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
         """Read live: the job, StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
@@ -52,8 +75,7 @@ class Observer:
                 await self._pods(key, objects)
         await self._snapshots(key, objects)
         await self._secrets(key, text_at(job, "metadata", "uid"), objects)
-        found = objects.get(("StatefulSet", pod.workers_name(key.name)))
-        self.troubles[key] = await self._trouble(key, found)
+        await self._look_for_pods(key, objects)
         return await self._assemble(key, job, objects, refresh=refresh)
 
     async def _job(self, key: JobKey) -> Object | None:
@@ -121,11 +143,20 @@ class Observer:
                 found: Object = {**plain, "apiVersion": kind.api_version, "kind": kind.kind}
                 objects[kind.kind, text_at(found, "metadata", "name")] = found
 
-    async def _trouble(self, key: JobKey, found: Plain) -> str:
-        """Return why the set cannot make its pods: its newest Warning."""
+    async def _look_for_pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
+        """Find out why a set has too few pods, every few seconds while it has."""
+        found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         missing = whole_at(found, "spec", "replicas") - whole_at(found, "status", "replicas")
         if found is None or missing <= 0:
-            return ""
+            self.troubles.pop(key, None)
+            return
+        now = time.monotonic()
+        asked, _ = self.troubles.get(key, (-EVENTS_ASKED_EVERY_S, ""))
+        if now - asked >= EVENTS_ASKED_EVERY_S:
+            self.troubles[key] = (now, await self._set_trouble(key, found))
+
+    async def _set_trouble(self, key: JobKey, found: Plain) -> str:
+        """Return why the set cannot make its pods: its newest Warning."""
         uid = text_at(found, "metadata", "uid")
         events = await self.client.list_some(
             kinds.EVENT, key.namespace, fieldSelector=f"involvedObject.uid={uid},type=Warning"
@@ -152,7 +183,8 @@ class Observer:
             now=_wall_s(),
             refresh=refresh,
             spark_installed=bool(wanted) and await self._has_spark(text_at(wanted, "flavour")),
-            set_trouble=self.troubles.get(key, ""),
+            set_trouble=self.troubles.get(key, (0.0, ""))[1],
+            refusal=self.refusals.get(key),
         )
         return assemble(views.job_view(job), listed, moment)
 

@@ -1,7 +1,7 @@
 """Performs a decision: one call after another, the first failure ends it. Nothing is retried here.
 
-What was left out is decided again from what is there then. A refusal that will not pass by itself
-hides nothing: the status is written all the same, and an event says what was refused.
+What was left out is decided again from what is there then. Whoever asked hears which write was
+refused, so that the status can say it.
 """
 
 import hashlib
@@ -25,9 +25,15 @@ from penstock_operator.resources import records
 
 EVENT_CHARS_MAX = 1000
 COMPONENT = "penstock-operator"
-REFUSED = (
-    "Refused"  # the reason of an event: an object of the job that the API server does not take
-)
+
+
+class RefusedError(ApiError):
+    """The API server did not take ``what``, an object of the job."""
+
+    def __init__(self, what: str, error: ApiError) -> None:
+        """Keep the answer, and what it was about."""
+        super().__init__(error.code, error.reason, error.message)
+        self.what = what
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +44,32 @@ class Performer:
     store: Store
 
     async def perform(self, seen: Observed, decided: act.Decision) -> None:
-        """Do all of it. Raises ApiError at the first refusal or silence."""
+        """Do all of it. Raises RefusedError at the first refusal or silence, else ApiError."""
         if decided.status_first:
-            await self._status(seen, decided)
-        refused = await self._do_all(seen, decided.actions)
-        if not decided.status_first:
-            await self._status(seen, decided)
+            await self.tell(seen, decided)
+            await self.do(seen, decided)
+        else:
+            await self.do(seen, decided)
+            await self.tell(seen, decided)
+
+    async def do(self, seen: Observed, decided: act.Decision) -> None:
+        """Do the actions alone. Raises RefusedError at the first refusal or silence.
+
+        A conflict is none: it is an ApiError, and says that another look is due.
+        """
+        for action in decided.actions:
+            try:
+                await self._do(seen, action)
+            except ApiError as error:
+                if error.conflict:
+                    raise
+                raise RefusedError(_what(action), error) from error
+
+    async def tell(self, seen: Observed, decided: act.Decision) -> None:
+        """Write the status and post the events, without any action. Raises ApiError."""
+        await self._status(seen, decided)
         for event in decided.events:
             await self._tell(seen, event)
-        if refused is not None:
-            await self._tell(seen, act.Event(REFUSED, str(refused), warning=True))
-            raise refused
-
-    async def _do_all(self, seen: Observed, actions: tuple[act.Action, ...]) -> ApiError | None:
-        """Return the refusal that ended it, if any. Raises ApiError for what may pass by itself."""
-        try:
-            for action in actions:
-                await self._do(seen, action)
-        except ApiError as error:
-            if error.transient:
-                raise
-            return error
-        return None
 
     async def _status(self, seen: Observed, decided: act.Decision) -> None:
         job = self.store.job(JobKey(seen.job.namespace, seen.job.name))
@@ -199,6 +209,27 @@ class Performer:
         if text_at(manifest, "kind") != "Secret":
             kind = kinds.kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
             self._keep(kind, {**found, "metadata": object_at(found, "metadata")})
+
+
+def _what(action: act.Action) -> str:
+    """Name the object that an action is about, for people."""
+    match action:
+        case act.Apply(manifest) | act.Create(manifest):
+            return f"{text_at(manifest, 'kind')} {text_at(manifest, 'metadata', 'name')}"
+        case act.Delete(kind, name):
+            return f"the deletion of {kind} {name}"
+        case act.Scale(replicas):
+            return f"the scale of the StatefulSet to {replicas}"
+        case act.WriteSnapshotStatus(name):
+            return f"the status of StreamSnapshot {name}"
+        case act.SetFinalizer(_, name):
+            return f"the finalizer of StreamSnapshot {name}" if name else "the job's finalizer"
+        case act.WriteDesired():
+            return "the ConfigMap of what is wanted"
+        case act.Archive():
+            return "the archive of an earlier job's record"
+        case act.MakeTrust(name):
+            return f"the Secret {name}"
 
 
 def _about(seen: Observed, event: act.Event) -> Object:

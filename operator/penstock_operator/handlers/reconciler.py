@@ -4,13 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock_operator.api import kinds
+from penstock_operator.api.observed import Observed
 from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.perform import Performer, RefusedError
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.work_queue import WorkQueue
 from penstock_operator.reconcile.decide import RESYNC_S, decide
@@ -70,17 +71,32 @@ class Reconciler:
         if seen is None:
             return await self._orphans(key)
         decided = decide(seen)
+        if seen.refusal is not None and not (decided.actions or decided.status_first):
+            # What was refused is not wanted any more: nothing is left to be refused.
+            self.observer.refusals.pop(key, None)
+            seen = replace(seen, refusal=None)
+            decided = decide(seen)
         if decided.actions or decided.status is not None or refresh:
             seen = await self.observer.look_closely(key, refresh=refresh)
             if seen is None:
                 return None
             decided = decide(seen)
-            await self.performer.perform(seen, decided)
+            await self._perform(key, seen, decided)
             _log(key, decided)
         if refresh:
             self.refreshed[key] = now
         # What was done shows in the watches; until then the store has what the writes returned.
         return 0.0 if decided.actions or decided.status_first else decided.again_s
+
+    async def _perform(self, key: JobKey, seen: Observed, decided: Decision) -> None:
+        """Do it; where a write is refused, the status says so before anything is tried again."""
+        try:
+            await self.performer.perform(seen, decided)
+        except RefusedError as error:
+            refusal = self.observer.refused(key, error.what, error)
+            await self.performer.tell(seen, decide(replace(seen, refusal=refusal)))
+            raise
+        self.observer.refusals.pop(key, None)
 
     async def _orphans(self, key: JobKey) -> float | None:
         """Look after StreamSnapshots without a job; nothing else outlives one."""
@@ -106,6 +122,7 @@ class Reconciler:
         if self.store.job(key) is None:
             self.reconciled.pop(key, None)
             self.refreshed.pop(key, None)
+            self.observer.forget(key)
             if again_s is None:
                 self.queue.forget(key)
             else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names, views
-from penstock_operator.api.observed import DesiredView, JobView, Observed
+from penstock_operator.api.observed import DesiredView, JobView, Observed, Refusal
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.resources.records import config_spec
 
@@ -19,6 +19,7 @@ class Moment:
     refresh: bool = False
     spark_installed: bool = False
     set_trouble: str = ""
+    refusal: Refusal | None = None
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
@@ -59,6 +60,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         configs={n: s for n, o in maps.items() if (s := config_spec(o)) is not None},
         refresh=moment.refresh,
         set_trouble=moment.set_trouble,
+        refusal=moment.refusal,
         purges=_purges(kinds.get("Job", [])),
     )
 

@@ -1,4 +1,4 @@
-"""The six conditions of a StreamJob, and its state in one word."""
+"""The conditions of a StreamJob, its state in one word, and the reason that matters."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from penstock_operator.reconcile.course import Course, Heading
 from penstock_operator.reconcile.diagnosis import Trouble
 
 STALE_INTERVALS = 3
+FAILURES_LEFT = 3  # checkpoints may fail in a row before the job is not ready
 STATES = {
     Reason.DEPLOYING: StreamJobState.STARTING,
     Reason.UPGRADING: StreamJobState.UPGRADING,
@@ -78,8 +79,24 @@ def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
         ConditionType.CHECKPOINTING: _checkpointing(at, state),
         ConditionType.STALLED: _stalled(at),
         ConditionType.INPUT_COMPLETE: _input_complete(at),
+        ConditionType.COMPLETE: _complete(state),
     }
     return tuple(_condition(at.seen, kind, *found) for kind, found in judged.items())
+
+
+def reason_of(conditions: tuple[Condition, ...]) -> str:
+    """Return the reason that a person wants to see first; Ready's when nothing is wrong."""
+    by_type = {condition.type: condition for condition in conditions}
+    stalled, accepted = by_type[ConditionType.STALLED], by_type[ConditionType.ACCEPTED]
+    if stalled.status is Truth.TRUE:
+        return stalled.reason
+    if accepted.status is Truth.FALSE:
+        return accepted.reason
+    if by_type[ConditionType.PROGRESSING].reason == Reason.WAITING_FOR_OLD:
+        return str(Reason.WAITING_FOR_OLD)
+    if by_type[ConditionType.CHECKPOINTING].status is Truth.FALSE:
+        return str(Reason.CHECKPOINT_FAILING)
+    return by_type[ConditionType.READY].reason
 
 
 def _condition(
@@ -94,6 +111,11 @@ def _condition(
 def _ready(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
     ready = ready_workers(at.seen)
     target = at.accepted.target
+    if state is StreamJobState.FINISHED:  # it has done what it is for: nobody waits for more
+        return Truth.TRUE, Reason.FINISHED, _words(at)
+    failing = _checkpoint_failure(at, state)
+    if state is StreamJobState.RUNNING and failing and _is_hopeless(at):
+        return Truth.FALSE, Reason.CHECKPOINT_FAILING, failing
     if state is StreamJobState.RUNNING:
         age = checkpoint_age(at)
         if age is not None and target is not None:
@@ -135,16 +157,45 @@ def _progressing(at: Judged) -> tuple[Truth, Reason, str]:
 
 def _checkpointing(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
     latest = at.latest
+    failure = _checkpoint_failure(at, state)
+    if failure:
+        return Truth.FALSE, Reason.FAILING, failure
     if latest is None or latest.epoch == 0:
         return Truth.UNKNOWN, Reason.NONE_YET, "no checkpoint yet"
     if state is StreamJobState.FINISHED:
         return Truth.TRUE, Reason.FINISHED, f"finished at epoch {latest.epoch}"
     if state is StreamJobState.SUSPENDED:
         return Truth.TRUE, Reason.SUSPENDED, f"suspended at epoch {latest.epoch}"
-    failure = None if at.seen.running is None else at.seen.running.failure
-    if failure and state is StreamJobState.RUNNING:
-        return Truth.FALSE, Reason.FAILING, failure
     return Truth.TRUE, Reason.COMPLETED, f"epoch {latest.epoch}"
+
+
+def _checkpoint_failure(at: Judged, state: StreamJobState) -> str:
+    """Return why the leader commits nothing, as long as it says so; empty when it does not.
+
+    Beside a running job all that it says keeps it from committing; an engine that is not ready yet
+    is no news of checkpoints.
+    """
+    running, latest = at.seen.running, at.latest
+    if running is None or latest is None or latest.closed() or at.heading.course is not Course.RUN:
+        return ""
+    fails = running.failed_checkpoints > 0 or _is_full(at)
+    return running.failure or "" if fails or state is StreamJobState.RUNNING else ""
+
+
+def _is_full(at: Judged) -> bool:
+    return at.trouble is not None and at.trouble.reason is Reason.VOLUME_FULL
+
+
+def _is_hopeless(at: Judged) -> bool:
+    """Say whether checkpoints fail for good: a full volume does not pass, one slow write does."""
+    failed = 0 if at.seen.running is None else at.seen.running.failed_checkpoints
+    return _is_full(at) or failed >= FAILURES_LEFT
+
+
+def _complete(state: StreamJobState) -> tuple[Truth, Reason, str]:
+    if state is StreamJobState.FINISHED:
+        return Truth.TRUE, Reason.FINISHED, "all input was read and all output is published"
+    return Truth.FALSE, Reason.NOT_FINISHED, ""
 
 
 def _stalled(at: Judged) -> tuple[Truth, Reason, str]:

@@ -34,7 +34,8 @@ from penstock_operator.reconcile.surroundings import (
 )
 from penstock_operator.reconcile.workers import refresh_set, steer
 
-AUTOSCALED = "Autoscaled"  # the reason of an event
+AUTOSCALED = "Autoscaled"  # reasons of events
+ENGINE_DIED = "EngineDied"
 RESYNC_S = 300.0
 WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
 
@@ -54,7 +55,7 @@ def decide(seen: Observed) -> Decision:
         events = (*draft.events, *_news(seen.job.status, status))
         return Decision((), status, status_first=True, events=events, again_s=0.05)
     _act(at, pending, draft)
-    draft.again(WATCHFUL_S if going.operation is not None else RESYNC_S)
+    draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else RESYNC_S)
     worth = is_worth_writing(seen.job.status, status, seen.now)
     return Decision(
         tuple(draft.actions),
@@ -62,6 +63,12 @@ def decide(seen: Observed) -> Decision:
         events=(*draft.events, *_news(seen.job.status, status)),
         again_s=draft.again_s,
     )
+
+
+def _lacks_pods(seen: Observed) -> bool:
+    """Say whether a set has fewer pods than it should: why is in events, which nobody watches."""
+    at = seen.stateful_set
+    return at is not None and sum(not p.deleting for p in seen.pods) < at.replicas
 
 
 def _act(at: Judged, pending: Pending | None, draft: Draft) -> None:
@@ -168,6 +175,15 @@ def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
     return [Event(now.reason, now.message, warning=True)]
 
 
+def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn of each death of an engine: its container does not restart, so nobody else says it."""
+    was, now = old.restarts, new.restarts
+    if now is None or (was is not None and now.count <= was.count and now.last == was.last):
+        return []
+    text = f"an engine of {now.worker} died ({now.count} within spec.restart.window): {now.last}"
+    return [Event(ENGINE_DIED, text, warning=True)]
+
+
 def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
     """Tell what changed: an operation begun, a spec refused, a job stalled, ready or ended."""
     found: list[Event] = []
@@ -182,6 +198,7 @@ def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
             if not same:
                 found.append(Event(now.reason, now.message, warning=True))
     found += _input_news(old, new)
+    found += _death_news(old, new)
     if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
         found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))
     was, chosen = old.autoscaling, new.autoscaling

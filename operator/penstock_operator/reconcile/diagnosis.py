@@ -8,10 +8,15 @@ from penstock.base.units import span_text
 from penstock.contract import pod
 from penstock.contract.codec import decode
 from penstock.contract.latest import Death, Deaths, Latest
-from penstock.contract.reports import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
+from penstock.contract.reports import (
+    DOES_NOT_LOAD,
+    NO_ROOM,
+    OUT_OF_MEMORY,
+    RESTARTS_EXHAUSTED,
+)
 from penstock.contract.streamjob_status import Reason
 from penstock.contract.streamjob_status_fields import fitting
-from penstock_operator.api.observed import ContainerView, Observed, PodView
+from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
 from penstock_operator.resources.target import Target
 
 IMAGE_WAITS = frozenset(
@@ -37,6 +42,7 @@ TERMINATIONS = {
 }
 # How the texts of a failed or waiting leader begin or what they name, and what that is.
 FAILURES = (
+    (OUT_OF_MEMORY, Reason.ENGINE_OUT_OF_MEMORY),
     (RESTARTS_EXHAUSTED, Reason.CRASH_LOOP),
     ("MetadataMissing", Reason.METADATA_MISSING),
     ("savepoint cannot be restored", Reason.RESTORE_FAILED),
@@ -47,9 +53,18 @@ FAILURES = (
     (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),
 )
+# How the text begins or what it names that says why no pod was made, and what that is.
+POD_REFUSALS = (
+    ("error looking up service account", Reason.SERVICE_ACCOUNT_MISSING),
+    ("exceeded quota", Reason.QUOTA_EXCEEDED),
+    ("failed quota", Reason.QUOTA_EXCEEDED),
+)
 CRASHES = 3  # deaths of engines within the window of spec.restart
+MEMORY_CRASHES = 2  # of them: what has filled the memory twice fills it again
+OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's word for a container
 PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no trouble
-QUOTA_PATIENCE_S = 10.0
+REFUSAL_PATIENCE_S = 5.0  # of a write that may pass by itself; it is tried about four times by then
+CRASHED_LATELY_S = 600.0  # a container that ended longer ago, and runs since, is well
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +85,22 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
             f"PersistentVolumeClaim {target.claim} (spec.checkpoint.volume.claimName) does not "
             "exist: create it; the workers start by themselves then",
         )
+    if seen.refusal is not None and _lasts(seen.refusal, seen.now):
+        return _refused(seen.refusal)
     wanted = [p for p in seen.pods if not p.deleting]
     for found in (_pod_trouble(p, seen.now) for p in sorted(wanted, key=lambda p: p.ordinal)):
         if found is not None:
             return found
     if seen.set_trouble and len(wanted) < (seen.stateful_set.replicas if seen.stateful_set else 0):
-        return Trouble(Reason.QUOTA_EXCEEDED, f"pods cannot be made: {seen.set_trouble}")
+        return _no_pods(seen.set_trouble)
     if latest is not None and latest.deaths.newest and _crashes(latest.deaths):
-        return Trouble(Reason.CRASH_LOOP, crash_text(latest.deaths, latest.deaths.newest[-1]))
+        return _crash_loop(latest.deaths, latest.deaths.newest[-1])
+    if latest is not None and (text := _full(seen, latest)):
+        return Trouble(
+            Reason.VOLUME_FULL,
+            f"a volume is full: {text}: make it larger or remove files of yours; the job goes on "
+            "by itself then",
+        )
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
@@ -85,9 +108,59 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
     return None
 
 
+def _lasts(found: Refusal, now: float) -> bool:
+    return not found.transient or now - found.since >= REFUSAL_PATIENCE_S
+
+
+def _refused(found: Refusal) -> Trouble:
+    quota = any(words in found.text for words in ("exceeded quota", "failed quota"))
+    reason = Reason.QUOTA_EXCEEDED if quota else Reason.OBJECT_REFUSED
+    return Trouble(
+        reason,
+        f"the API server does not take {found.what}: {found.text}: correct the spec (most of a "
+        "StatefulSet is spec.podTemplate, spec.env and spec.resources) or what refuses it; it is "
+        "tried again by itself",
+    )
+
+
+def _no_pods(text: str) -> Trouble:
+    reason = next((r for words, r in POD_REFUSALS if words in text), Reason.POD_REFUSED)
+    advice = {
+        Reason.SERVICE_ACCOUNT_MISSING: "create it, or correct spec.serviceAccountName",
+        Reason.QUOTA_EXCEEDED: "raise the quota, lower spec.resources, or scale down",
+    }.get(reason, "the namespace's admission refuses it: correct spec.podTemplate or the policy")
+    return Trouble(reason, f"pods cannot be made: {text}: {advice}")
+
+
+def _full(seen: Observed, latest: Latest) -> str:
+    """Return what a worker says that found no room; empty when none does."""
+    told = None if seen.running is None or latest.closed() else seen.running.failure
+    texts = [text for text in (told, latest.stalled) if text]
+    return next((text for text in texts if _says_no_room(text)), "")
+
+
+def _says_no_room(text: str) -> bool:
+    return any(words in text for words in NO_ROOM)
+
+
 def _crashes(deaths: Deaths) -> bool:
     """Say whether engines die again and again: one or two deaths are what recovery is for."""
-    return deaths.count >= min(CRASHES, deaths.attempts)
+    enough = MEMORY_CRASHES if _by_memory(deaths.newest[-1]) else CRASHES
+    return deaths.count >= min(enough, deaths.attempts)
+
+
+def _by_memory(death: Death) -> bool:
+    return OUT_OF_MEMORY in death.reason
+
+
+def _crash_loop(deaths: Deaths, last: Death) -> Trouble:
+    if _by_memory(last):
+        return Trouble(
+            Reason.ENGINE_OUT_OF_MEMORY,
+            f"give the engine more by spec.resources.limits.memory, or more workers: "
+            f"{crash_text(deaths, last)}",
+        )
+    return Trouble(Reason.CRASH_LOOP, crash_text(deaths, last))
 
 
 def crash_text(deaths: Deaths, last: Death) -> str:
@@ -118,7 +191,7 @@ def _pod_trouble(found: PodView, now: float) -> Trouble | None:
         reason = Reason.CLAIM_MISSING if missing else Reason.UNSCHEDULABLE
         return Trouble(reason, f"pod {found.name} cannot be scheduled: {found.unschedulable}")
     for container in found.containers:
-        trouble = _container_trouble(found, container)
+        trouble = _container_trouble(found, container, now)
         if trouble is not None:
             return trouble
     if found.phase == "Pending" and found.created and now - found.created > PATIENCE_S:
@@ -131,7 +204,7 @@ def _pod_trouble(found: PodView, now: float) -> Trouble | None:
     return None
 
 
-def _container_trouble(found: PodView, container: ContainerView) -> Trouble | None:
+def _container_trouble(found: PodView, container: ContainerView, now: float) -> Trouble | None:
     place = f"pod {found.name}, container {container.name}"
     if container.waiting in IMAGE_WAITS:
         text = container.waiting_message or container.waiting
@@ -139,18 +212,37 @@ def _container_trouble(found: PodView, container: ContainerView) -> Trouble | No
             Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct spec.image or imagePullSecrets"
         )
     ended = container.ended_message.strip()
-    if container.waiting in START_WAITS or (container.ended and container.restarts > 1):
+    again = container.restarts > 1 and now - container.ended_at < CRASHED_LATELY_S
+    if container.waiting in START_WAITS or (container.ended and again):
         if container.waiting not in {"", "CrashLoopBackOff"}:
             return _not_created(place, container)
+        if container.ended == OUT_OF_MEMORY_KILL:
+            return _out_of_memory(place, container)
         termination = _termination(ended)
         if termination is not None:
-            return Trouble(
-                TERMINATIONS.get(termination.reason, Reason.CRASH_LOOP),
-                f"{place}: {termination.reason}: {termination.message}",
-            )
+            return _terminated(place, termination)
         text = ended or f"exit status {container.exit_code}"
         return Trouble(Reason.CRASH_LOOP, f"{place} ended {container.restarts} times: {text}")
     return None
+
+
+def _out_of_memory(place: str, container: ContainerView) -> Trouble:
+    """Blame a container's limit; the keeper's is not the user's to set by spec.resources."""
+    engine = container.name == pod.ENGINE_CONTAINER
+    reason = Reason.ENGINE_OUT_OF_MEMORY if engine else Reason.CRASH_LOOP
+    field = "spec.resources.limits.memory" if engine else "its limit in spec.podTemplate"
+    return Trouble(
+        reason,
+        f"{place} was killed {container.restarts} times because memory ran out (OOMKilled): "
+        f"give it more by {field}",
+    )
+
+
+def _terminated(place: str, termination: pod.Termination) -> Trouble:
+    reason = TERMINATIONS.get(termination.reason, Reason.CRASH_LOOP)
+    if reason is Reason.CLAIM_READ_ONLY and _says_no_room(termination.message):
+        reason = Reason.VOLUME_FULL
+    return Trouble(reason, f"{place}: {termination.reason}: {termination.message}")
 
 
 def _not_created(place: str, container: ContainerView) -> Trouble:

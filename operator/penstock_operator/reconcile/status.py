@@ -23,7 +23,13 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, nonce_of
 from penstock_operator.reconcile.autoscaler import autoscaling_of
-from penstock_operator.reconcile.conditions import Judged, conditions_of, ready_workers, state_of
+from penstock_operator.reconcile.conditions import (
+    Judged,
+    conditions_of,
+    ready_workers,
+    reason_of,
+    state_of,
+)
 from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
 from penstock_operator.resources.target import Target
 
@@ -86,11 +92,13 @@ def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
     old = seen.job.status
     state = state_of(at)
     target = at.accepted.target
+    conditions = conditions_of(at, state)
     status = replace(
         old,
         observed_generation=seen.job.generation,
         state=state,
-        conditions=conditions_of(at, state),
+        reason=reason_of(conditions),
+        conditions=conditions,
         desired_replicas=old.desired_replicas if target is None else target.spec.replicas,
         replicas=len(seen.pods),
         ready_replicas=ready_workers(seen),

@@ -98,6 +98,14 @@ TABLE: list[tuple[Any, str, str]] = [
     ),
     (
         streamjob(
+            StreamJobState.RUNNING,
+            ready(Truth.FALSE, Reason.CHECKPOINT_FAILING, "checkpoint 9 failed"),
+        ),
+        "Degraded",
+        "CheckpointFailing: checkpoint 9 failed",
+    ),
+    (
+        streamjob(
             StreamJobState.SUSPENDED,
             ready(Truth.FALSE, Reason.SUSPENDED, ""),
             spec={"suspend": True},
@@ -111,7 +119,7 @@ TABLE: list[tuple[Any, str, str]] = [
         "Suspended",
     ),
     (
-        streamjob(StreamJobState.FINISHED, ready(Truth.FALSE, Reason.FINISHED, "all is read")),
+        streamjob(StreamJobState.FINISHED, ready(Truth.TRUE, Reason.FINISHED, "all is read")),
         "Healthy",
         "Finished: all is read",
     ),

@@ -45,7 +45,7 @@ def expected(plain: Any) -> str:
         return "Progressing"
     if conditions["Accepted"][0] == "False" or conditions["Stalled"][0] == "True":
         return "Degraded"
-    if conditions["Ready"][1] in ("Failed", "CheckpointStale"):
+    if conditions["Ready"][1] in ("Failed", "CheckpointStale", "CheckpointFailing"):
         return "Degraded"
     if conditions["Ready"][1] == "Suspended":
         return "Healthy" if plain["spec"].get("suspend") else "Progressing"

@@ -96,6 +96,10 @@ class Cause(StrEnum):
 
 # Begins the reason of a job whose code does not load: the user's to mend, not worth a retry.
 DOES_NOT_LOAD = "the job does not load"
+# Is in the text of a death of which the kernel says that memory ran out.
+OUT_OF_MEMORY = "the kernel ended it because memory ran out"
+# Are in what a system call says that found no room on a volume, however it is wrapped on its way.
+NO_ROOM = ("No space left on device", "Disk quota exceeded")
 # Is in the reason of a job whose engines died more often than its limit of restarts allows.
 RESTARTS_EXHAUSTED = "restart.attempts allows"
 

@@ -32,7 +32,8 @@ class StreamJobState(StrEnum):
 class ConditionType(StrEnum):
     """What is judged. Good when True, but for Stalled; Progressing is neither.
 
-    InputComplete is False while an input has files that the job will not read.
+    InputComplete is False while an input has files that the job will not read. Complete is True
+    once all input was read and all output is published, as of a Job of Kubernetes.
     """
 
     READY = "Ready"
@@ -41,6 +42,7 @@ class ConditionType(StrEnum):
     CHECKPOINTING = "Checkpointing"
     STALLED = "Stalled"
     INPUT_COMPLETE = "InputComplete"
+    COMPLETE = "Complete"
 
 
 class Truth(StrEnum):
@@ -68,6 +70,7 @@ class Reason(StrEnum):
     DELETING = "Deleting"
     WORKERS_NOT_READY = "WorkersNotReady"
     CHECKPOINT_STALE = "CheckpointStale"
+    CHECKPOINT_FAILING = "CheckpointFailing"
     # Accepted: what CEL cannot see
     VALID = "Valid"
     SPEC_INVALID = "SpecInvalid"
@@ -92,10 +95,15 @@ class Reason(StrEnum):
     NOT_STALLED = "NotStalled"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CRASH_LOOP = "CrashLoop"
+    ENGINE_OUT_OF_MEMORY = "EngineOutOfMemory"
     UNSCHEDULABLE = "Unschedulable"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
+    POD_REFUSED = "PodRefused"
+    OBJECT_REFUSED = "ObjectRefused"
     CLAIM_MISSING = "ClaimMissing"
     CLAIM_READ_ONLY = "ClaimReadOnly"
+    VOLUME_FULL = "VolumeFull"
     JOB_INVALID = "JobInvalid"
     JOB_FAILED = "JobFailed"
     SAVEPOINT_FAILED = "SavepointFailed"
@@ -110,6 +118,8 @@ class Reason(StrEnum):
     ALL_KNOWN = "AllKnown"
     FILES_NOT_READ = "FilesNotRead"
     NOT_LISTED = "NotListed"
+    # Complete
+    NOT_FINISHED = "NotFinished"
 
 
 _OPERATIONS: Final = (
@@ -129,6 +139,7 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         *(Reason(state) for state in StreamJobState),
         Reason.WORKERS_NOT_READY,
         Reason.CHECKPOINT_STALE,
+        Reason.CHECKPOINT_FAILING,
     ),
     ConditionType.ACCEPTED: (
         Reason.VALID,
@@ -152,10 +163,15 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.NOT_STALLED,
         Reason.IMAGE_PULL_FAILED,
         Reason.CRASH_LOOP,
+        Reason.ENGINE_OUT_OF_MEMORY,
         Reason.UNSCHEDULABLE,
         Reason.QUOTA_EXCEEDED,
+        Reason.SERVICE_ACCOUNT_MISSING,
+        Reason.POD_REFUSED,
+        Reason.OBJECT_REFUSED,
         Reason.CLAIM_MISSING,
         Reason.CLAIM_READ_ONLY,
+        Reason.VOLUME_FULL,
         Reason.JOB_INVALID,
         Reason.JOB_FAILED,
         Reason.SAVEPOINT_FAILED,
@@ -172,6 +188,7 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.FILES_NOT_READ,
         Reason.NOT_LISTED,
     ),
+    ConditionType.COMPLETE: (Reason.FINISHED, Reason.NOT_FINISHED),
 }
 
 
@@ -309,12 +326,15 @@ class AutoscalingStatus:
 class StreamJobStatus:
     """All of ``status``. ``replicas`` are pods that exist; ``selector`` finds them, as a text.
 
-    ``desired_replicas`` are wanted: by ``spec.replicas``, or by the autoscaler. ``leader`` is a
-    pod's name; ``term`` and ``attempt`` are those of the last swap.
+    ``reason`` is the one of all conditions' reasons that matters most: why the job stalls, why its
+    spec is not taken, why it is not ready. ``desired_replicas`` are wanted: by ``spec.replicas``,
+    or by the autoscaler. ``leader`` is a pod's name; ``term`` and ``attempt`` are those of the last
+    swap.
     """
 
     observed_generation: int = 0
     state: StreamJobState = StreamJobState.PENDING
+    reason: str = ""
     conditions: tuple[Condition, ...] = ()
     desired_replicas: int | None = None
     replicas: int = 0

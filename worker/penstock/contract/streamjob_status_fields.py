@@ -48,7 +48,7 @@ def _message(meaning: str, **more: object) -> Field:
 CONDITION = (
     text(
         "type",
-        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, InputComplete",
+        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, and others",
         required=True,
         pattern=r"[A-Z][A-Za-z]*",
         length_max=64,
@@ -158,6 +158,13 @@ STATUS = group(
     st.StreamJobStatus,
     count("observedGeneration", "the generation of spec that this status is about", default=0),
     choice("state", "the state in one word, for people", st.StreamJobState, default="Pending"),
+    text(
+        "reason",
+        "why it stalls, is not accepted, or is not ready, whichever matters most",
+        default="",
+        length_min=0,
+        length_max=64,
+    ),
     conditions(),
     count("desiredReplicas", "workers that are wanted, by spec.replicas or by the autoscaler"),
     count("replicas", "pods that exist", default=0),

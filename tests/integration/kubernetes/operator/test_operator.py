@@ -10,7 +10,6 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import ApiError, Client
-from penstock_operator.cluster.perform import REFUSED
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (
@@ -187,7 +186,7 @@ def test_what_the_server_refuses_is_told_and_hides_no_status(
 
 def refusals(kubectl: Kubectl) -> list[str]:
     events = json.loads(kubectl("get", "events", "-o", "json"))["items"]
-    return [event["message"] for event in events if event["reason"] == REFUSED]
+    return [event["message"] for event in events if event["reason"] == "ObjectRefused"]
 
 
 def test_a_claim_for_one_node_is_refused_and_a_missing_one_named(

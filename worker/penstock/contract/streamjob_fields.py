@@ -232,13 +232,13 @@ SHUFFLE = group(
     duration("flushInterval", "or when its first row is so old", default="5ms"),
     quantity(
         "highWatermark",
-        "a receiver that has so much queued grants nothing",
+        "a receiver that has so much queued grants nothing; a slow step gets less: 0.25 s of work",
         default="8Mi",
         attribute="high_watermark_bytes",
     ),
     quantity(
         "lowWatermark",
-        "until it is down to this",
+        "until it is down to this, where the work that waits is not the bound",
         default="4Mi",
         attribute="low_watermark_bytes",
         rule="below highWatermark",

@@ -1,9 +1,10 @@
 """Calling user functions: slices of bounded size, errors with their place, dead letters.
 
 A batch function that raises is called again with parts of the batch until the row at fault is known
-(:mod:`penstock.steps.search`). A function per record is called once for each row: the row at fault
-is the one that it raised for. What was given is made to a batch afterwards; a value that does not
-fit is looked for among what was given, without another call.
+(:mod:`penstock.steps.search`); its exception may say which it is (:mod:`penstock.steps.guesses`). A
+function per record is called once for each row: the row at fault is the one that it raised for.
+What was given is made to a batch afterwards; a value that does not fit is looked for among what was
+given, without another call.
 
 Whatever a function raises is its own, ``SystemExit`` and ``KeyboardInterrupt`` too: signals are
 for the main thread, which runs no user code. Errors of Penstock's storage are not the user's.
@@ -18,11 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import StateError, StorageError, UserCodeError
-from penstock.base.limits import USER_RECORD_CHARS_MAX, USER_VALUE_CHARS_MAX
+from penstock.base.limits import (
+    USER_RECORD_CHARS_MAX,
+    USER_VALUE_CHARS_MAX,
+    WRONG_GUESSES_MAX,
+)
 from penstock.base.user_code import named, shortened
 from penstock.contract.graph import Call, OnError
 from penstock.model.exact import exact_cast
 from penstock.steps.base import Locate
+from penstock.steps.guesses import guess_row
 from penstock.steps.search import Pace, Search
 
 T = TypeVar("T")
@@ -96,6 +102,7 @@ class Caller(Generic[T]):
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
         self._pace = Pace()
+        self._misled = 0  # wrong guesses since the last right one
 
     def answers(self, batch: pa.RecordBatch) -> Iterator[Answer[T]]:
         """Yield an answer for each slice of a batch, in order; rows are refused as dead letters.
@@ -120,7 +127,8 @@ class Caller(Generic[T]):
                 if not self._is_users(raised):
                     raise
                 error, at, rows = raised, here, tried
-                search.failed(tried)
+                self._misled *= not search.guessed
+                search.failed(tried, self._guess(raised, part.slice(here, tried)))
                 if tried == 1 and self._keep:
                     refused.append(Refused(start + here, named(raised)))
                     self._pace.refused(part.num_rows)
@@ -129,9 +137,15 @@ class Caller(Generic[T]):
             else:
                 done.append(Done(start + here, tried, given))
                 self._pace.passed(tried)
+                self._misled += search.guessed
                 if search.passed(tried) and error is not None and not self._keep:
                     raise self._error(part, start, at, error, rows) from error
         return Answer(tuple(done), tuple(refused))
+
+    def _guess(self, error: BaseException, failed: pa.RecordBatch) -> int | None:
+        if failed.num_rows == 1 or self._misled >= WRONG_GUESSES_MAX:
+            return None
+        return guess_row(error, failed)
 
     def _is_users(self, error: BaseException) -> bool:
         return not isinstance(error, NOT_THE_USERS)

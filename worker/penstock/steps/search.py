@@ -11,6 +11,9 @@
 
 One row at fault among n costs log2(n) + 2 calls. Rows that passed are never tried again, and a
 range behind one that failed is tried only when the row at fault in front of it is known.
+
+Whoever knows more may guess the row: then what is in front of it is tried, and it by itself. A
+right guess makes it three calls behind the one that failed. A wrong one costs one.
 """
 
 from math import isqrt
@@ -27,28 +30,42 @@ class Search:
         self.at = 0
         self._rows = rows
         self._failed = 0  # the end of rows from ``at`` on that failed together; 0: none did
+        self._guess: int | None = None  # the row that is likely to be the first of them at fault
 
     @property
     def over(self) -> bool:
         """Whether every row has passed or is known to be at fault."""
         return self.at >= self._rows
 
+    @property
+    def guessed(self) -> bool:
+        """Whether the next row is tried by itself because it was guessed."""
+        return self._guess == self.at
+
     def next(self, most: int) -> int:
         """Return how many rows to try; at most ``most`` where none of them has failed."""
+        if self._guess is not None:
+            return max(1, self._guess - self.at)
         if self._failed:
             return max(1, (self._failed - self.at) // 2)
         return min(self._rows - self.at, most)
 
     def passed(self, rows: int) -> bool:
         """Hear that they passed. True: with them all have that had failed together."""
+        if self.guessed:
+            self._guess = None
         self.at += rows
         apart = 0 < self._failed <= self.at
         if apart:
             self._failed = 0
         return apart
 
-    def failed(self, rows: int) -> None:
-        """Hear that they failed; a single one is at fault, and left behind."""
+    def failed(self, rows: int, guess: int | None = None) -> None:
+        """Hear that they failed; a single one is at fault, and left behind.
+
+        ``guess`` says which of several is likely to be the first at fault, counted from the first.
+        """
+        self._guess = self.at + guess if guess is not None and rows > 1 else None
         if rows == 1:
             self.at += 1
             self._failed = 0

@@ -1,0 +1,113 @@
+"""Guesses which row a function raised for, from its exception: a search that begins there is short.
+
+A guess costs a look at the rows' values, and one call for a single row when it is wrong. What is at
+fault is decided by calls alone. It is looked for in this order:
+
+1. iterators over the rows, which comprehensions and generators have among their variables;
+2. values that the exception names: a missing key, what its message quotes, a null, a zero;
+3. values of the innermost functions' variables, of a loop for example;
+4. numbers in its message.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.limits import GUESSED_FRAMES_MAX, GUESSED_VALUES_MAX
+from penstock.base.user_code import is_users, named
+
+_QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+_VALUES = frozenset((str, bytes, int, float, Decimal, date, datetime, time))
+_OVER_LIST: type = type(iter([]))
+
+
+def guess_row(error: BaseException, rows: pa.RecordBatch) -> int | None:
+    """Return which of ``rows`` is likely to be the first at fault; None: nothing speaks for any."""
+    frames = _innermost(error)
+    for value in (v for frame in frames for v in frame.f_locals.values()):
+        place = _place_of(value, rows.num_rows)
+        if place is not None:
+            return place
+    for number, value in enumerate(_values(error, frames)):
+        if number == GUESSED_VALUES_MAX:
+            break
+        place = _first_record(value, rows) if isinstance(value, dict) else _first(value, rows)
+        if place is not None:
+            return place
+    return None
+
+
+def _innermost(error: BaseException) -> list[FrameType]:
+    """Return the frames in which the function ended, the one that raised first; none of ours."""
+    frames, at = [], error.__traceback__
+    while at is not None:
+        if is_users(at.tb_frame.f_code.co_filename):
+            frames.append(at.tb_frame)
+        at = at.tb_next
+    return frames[::-1][:GUESSED_FRAMES_MAX]
+
+
+def _place_of(value: Any, rows: int) -> int | None:
+    """Return the place at which an iterator over as many values as there are rows stands."""
+    while type(value) in {zip, enumerate}:
+        value = value.__reduce__()[1][0]
+    if type(value) is not _OVER_LIST:
+        return None
+    found: Any = value.__reduce__()  # (iter, (list,), place); without a place at its end
+    return found[2] - 1 if len(found) > 2 and found[2] and len(found[1][0]) == rows else None
+
+
+def _values(error: BaseException, frames: list[FrameType]) -> Iterator[Any]:
+    text = named(error)
+    if isinstance(error, KeyError):
+        yield from (v for v in error.args if type(v) in _VALUES)
+    yield from (one or other for one, other in _QUOTED.findall(text))
+    if "NoneType" in text:
+        yield None
+    if isinstance(error, ZeroDivisionError):
+        yield 0
+    for frame in frames:
+        yield from (v for v in frame.f_locals.values() if type(v) is dict or type(v) in _VALUES)
+    yield from (float(n) if "." in n else int(n) for n in _NUMBER.findall(text))
+
+
+def _first(value: Any, rows: pa.RecordBatch) -> int | None:
+    """Return the first row that has this value, in the first column that has it at all."""
+    found = (_index(value, column) for column in rows.columns)
+    return next((place for place in found if place >= 0), None)
+
+
+def _first_record(record: dict[Any, Any], rows: pa.RecordBatch) -> int | None:
+    """Return the first row of which this is a record, or a part of one."""
+    if not record or not set(rows.schema.names).issuperset(record):
+        return None
+    for name, value in record.items():
+        if type(value) not in _VALUES:
+            continue
+        place = _index(value, rows.column(name))
+        while place >= 0:
+            if all(rows.column(k)[place].as_py() == v for k, v in record.items()):
+                return place
+            place = _index(value, rows.column(name), place + 1)
+        return None
+    return None
+
+
+def _index(value: Any, column: pa.Array, start: int = 0) -> int:
+    """Return where a value first is in a column from row ``start`` on, -1 where it is not."""
+    try:
+        if value is None:
+            found = pc.index(pc.is_null(column.slice(start)), True) if column.null_count else -1
+        else:
+            found = pc.index(column.slice(start), pa.scalar(value, column.type))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return -1  # the column has values of another kind
+    place = found if isinstance(found, int) else int(found.as_py())
+    return place + start if place >= 0 else -1

@@ -53,9 +53,9 @@ def penstock(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+def running(folder: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        command("run", "job.yaml"), cwd=folder, stdout=subprocess.PIPE, text=True
+        command("run", "job.yaml", *more), cwd=folder, stdout=subprocess.PIPE, text=True
     )
     try:
         yield process

@@ -197,3 +197,122 @@ def test_a_job_that_was_stopped_or_failed_says_what_it_goes_on_from(folder: Path
     assert mended.returncode == 0, mended.stderr
     assert "; its last run failed: step 'doubled'" in mended.stdout, mended.stdout
     assert output(folder) == [2 * n for n in range(ROWS)]
+
+
+# --- Output that is gone before a job has finished ----------------------------------------------
+
+GONE = " files are gone from FOLDER/out"
+
+
+def stop_half_way(folder: Path) -> None:
+    """Stop the job with two epochs' output, each in files of its own."""
+    at_rate(folder, 400)
+    with running(folder) as process:
+        wait_until(lambda: len(list((folder / "out").glob("*.parquet"))) > 2)
+        assert penstock(folder, "stop", "live").returncode == 0
+        assert process.wait(WITHIN_S) == 0
+    at_rate(folder, 0)
+
+
+def oldest(folder: Path) -> Path:
+    return min((folder / "out").glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (lambda f: oldest(f).unlink(), GONE),
+        (lambda f: max((f / "out").glob("*.parquet")).unlink(), GONE),
+        (lambda f: [file.unlink() for file in (f / "out").glob("*.parquet")], GONE),
+        (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
+    ],
+    ids=["the oldest", "the newest", "all", "the folder"],
+)
+def test_a_stopped_job_does_not_go_on_without_a_word_when_output_is_gone(
+    folder: Path, lose: Callable[[Path], object], said: str
+) -> None:
+    stop_half_way(folder)
+    foreign = folder / "mine.txt"
+    foreign.write_text("mine")
+    lose(folder)
+    before = sorted((folder / "out").glob("*"))
+    for _ in range(2):  # a refusal changes nothing
+        refused = run(folder)
+        assert refused.returncode == 1, refused.stdout
+        assert "live: not started: output of output: " in refused.stderr, refused.stderr
+        assert said.replace("FOLDER", str(folder)) in refused.stderr, refused.stderr
+        for remedy in ("put them back", "penstock run --fresh", "--allow-missing-output"):
+            assert remedy in refused.stderr, refused.stderr
+    assert sorted((folder / "out").glob("*")) == before
+
+    anew = run(folder, "--fresh")
+    assert anew.returncode == 0, anew.stderr
+    assert output(folder) == [2 * n for n in range(ROWS)]
+    assert foreign.read_text() == "mine"
+
+
+def test_a_job_goes_on_without_its_output_when_it_is_told_to_and_is_not_asked_again(
+    folder: Path,
+) -> None:
+    stop_half_way(folder)
+    lost = oldest(folder)
+    rows = set(pq.read_table(lost)["n"].to_pylist())
+    lost.unlink()
+    at_rate(folder, 40)
+    with running(folder, "--allow-missing-output") as process:
+        wait_until((folder / ".penstock" / "live" / "endpoint.json").exists)
+        assert penstock(folder, "stop", "live").returncode == 0
+        words, _ = process.communicate(timeout=WITHIN_S)
+    assert "1 of " in words, words
+    assert "gone on with" in words, words
+    at_rate(folder, 0)
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+    assert set(output(folder)) == {2 * n for n in range(ROWS)} - rows
+    again = run(folder)
+    assert again.returncode == 0, again.stderr
+    assert FINISHED in again.stdout
+
+
+def test_output_that_is_put_back_is_there(folder: Path) -> None:
+    stop_half_way(folder)
+    lost = oldest(folder)
+    lost.rename(folder / "kept")
+    assert run(folder).returncode == 1
+    (folder / "kept").rename(lost)
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+    assert output(folder) == [2 * n for n in range(ROWS)]
+
+
+def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(folder: Path) -> None:
+    stop_half_way(folder)
+    shutil.rmtree(folder / "out")
+    file = folder / "job.yaml"
+    file.write_text(file.read_text().replace("path: out", "path: other"))
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path) -> None:
+    finish(folder)
+    oldest(folder).unlink()
+    assert run(folder).returncode == 1
+    told = run(folder, "--allow-missing-output")
+    assert told.returncode == 0, told.stderr
+    assert run(folder).returncode == 0
+
+
+def test_output_of_a_run_that_was_killed_is_missed_as_far_as_it_is_known(folder: Path) -> None:
+    stop_half_way(folder)
+    at_rate(folder, 40)
+    known = oldest(folder)
+    with running(folder) as process:
+        files = len(list((folder / "out").glob("*.parquet")))
+        wait_until(lambda: len(list((folder / "out").glob("*.parquet"))) > files + 1)
+        process.kill()
+        process.wait(WITHIN_S)
+    known.unlink()
+    refused = run(folder)
+    assert refused.returncode == 1, refused.stdout
+    assert GONE.replace("FOLDER", str(folder)) in refused.stderr

@@ -3,20 +3,23 @@
 A finished job has nothing to do. It says so, and looks whether it would come out otherwise now:
 other code or steps, other input, output that is gone. That ends with an error, because a user who
 changed something and runs the job again means to have it computed.
+
+A job that has not finished goes on, with the code and steps of now. Output that is gone ends with
+an error, too: it would never be written again, and the job would end as if all were there.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.cli.before import Before, held, read_before
 from penstock.cli.fresh import forget_runs
-from penstock.cli.output_files import lost_output, own_files
-from penstock.cli.record import Digest, JobRecord, Place
+from penstock.cli.output_files import counted, is_anothers, missing_output
+from penstock.cli.record import Digest, JobRecord, Place, keep_record
 from penstock.connectors.input_files import look_at
 from penstock.contract.inputs import named, unread_text
 from penstock.contract.status import JobState, JobStatus
@@ -27,9 +30,17 @@ if TYPE_CHECKING:
     from penstock.contract.manifest import SplitState
     from penstock.graph import JobFile
 
-REMEDY = (
+AGAIN = (
     "to compute it again: penstock run --fresh removes this job's state and its own output files,"
-    " and begins anew; savepoints and files of others stay",
+    " and begins anew; savepoints and files of others stay"
+)
+GO_ON = (
+    "these files are not written again: put them back, and run the job again",
+    AGAIN,
+    "to go on without them: penstock run --allow-missing-output",
+)
+REMEDY = (
+    AGAIN,
     "to keep what it has written: give the job another name (metadata.name) and an empty output"
     " folder",
 )
@@ -37,12 +48,16 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What ``penstock run`` was asked for; ``restore`` is what to begin from."""
+    """What ``penstock run`` was asked for; ``restore`` is what to begin from.
+
+    ``incomplete``: output that is gone is known of.
+    """
 
     job: "JobFile"
     directory: Path
     restore: "Restore | None"
     fresh: bool
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,7 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
     """Judge a job by its runs before; with ``fresh`` forget them.
 
     ``check`` describes the job as it would run now, or raises ConfigError. Raises ConfigError, too,
-    when the job runs already, StateError when its metadata is damaged.
+    when the job runs already, StateError when its metadata is damaged, or its output is gone.
     """
     name, root = asked.job.job.name, asked.directory.absolute()
     if not (root / name).is_dir():
@@ -68,17 +83,52 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
         before = read_before(folder)
         if now is not None:
             return Ready(now, forget_runs(folder, before, now), fresh=True)
-    if has_finished(before, asked.restore):
-        return Finished(name, before, changes_of(before, check))
+        if has_finished(before, asked.restore):
+            if asked.incomplete and before.record is not None:
+                record = counted(before.record, before.latest.job_uid)
+                keep_record(folder.root, record)
+                before = replace(before, record=record)
+            return Finished(name, before, changes_of(before, check, asked.incomplete))
     now = check()
-    return Ready(now, goes_on(before, now, asked.restore))
+    if before is None or not _is_newest(before, asked.restore):
+        return Ready(now, goes_on(before, now, asked.restore))
+    gone = tuple(_gone_output(before, now))
+    if gone and not asked.incomplete:
+        raise StateError("\n".join([f"{name}: not started: {gone[0]}", *gone[1:], *GO_ON]))
+    notes = goes_on(before, now, asked.restore)
+    return Ready(_carried(before, now, bool(gone)), (*notes, *(f"{g}: gone on with" for g in gone)))
 
 
-def as_finished(record: JobRecord, ended: JobStatus) -> JobRecord:
-    """Return the record of a job that has finished: when, and how many files each sink has."""
-    found = [(p.step, own_files(p, ended.uid)) for p in record.outputs]
-    counted = tuple((step, len(files)) for step, files in found if files is not None)
-    return record.finished(ended.time_us, counted)
+def _is_newest(before: Before, restore: "Restore | None") -> bool:
+    """Say whether a job goes on from its newest checkpoint: then all its output has to be there."""
+    if restore is None or restore.nonce == before.latest.restored:
+        return True
+    return restore.path is None and restore.epoch is None and not restore.empty
+
+
+def _gone_output(before: Before, now: JobRecord) -> Iterator[str]:
+    """Say of each sink which of its output is gone; of one that writes elsewhere now: nothing."""
+    uid, then = before.latest.job_uid, before.record
+    for place in now.outputs:
+        moved = then is not None and place not in then.outputs
+        gone = None if moved or is_anothers(place, uid) else missing_output(place, before)
+        if gone is not None:
+            yield gone
+
+
+def _carried(before: Before, now: JobRecord, incomplete: bool) -> JobRecord:
+    """Return the record of this run with the files that are known of until it has ended."""
+    if incomplete or before.record is None:
+        return counted(now, before.latest.job_uid)
+    same = {place.step for place in now.outputs if place in before.record.outputs}
+    known = [(step, files) for step, files in before.record.published if step in same]
+    return now.counting(known, before.record.through)
+
+
+def as_ended(record: JobRecord, job_uid: str, finished_us: int | None) -> JobRecord:
+    """Return the record of a run that is over: when the job finished, and its output files."""
+    ended = counted(record, job_uid)
+    return ended if finished_us is None else ended.finished(finished_us)
 
 
 def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[Before]:
@@ -123,15 +173,19 @@ class Finished:
         ]
 
 
-def changes_of(before: Before, check: Callable[[], JobRecord]) -> tuple[str, ...]:
+def changes_of(
+    before: Before, check: Callable[[], JobRecord], incomplete: bool = False
+) -> tuple[str, ...]:
     """List what is not as it was when the job finished. Blocking: looks at every file.
 
-    ``check`` describes the job as it would run, or raises ConfigError.
+    ``check`` describes the job as it would run, or raises ConfigError. ``incomplete``: output that
+    is gone is known of.
     """
     now = _described(check)
     record = before.record
     places = record if record is not None else now if isinstance(now, JobRecord) else JobRecord()
-    found = [*_input_changes(before, places.inputs), *_output_changes(before, places)]
+    gone = [] if incomplete else [missing_output(place, before) for place in places.outputs]
+    found = [*_input_changes(before, places.inputs), *filter(None, gone)]
     if isinstance(now, ConfigError):
         found += [] if found else [f"the job cannot run any more: {now}"]
     elif record is not None:
@@ -202,21 +256,6 @@ def _changed_file(path: Path, split: "SplitState") -> str:
     except PenstockError:
         return f"{identity.file} (another)"
     return ""
-
-
-def _output_changes(before: Before, record: JobRecord) -> Iterator[str]:
-    counted = dict(record.published)
-    for place in record.outputs:
-        found = own_files(place, before.latest.job_uid)
-        expected = counted.get(place.step, 0)
-        lost = [] if found is None else lost_output(place, before.root)
-        if found is None and (expected or lost_output(place, before.root)):
-            yield f"output of {place.step}: {place.path} is gone, or is not this job's any more"
-        elif found is not None and (missing := max(expected - len(found), len(lost))):
-            yield (
-                f"output of {place.step}: {missing} of {max(expected, missing)} files are gone"
-                + (f" from {place.path}")
-            )
 
 
 def goes_on(before: Before | None, now: JobRecord, restore: "Restore | None") -> tuple[str, ...]:

@@ -1,14 +1,23 @@
-"""The published files of a job's sinks: which are missing, and their removal by ``--fresh``."""
+"""The published files of a job's sinks: which are missing, and their removal by ``--fresh``.
+
+Files are counted when a run ends, and again when the next one begins: nobody publishes meanwhile.
+The newest checkpoint names its files. Of the run of a supervisor that was killed only these are
+known: what it has published before them was never counted.
+"""
 
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
-from penstock.cli.record import Place
+from penstock.cli.record import JobRecord, Place
 from penstock.connectors import published
 from penstock.contract.manifest import RootManifest
+
+if TYPE_CHECKING:
+    from penstock.cli.before import Before
 
 
 def own_files(place: Place, job_uid: str) -> list[Path] | None:
@@ -33,6 +42,39 @@ def lost_output(place: Place, root: RootManifest | None) -> list[str]:
         parts = range(len(cut.parts))
         names += [visible_name(step, handle, root.epoch, (cut.number, p)) for p in parts]
     return [name for name in names if not (folder / name).exists()]
+
+
+def counted(record: JobRecord, job_uid: str) -> JobRecord:
+    """Return a record of a job with the output files that are there now."""
+    found = [(place.step, own_files(place, job_uid)) for place in record.outputs]
+    known = [(step, files) for step, files in found if files is not None]
+    through = max((published.epoch_of(f) for _, files in known for f in files), default=0)
+    return record.counting([(step, len(files)) for step, files in known], through)
+
+
+def missing_output(place: Place, before: "Before") -> str | None:
+    """Say which output of a sink is not there any more; None where all that is known of is."""
+    record, latest = before.record or JobRecord(), before.latest
+    expected = dict(record.published).get(place.step, 0)
+    found = own_files(place, latest.job_uid)
+    # What is committed and not known to be visible may still be staged.
+    visible = before.root is not None and latest.published_through >= before.root.epoch
+    lost = lost_output(place, before.root) if visible else []
+    if found is None:
+        gone = f"output of {place.step}: {place.path} is gone, or is not this job's any more"
+        return gone if expected or lost else None
+    here = sum(published.epoch_of(file) <= record.through for file in found)
+    missing = max(expected - here, len(lost))
+    if missing <= 0:
+        return None
+    of = max(expected, missing)
+    return f"output of {place.step}: {missing} of {of} files are gone from {place.path}"
+
+
+def is_anothers(place: Place, job_uid: str) -> bool:
+    """Say whether an output folder has the mark of another job, which its sink refuses."""
+    mark = published.mark_of(Path(place.path), place.kind)
+    return mark is not None and mark.job_uid != job_uid
 
 
 @dataclass(frozen=True, slots=True)

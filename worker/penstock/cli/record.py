@@ -49,7 +49,8 @@ class JobRecord:
     """``steps`` and ``code`` say what was computed, ``inputs`` and ``outputs`` where.
 
     ``finished_us`` is when the job finished, wall time in microseconds; None: it has not.
-    ``published`` counts the output files of each sink at that time.
+    ``published`` counts the output files of each sink at the end of the newest run, ``through`` is
+    the newest epoch among them.
     """
 
     steps: tuple[Digest, ...] = ()
@@ -58,10 +59,15 @@ class JobRecord:
     outputs: tuple[Place, ...] = ()
     finished_us: int | None = None
     published: tuple[tuple[str, int], ...] = ()
+    through: int = 0
 
-    def finished(self, time_us: int, published: Sequence[tuple[str, int]]) -> "JobRecord":
+    def counting(self, published: Sequence[tuple[str, int]], through: int) -> "JobRecord":
+        """Return the record with the output files that are there, up to epoch ``through``."""
+        return replace(self, published=tuple(published), through=through)
+
+    def finished(self, time_us: int) -> "JobRecord":
         """Return the record of a job that finished at ``time_us``."""
-        return replace(self, finished_us=time_us, published=tuple(published))
+        return replace(self, finished_us=time_us)
 
 
 def record_of(job: "CompiledJob", file: "JobFile") -> JobRecord:

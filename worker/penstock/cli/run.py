@@ -65,6 +65,13 @@ DebugOption = Annotated[
         help="one worker, in this process: breakpoint(), print and logging use this terminal",
     ),
 ]
+MissingOutputOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing-output",
+        help="go on although output files of this job are gone; they are not written again",
+    ),
+]
 FreshOption = Annotated[
     bool,
     typer.Option(
@@ -82,6 +89,7 @@ def run(  # noqa: PLR0917  typer passes by name
     restore: RestoreOption = None,
     allow_output_replay: ReplayOutputOption = False,
     drop_unpublished: DropUnpublishedOption = False,
+    allow_missing_output: MissingOutputOption = False,
     drop_state: DropStateOption = [],  # noqa: B006  as above
     fresh: FreshOption = False,
     as_json: JsonOption = False,
@@ -116,7 +124,8 @@ def run(  # noqa: PLR0917  typer passes by name
         )
         begins = None if debug else Begins(directory, restore, tuple(drop_state))
         checks = _Checks(job, file, settings, begins)
-        found = look_back(Asked(job, directory, origin, fresh), checks.record)
+        asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
+        found = look_back(asked, checks.record)
         code = _start(found, checks, forks, (directory, origin), make_screen(as_json, quiet=debug))
     if debug:
         leave(code)
@@ -237,8 +246,8 @@ def _start(
 
 
 def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
-    """Run the job, and keep the record of what ran: at the start, and when it has finished."""
-    from penstock.cli.again import as_finished  # noqa: PLC0415  keep --help fast
+    """Run the job, and keep the record of what ran: at the start, and when the run is over."""
+    from penstock.cli.again import as_ended  # noqa: PLC0415  keep --help fast
     from penstock.cli.record import keep_record  # noqa: PLC0415
     from penstock.supervisor import LocalCluster  # noqa: PLC0415
 
@@ -255,9 +264,9 @@ def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
             code = watch(cluster, screen, interrupts)
         finally:
             screen.close()
-        ended = cluster.wait(0)
-        if ended is not None and ended.state is JobState.FINISHED:
-            keep_record(folder, as_finished(run_of.record, ended))
+        ended = cluster.wait(0) or cluster.status()
+        finished_us = ended.time_us if ended.state is JobState.FINISHED else None
+        keep_record(folder, as_ended(run_of.record, ended.uid, finished_us))
         return code
 
 

@@ -57,6 +57,11 @@ def own_files(folder: Path, kind: str, step: str, job_uid: str) -> list[Path] | 
     return sorted(p for match, p in found if match and int(match[1]) > mark.after and p.is_file())
 
 
+def epoch_of(file: Path) -> int:
+    """Return the epoch with which a published file was committed."""
+    return int(file.name.split("-", 1)[0])
+
+
 def own_staging(folder: Path, step: str, job_uid: str) -> list[Path]:
     """List what a sink step of a job has staged and not published, or not yet forgotten."""
     staging, name = folder / STAGING, plain_step(step)

@@ -67,15 +67,18 @@ class FakeApi:
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self._remove(key)
 
-    def apply(self, manifest: Object, *, version: str = "") -> None:
-        """Server-side apply, coarsely: labels, annotations, owners, spec and data are ours."""
+    def apply(self, manifest: Object, *, uid: str, version: str = "") -> None:
+        """Server-side apply, coarsely: labels, annotations, owners, spec and data are ours.
+
+        Only to the object of ``uid``; empty: it creates, and raises ConflictError when it exists.
+        """
         key = key_of(manifest)
         old = self.get(*key)
-        if old is None:
-            if version:
-                raise ConflictError(f"{key} is gone")
+        if not uid:
             self.create(manifest)
             return
+        if old is None or text_at(old, "metadata", "uid") != uid:
+            raise ConflictError(f"{key} is gone, or another one")
         metadata = {**object_at(old, "metadata")}
         for part in ("labels", "annotations"):
             merged = {**texts_at(old, "metadata", part), **texts_at(manifest, "metadata", part)}

@@ -29,6 +29,7 @@ class Judge:
 
     Of each job that ever lived, ``committed`` is the newest epoch and ``restored`` the nonce of
     the newest restore that its spec asked for; ``purged``: whose checkpoints were to go.
+    ``strangers`` are objects of others under names of the job's, as those others made them.
     """
 
     seed: int
@@ -37,6 +38,7 @@ class Judge:
     committed: dict[str, int] = field(default_factory=dict)
     restored: dict[str, str] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
+    strangers: dict[Key, Object] = field(default_factory=dict)
 
     def _fail(self, text: str) -> None:
         raise ViolationError(f"seed {self.seed}: {text}")
@@ -51,6 +53,9 @@ class Judge:
                 self.restored[at.job_uid] = at.restored
 
     def check_always(self) -> None:
+        for key, plain in self.strangers.items():
+            if self.api.objects.get(key) != plain:
+                self._fail(f"{key} is of somebody else, and was changed or deleted")
         live = self.workers.pods()
         specs = {
             texts_at(p, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
@@ -159,7 +164,9 @@ class Judge:
             if answer.ok and answer.request.startswith("snap-") and answer.request not in kept:
                 uid = answer.request.removeprefix("snap-").rpartition("-")[0]
                 for key, found in self.api.objects.items():
-                    if key[0] == "StreamSnapshot" and text_at(found, "metadata", "uid") == uid:
+                    goes = text_at(found, "metadata", "deletionTimestamp")
+                    mine = text_at(found, "metadata", "uid") == uid
+                    if key[0] == "StreamSnapshot" and mine and not goes:
                         state = text_at(found, "status", "state")
                         if state not in {"Completed", "Failed"}:
                             self._fail(f"the answer to {answer.request} is thrown away")

@@ -62,7 +62,7 @@ MUTANTS = {
             "requests=tuple(r for r in now.value.requests if r in asked),",
             "requests=(),",
         ),
-        12,
+        242,
         steps=120,
         habits=("snapshot", "restartNonce"),
     ),
@@ -78,12 +78,6 @@ MUTANTS = {
         steps=120,
         habits=("delete", "deletionPolicy"),
     ),
-    "creates-by-apply": Mutant(
-        "an old view that saw no StatefulSet overwrites none",
-        _line("workers", "draft.do(Create(manifest))", "draft.do(Apply(manifest, applied))"),
-        23,
-        steps=200,
-    ),
     "no-turn": Mutant(
         "the number of workers changes only after the StatefulSet was given the turn",
         _line(
@@ -91,8 +85,29 @@ MUTANTS = {
             "draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))",
             "pass",
         ),
-        30,
+        434,
         steps=200,
+    ),
+    "takes-over": Mutant(
+        "an object of somebody else that has a name of the job's is not written",
+        _line(
+            "surroundings",
+            "elif seen.owns(child) and (child.applied != applied or seen.refresh):",
+            "elif child.applied != applied or seen.refresh:",
+        ),
+        8,
+        habits=("strangers", "replicas"),
+    ),
+    "deletes-theirs": Mutant(
+        "an object of somebody else that is named like a view is not deleted",
+        _line(
+            "surroundings",
+            "if gone and child.job_uid and not child.deleting:",
+            "if gone and not child.deleting:",
+        ),
+        13,
+        steps=120,
+        habits=("strangers", "replicas"),
     ),
     "orphans-hang": Mutant(
         "a snapshot whose job is gone is let go",

@@ -1,12 +1,13 @@
 """The users of the operator's simulation, and those who break things: at random."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
+from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at, text_at
-from tests.sim.operator_api import FakeApi
+from tests.sim.operator_api import FakeApi, Key
 from tests.sim.operator_judge import LATEST
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
@@ -25,6 +26,16 @@ HABITS = (
 LOADS = (0.2, 0.9, 1.8, 3.3, 5.0, 9.0)
 AUTOSCALED_HABITS = ("bounds", "load", "hpa", "replicas")
 DESIRED = ("ConfigMap", pod.desired_name(JOB))
+# Names that others may have; a set with workers is never made room for.
+NAMES = (
+    ("ConfigMap", pod.epoch_name(JOB, 9999)),
+    ("Lease", pod.lease_name(JOB)),
+    ("NetworkPolicy", pod.workers_name(JOB)),
+    ("Role", names.keeper_account(JOB)),
+    ("Secret", pod.trust_name(JOB)),
+    ("Service", pod.service_name(JOB)),
+    ("StatefulSet", pod.workers_name(JOB)),
+)
 
 
 def first_spec(rng: random.Random, *, autoscaled: bool) -> Object:
@@ -71,6 +82,8 @@ class Users:
     habits: tuple[str, ...] = ()
     autoscaled: bool = False
     taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
+    meets_strangers: bool = False
+    strangers: dict[Key, Object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Choose the habits of this run."""
@@ -187,7 +200,10 @@ class Users:
     def break_something(self, now: float) -> None:
         """A pod dies, or somebody removes or changes an object that is not theirs."""
         self.now = now
-        keys = sorted(self.api.objects)
+        if self.meets_strangers and self.rng.random() < 0.3:
+            self._come_or_go()
+            return
+        keys = sorted(self.api.objects.keys() - self.strangers.keys())
         pods = [k for k in keys if k[0] == "Pod"]
         if LATEST in keys and self.rng.random() < 0.1:
             self._take_latest()
@@ -201,3 +217,28 @@ class Users:
             self.api.delete(self.rng.choice(pods), now=self.now)
         elif others:
             self.api.delete(self.rng.choice(others), now=self.now)
+
+    def _come_or_go(self) -> None:
+        """Somebody makes an object under a name of the job's, or removes the one that he made."""
+        key = self.rng.choice(NAMES)
+        if key in self.strangers:
+            self._part_from(key)
+            return
+        if key in self.api.objects:
+            if key[0] == "StatefulSet":
+                return
+            self.api.delete(key, now=self.now)
+        kind, name = key
+        metadata: Object = {"name": name, "labels": {"app": "theirs"}}
+        spec: Object = {"replicas": 0}
+        self.strangers[key] = self.api.create({"kind": kind, "metadata": metadata, "spec": spec})
+        self.seen["stranger"] = self.seen.get("stranger", 0) + 1
+
+    def part(self) -> None:
+        """All of them go."""
+        for key in sorted(self.strangers):
+            self._part_from(key)
+
+    def _part_from(self, key: Key) -> None:
+        del self.strangers[key]
+        self.api.delete(key, now=self.now)

@@ -93,6 +93,7 @@ class Workers:
 
     def _controller(self, now: float) -> None:
         found = self.api.get("StatefulSet", pod.workers_name(JOB))
+        found = found if job_of(found) else None  # it is nobody's whose workers these are
         replicas = whole_at(found, "spec", "replicas")
         pods = self.pods()
         generation = whole_at(found, "metadata", "generation")
@@ -114,6 +115,15 @@ class Workers:
             "labels": dict(texts_at(template, "labels")),
             "annotations": dict(texts_at(template, "annotations")),
             "finalizers": ["kubelet"],
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": text_at(found, "metadata", "name"),
+                    "uid": text_at(found, "metadata", "uid"),
+                    "controller": True,
+                }
+            ],
         }
         image = text_at(found, "spec", "template", "spec", "containers")
         containers = object_at(found, "spec", "template", "spec").get("containers")

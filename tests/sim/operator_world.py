@@ -21,8 +21,8 @@ from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.disposal import decide_orphans
 from penstock_operator.resources import records
-from penstock_operator.resources.target import Owner
-from tests.sim.operator_api import ConflictError, FakeApi, Key
+from penstock_operator.resources.target import Owner, framed
+from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
 from tests.sim.operator_users import DESIRED, LOADS, Users
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
@@ -30,6 +30,7 @@ from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
 AUTOSCALED_EVERY = 5  # one in so many seeds
+STRANGERS_EVERY = 5
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class World:
             self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled
         )
         self.users.habits = self.habits or self.users.habits
+        self.users.strangers = self.judge.strangers
+        self.users.meets_strangers = self.seed % STRANGERS_EVERY == 3 or "strangers" in self.habits
         self.users.new_job()
         self.caches = [self.api.listed(), self.api.listed()]
 
@@ -109,6 +112,7 @@ class World:
         self.workers.calm = True
         if self.users.autoscaled:
             self.workers.load = self.rng.choice(LOADS)
+        self.users.part()
         if self.users.taken is not None and LATEST not in self.api.objects:
             self.api.create(self.users.taken)
         job = self.api.get("StreamJob", JOB)
@@ -271,17 +275,14 @@ class World:
         self.seen[type(action).__name__] = self.seen.get(type(action).__name__, 0) + 1
         owner = Owner(JOB, "default", seen.job.uid)
         match action:
-            case act.Apply(manifest, _, version):
+            case act.Apply(manifest, _, version, uid):
                 old = self.api.get(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
                 if not version or text_at(old, "metadata", "resourceVersion") == version:
                     self.judge.check_template(manifest)
-                self.api.apply(manifest, version=version)
+                self.api.apply(manifest, uid=uid, version=version)
             case act.Create(manifest):
                 self.judge.check_create(manifest)
-                try:
-                    self.api.create(manifest)
-                except ConflictError:
-                    return
+                self._create(manifest)
             case act.Scale(replicas, turn, version):
                 self._scale(replicas, turn, version)
             case act.WriteDesired(value, turn, latest_uid, version):
@@ -292,15 +293,7 @@ class World:
                 self.judge.check_delete((kind, name), uid, self.now if now else None)
                 self.api.delete((kind, name), uid=uid, now=self.now, by_force=now)
             case act.MakeTrust(secret):
-                meta: Object = {
-                    "name": secret,
-                    "labels": dict(names.labels(JOB, seen.job.uid)),
-                    "ownerReferences": [{"uid": seen.job.uid}],
-                }
-                try:
-                    self.api.create({"kind": "Secret", "metadata": meta})
-                except ConflictError:
-                    return
+                self._create(framed("v1", "Secret", owner, secret))
             case act.SetFinalizer(present, "", version):
                 self._finalizer(("StreamJob", JOB), seen.job.uid, version, present=present)
             case act.SetFinalizer(present, name, version):
@@ -311,6 +304,14 @@ class World:
                 if found is not None:
                     plain = dict(snapshot_status_plain(status))
                     self.api.put({**found, "status": plain}, version=version)
+
+    def _create(self, manifest: Object) -> None:
+        """Create; one of the same job that is there already will do."""
+        try:
+            self.api.create(manifest)
+        except ConflictError:
+            if job_of(self.api.objects[key_of(manifest)]) != job_of(manifest):
+                raise
 
     def _want(self, manifest: Object, version: str) -> None:
         if not version:

@@ -23,6 +23,7 @@ MET = (
     "autoscaled down",
     "autoscaled up",
     "latest taken",
+    "stranger",
     "user delete",
     "user restore",
     "user suspend",

@@ -72,7 +72,7 @@ class PodView:
     """One worker's pod. ``unschedulable`` is the scheduler's message.
 
     ``due`` is when a pod that is being deleted should be gone: after its grace period, or at once
-    when none of its containers ever started.
+    when none of its containers ever started. ``owned``: the StatefulSet of the job controls it.
     """
 
     name: str
@@ -86,6 +86,7 @@ class PodView:
     containers: tuple[ContainerView, ...] = ()
     created: float = 0.0
     due: float = 0.0
+    owned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +148,17 @@ class SparkView:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """Any object of the job: whose it is, and the hash of what was applied last."""
+    """Any object with a name or the label of the job, and the hash of what was applied last.
+
+    ``job_uid`` is the uid of the StreamJob that it is of, empty when it is of none; see
+    ``api.owners``. ``owner`` names what controls it, empty when nothing does.
+    """
 
     uid: str
     job_uid: str
     applied: str
     deleting: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +187,15 @@ class Refusal:
 class Observed:
     """One job at one moment.
 
-    - ``children``: all objects with the label of the job, whoever's they are.
+    - ``children``: all objects with the label of the job, whoever's they are, and those of others
+      that have one of its names, once they were met.
     - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
     - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
     - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
     - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
     - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
+    - ``look_again_s``: after how long those of others, which no watch shows, are looked at again.
     """
 
     job: JobView
@@ -207,3 +215,8 @@ class Observed:
     set_trouble: str = ""
     refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)
+    look_again_s: float | None = None
+
+    def owns(self, child: Child) -> bool:
+        """Say whether an object is this job's own: nothing else is written or deleted."""
+        return child.job_uid == self.job.uid

@@ -27,6 +27,7 @@ from penstock_operator.api.observed import (
     SnapshotView,
     SparkView,
 )
+from penstock_operator.api.owners import controller_of, job_of, owner_text
 from penstock_operator.api.plain import at, list_at, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.times import seconds
 from penstock_operator.api.versions import once_per_version
@@ -87,7 +88,7 @@ def set_view(plain: Plain) -> SetView:
     marks = texts_at(plain, "metadata", "annotations")
     return SetView(
         uid=text_at(plain, "metadata", "uid"),
-        job_uid=job_uid(plain),
+        job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         replicas=whole_at(plain, "spec", "replicas"),
         turn=_whole(marks.get(names.ANNOTATION_TURN)),
@@ -110,7 +111,7 @@ def pod_view(plain: Plain) -> PodView:
     return PodView(
         name=name,
         uid=text_at(plain, "metadata", "uid"),
-        job_uid=job_uid(plain),
+        job_uid=job_of(plain),
         ordinal=_whole(name.rpartition("-")[2]),
         ready=text_at(conditions.get("Ready"), "status") == "True",
         phase=text_at(plain, "status", "phase") or "Pending",
@@ -119,7 +120,15 @@ def pod_view(plain: Plain) -> PodView:
         containers=tuple(_container(c) for c in containers),
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         due=_due(plain, containers),
+        owned=_is_of_set(plain),
     )
+
+
+def _is_of_set(plain: Plain) -> bool:
+    controller = controller_of(plain)
+    job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
+    named = (text_at(controller, "kind"), text_at(controller, "name"))
+    return named == ("StatefulSet", pod.workers_name(job))
 
 
 def _due(plain: Plain, containers: list[Plain]) -> float:
@@ -174,7 +183,7 @@ def desired_view(plain: Plain) -> DesiredView:
         value = Desired(0)
     return DesiredView(
         uid=text_at(plain, "metadata", "uid"),
-        job_uid=job_uid(plain),
+        job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         value=value,
         turn=_whole(marks.get(names.ANNOTATION_TURN)),
@@ -261,21 +270,16 @@ def children_of(objects: Iterable[Plain]) -> dict[ChildKey, Child]:
 @once_per_version
 def _child(plain: Plain) -> tuple[ChildKey, Child]:
     metadata = object_at(plain, "metadata")
-    labels, marks = metadata.get("labels"), metadata.get("annotations")
-    uid = labels.get(pod.LABEL_JOB_UID) if isinstance(labels, dict) else None
+    marks = metadata.get("annotations")
     applied = marks.get(names.ANNOTATION_APPLIED) if isinstance(marks, dict) else None
     key = ChildKey(text_at(plain, "kind"), str(metadata.get("name")))
     return key, Child(
         uid=str(metadata.get("uid") or ""),
-        job_uid=str(uid or ""),
+        job_uid=job_of(plain),
         applied=str(applied or ""),
         deleting=bool(metadata.get("deletionTimestamp")),
+        owner=owner_text(plain),
     )
-
-
-def job_uid(plain: Plain) -> str:
-    """Return the uid of the StreamJob that an object is of."""
-    return text_at(plain, "metadata", "labels", pod.LABEL_JOB_UID)
 
 
 def by_kind(objects: Iterable[Plain]) -> Mapping[str, list[Plain]]:

@@ -48,8 +48,9 @@ class Health:
         await runner.setup()
         site = web.TCPSite(runner, port=port)
         await site.start()
-        found = runner.addresses[0][1]
-        return runner, int(found)
+        # Of port 0 each family gets another one: that of IPv4 is told, where there is one.
+        found = min(runner.addresses, key=len)
+        return runner, int(found[1])
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         problem = self.stuck()

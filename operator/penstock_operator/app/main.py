@@ -26,6 +26,7 @@ from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import Performer
 from penstock_operator.cluster.store import Store
+from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.handlers.reconciler import Reconciler
 from penstock_operator.handlers.watches import configure, register
 from penstock_operator.handlers.work_queue import WorkQueue
@@ -147,9 +148,9 @@ def build(settings: Settings) -> Operator:
     metrics = Metrics()
     client = Client(access_of(login(kopf_settings)), metrics.called)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
-    reconciler = Reconciler(
-        store, queue, Observer(client, store), Performer(client, store), metrics.reconciled
-    )
+    strangers = Strangers(time.monotonic)
+    observer, performer = Observer(client, store, strangers), Performer(client, store, strangers)
+    reconciler = Reconciler(store, queue, observer, performer, metrics.reconciled)
     metrics.watch("penstock_operator_queue_depth", "Jobs that are due", queue.depth)
     metrics.watch(
         "penstock_operator_oldest_job_seconds",

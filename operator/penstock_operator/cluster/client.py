@@ -96,13 +96,22 @@ class Client:
         query = {"fieldManager": FIELD_MANAGER}
         return await self._ask("POST", "create", kind, kind.path(namespace), manifest, query=query)
 
-    async def apply(self, manifest: Object, version: str = "") -> Object:
-        """Server-side apply; only over ``version`` when that is given."""
+    async def apply(self, manifest: Object, *, uid: str, version: str = "") -> Object:
+        """Server-side apply to the object of this very ``uid``, over ``version`` when it is given.
+
+        Raises ApiError 409 when another object has its name, or none has.
+        """
+        marks: Object = {"uid": uid} if not version else {"uid": uid, "resourceVersion": version}
+        try:
+            return await self._apply(manifest, marks)
+        except ApiError as error:
+            if error.code == 422 and "metadata.uid" in error.message:
+                raise ApiError(409, "Conflict", error.message) from error
+            raise
+
+    async def _apply(self, manifest: Object, marks: Object) -> Object:
         kind, namespace, name = _place(manifest)
-        body = manifest
-        if version:
-            metadata = {**object_at(manifest, "metadata"), "resourceVersion": version}
-            body = {**manifest, "metadata": metadata}
+        body: Object = {**manifest, "metadata": {**object_at(manifest, "metadata"), **marks}}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         path = kind.path(namespace, name)
         return await self._ask("PATCH", "apply", kind, path, body, query=query, content=APPLY)
@@ -112,7 +121,7 @@ class Client:
 
         Only what an apply has set, a later apply takes away by leaving it out.
         """
-        return await self.apply(manifest, NO_VERSION)
+        return await self._apply(manifest, {"resourceVersion": NO_VERSION})
 
     async def replace(self, manifest: Object, version: str) -> Object:
         """Write over exactly ``version``. Raises ApiError 409 when it is not the newest."""

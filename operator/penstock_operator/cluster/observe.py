@@ -9,9 +9,11 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, views
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.observed import JobView, Observed, Refusal
+from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
+from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.snapshots import asked_uids
 
@@ -31,6 +33,7 @@ class Observer:
 
     client: Client
     store: Store
+    strangers: Strangers
     trust: set[tuple[str, str]] = field(default_factory=set)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
@@ -40,10 +43,21 @@ class Observer:
         """Observe from the store alone; None when there is no such StreamJob."""
         job = self.store.job(key)
         if job is None:
+            self.strangers.forget(key)
             return None
-        objects = self.store.objects(key)
+        for plain in self.strangers.due(key):
+            await self._look_again(key, plain)
+        objects = self._objects(key)
         await self._look_for_pods(key, objects)
         return await self._assemble(key, job, objects, refresh=refresh)
+
+    def _objects(self, key: JobKey) -> dict[Place, Object]:
+        return {**self.strangers.of(key), **self.store.objects(key)}
+
+    async def _look_again(self, key: JobKey, plain: Object) -> None:
+        kind = kinds.kind_of(text_at(plain, "apiVersion"), text_at(plain, "kind"))
+        name = text_at(plain, "metadata", "name")
+        await self._read(key, kind, name, {})
 
     def refused(self, key: JobKey, what: str, error: ApiError) -> Refusal:
         """Remember a refused write; one of the same object goes on where the last one was."""
@@ -58,6 +72,7 @@ class Observer:
         """Drop what is remembered of a job that is gone."""
         self.troubles.pop(key, None)
         self.refusals.pop(key, None)
+        self.strangers.forget(key)
 
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
         """Read live: the job, StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
@@ -68,7 +83,7 @@ class Observer:
         job = await self._job(key)
         if job is None:
             return None
-        objects = self.store.objects(key)
+        objects = self._objects(key)
         for kind, name in _live(key):
             await self._read(key, kind, name, objects)
             if kind is kinds.STATEFUL_SET:
@@ -102,17 +117,23 @@ class Observer:
     async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
         found = await self.client.get(kind, key.namespace, name)
         objects.pop((kind.kind, name), None)
-        if found is not None:
-            plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
-            if kind is kinds.SECRET:
-                plain.pop("data", None)  # who may read a key is not the question here
-            objects[kind.kind, name] = plain
+        if found is None:
+            self.strangers.part(key, (kind.kind, name))
+            return
+        plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
+        if kind is kinds.SECRET:
+            plain.pop("data", None)  # who may read a key is not the question here
+        objects[kind.kind, name] = plain
+        if is_stranger(plain, text_at(self.store.job(key), "metadata", "uid")):
+            self.strangers.meet(key, plain)
+        else:
+            self.strangers.part(key, (kind.kind, name))
 
     async def _secrets(self, key: JobKey, uid: str, objects: dict[Place, Object]) -> None:
         for name in pod.secret_names(key.name):
             await self._read(key, kinds.SECRET, name, objects)
             secret = objects.get(("Secret", name))
-            if secret is not None and views.job_uid(secret) == uid:
+            if secret is not None and job_of(secret) == uid:
                 self.trust.add((uid, name))
             else:
                 self.trust.discard((uid, name))
@@ -174,7 +195,7 @@ class Observer:
         uid = text_at(job, "metadata", "uid")
         listed: list[Plain] = list(objects.values())
         listed += [
-            {"kind": "Secret", "metadata": {"name": name}}
+            {"kind": "Secret", "metadata": {"name": name, "labels": {pod.LABEL_JOB_UID: uid}}}
             for name in pod.secret_names(key.name)
             if (uid, name) in self.trust and ("Secret", name) not in objects
         ]
@@ -185,6 +206,7 @@ class Observer:
             spark_installed=bool(wanted) and await self._has_spark(text_at(wanted, "flavour")),
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
             refusal=self.refusals.get(key),
+            look_again_s=self.strangers.due_in_s(key),
         )
         return assemble(views.job_view(job), listed, moment)
 

@@ -14,10 +14,12 @@ from penstock.contract.streamsnapshot_fields import snapshot_status_plain
 from penstock_operator.api import kinds, names
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.plain import Object, object_at, text_at
+from penstock_operator.api.owners import job_of
+from penstock_operator.api.plain import Object, object_at, text_at, texts_at
 from penstock_operator.api.times import stamp
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Store
+from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import trust_secret
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.accept import owner_of
@@ -42,6 +44,7 @@ class Performer:
 
     client: Client
     store: Store
+    strangers: Strangers
 
     async def perform(self, seen: Observed, decided: act.Decision) -> None:
         """Do all of it. Raises RefusedError at the first refusal or silence, else ApiError."""
@@ -87,10 +90,11 @@ class Performer:
     async def _do(self, seen: Observed, action: act.Action) -> None:
         owner = owner_of(seen.job)
         match action:
-            case act.Apply(manifest, _, version):
-                self._keep_as(manifest, await self.client.apply(manifest, version))
-            case act.Create(manifest):
-                await self._create(manifest)
+            case act.Apply(manifest, _, version, uid) if uid:
+                made = await self.client.apply(manifest, uid=uid, version=version)
+                self._keep_as(manifest, made)
+            case act.Apply(manifest) | act.Create(manifest):
+                await self._create(seen, manifest)
             case act.Scale():
                 await self._scale(seen, action)
             case act.WriteDesired(value, turn, latest_uid, version):
@@ -98,7 +102,7 @@ class Performer:
                 if version:
                     self._keep_as(manifest, await self.client.replace(manifest, version))
                 else:
-                    self._keep_as(manifest, await self.client.create(manifest))
+                    await self._create(seen, manifest)
             case act.Archive():
                 await self._archive(seen, action)
             case act.Delete(kind, name, uid, now):
@@ -106,20 +110,38 @@ class Performer:
                 for found in kinds_named(kind):
                     await self.client.delete(found, place, uid, now=now)
             case act.MakeTrust(name):
-                await self._create(trust_secret(owner, name, seen.now))
+                await self._create(seen, trust_secret(owner, name, seen.now))
             case act.SetFinalizer():
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():
                 await self._snapshot(seen, action)
 
-    async def _create(self, manifest: Object) -> None:
+    async def _create(self, seen: Observed, manifest: Object) -> None:
+        """Make an object that must not be there; one of this job that is there already will do."""
         later = names.ANNOTATION_APPLIED in object_at(manifest, "metadata", "annotations")
         create = self.client.apply_new if later else self.client.create
         try:
             self._keep_as(manifest, await create(manifest))
         except ApiError as error:
-            if not error.conflict:
+            if not error.conflict or not await self._is_ours(seen, manifest):
                 raise
+
+    async def _is_ours(self, seen: Observed, manifest: Object) -> bool:
+        """Look at what has the name of an object that could not be made; remember one of others."""
+        kind = kinds.kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
+        name = text_at(manifest, "metadata", "name")
+        found = await self.client.get(kind, seen.job.namespace, name)
+        if found is None:
+            return False  # it has gone meanwhile
+        if kind is kinds.SECRET:
+            found.pop("data", None)
+        plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
+        wanted = texts_at(manifest, "metadata", "labels").get(pod.LABEL_JOB_UID)
+        if job_of(plain) in {seen.job.uid, wanted}:
+            return True
+        if is_stranger(plain, seen.job.uid):  # of another, the watch tells
+            self.strangers.meet(JobKey(seen.job.namespace, seen.job.name), plain)
+        return False
 
     async def _scale(self, seen: Observed, action: act.Scale) -> None:
         change: Object = {
@@ -138,7 +160,7 @@ class Performer:
         found = await self.client.get(kinds.CONFIG_MAP, *place)
         if found is None or text_at(found, "metadata", "uid") != action.uid:
             return
-        await self._create(records.archive(owner_of(seen.job), found, action.job_uid))
+        await self._create(seen, records.archive(owner_of(seen.job), found, action.job_uid))
         await self.client.delete(kinds.CONFIG_MAP, place, action.uid, version=action.version)
 
     async def _finalizer(self, seen: Observed, action: act.SetFinalizer) -> None:

@@ -133,13 +133,9 @@ class Reconciler:
 
     def _failed(self, key: JobKey, error: Exception, begun: float) -> None:
         self.told("failed", time.monotonic() - begun)
-        conflict = isinstance(error, ApiError) and error.conflict
-        if conflict:
-            # Somebody was faster: look again, that is all.
-            self.queue.done(key, None)
-            self.queue.add(key, 0.3)
-            return
         wait = self.queue.failed(key)
+        if isinstance(error, ApiError) and error.conflict:
+            return  # Somebody was faster: look again, that is all; if he always is, less often.
         LOG.warning("reconcile failed", extra={"job": str(key), "reason": str(error), "wait": wait})
 
 

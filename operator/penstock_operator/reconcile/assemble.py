@@ -7,6 +7,7 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import DesiredView, JobView, Observed, Refusal
+from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.resources.records import config_spec
 
@@ -20,12 +21,14 @@ class Moment:
     spark_installed: bool = False
     set_trouble: str = ""
     refusal: Refusal | None = None
+    look_again_s: float | None = None
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
     """Sort out the objects of ``job``: its children, its claim, and StreamSnapshots of its folder.
 
-    Pods and the StatefulSet of an earlier job of the same name are children, and nothing else.
+    What an earlier job of the same name has left is a child and nothing else, and so is what is
+    of somebody else and has one of the job's names.
     """
     listed = list(objects)
     kinds = views.by_kind(listed)
@@ -35,6 +38,8 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
     desired = maps.get(pod.desired_name(job.name))
     latest = maps.get(pod.latest_name(job.name))
     status = maps.get(pod.status_name(job.name))
+    if status is not None and job_of(status) != job.uid:
+        status = None
     return Observed(
         job=job,
         now=moment.now,
@@ -53,7 +58,12 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         ),
         snapshots=tuple(views.snapshot_view(o) for o in kinds.get("StreamSnapshot", [])),
         spark=next(
-            (views.spark_view(o) for o in reversed(kinds.get("SparkApplication", []))), None
+            (
+                views.spark_view(o)
+                for o in reversed(kinds.get("SparkApplication", []))
+                if job_of(o) == job.uid
+            ),
+            None,
         ),
         spark_installed=moment.spark_installed,
         children=views.children_of(listed),
@@ -61,7 +71,8 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         refresh=moment.refresh,
         set_trouble=moment.set_trouble,
         refusal=moment.refusal,
-        purges=_purges(kinds.get("Job", [])),
+        purges=_purges([o for o in kinds.get("Job", []) if job_of(o)]),
+        look_again_s=moment.look_again_s,
     )
 
 

@@ -27,11 +27,12 @@ from penstock_operator.reconcile.replay import decide_replay, replay_trouble, un
 from penstock_operator.reconcile.snapshots import decide_snapshots
 from penstock_operator.reconcile.status import is_worth_writing, pending_of, status_of
 from penstock_operator.reconcile.surroundings import (
-    foreign,
     keep_finalizer,
+    of_earlier,
     show_epochs,
     surround,
 )
+from penstock_operator.reconcile.taken import names_taken, taken_trouble
 from penstock_operator.reconcile.workers import refresh_set, steer
 
 AUTOSCALED = "Autoscaled"  # reasons of events
@@ -44,17 +45,21 @@ def decide(seen: Observed) -> Decision:
     """Decide. The same observation gives the same decision, whoever asks and however often."""
     draft = Draft()
     accepted = unavailable(seen, accept(seen))
-    metadata = metadata_of(seen, accepted.target, draft)
+    taken = names_taken(seen, accepted.target)
+    metadata = metadata_of(seen, accepted.target, taken, draft)
     going = heading(seen, accepted, metadata.latest)
     pending = pending_of(seen, accepted, going)
-    at = Judged(seen, accepted, metadata.latest, going, _trouble(seen, accepted, metadata, going))
+    trouble = _trouble(seen, accepted, metadata, going, taken_trouble(seen, taken))
+    at = Judged(seen, accepted, metadata.latest, going, trouble)
     status = decide_replay(at, status_of(at, pending), draft)
     if _changed(seen.job.status.pending, pending):
         # Written before anything is done about it: a crash leaves a trace of what was meant.
         draft.actions.clear()
         events = (*draft.events, *_news(seen.job.status, status))
         return Decision((), status, status_first=True, events=events, again_s=0.05)
-    _act(at, pending, draft)
+    _act(at, pending, draft, taken=bool(taken))
+    if seen.look_again_s is not None:
+        draft.again(seen.look_again_s)
     draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else RESYNC_S)
     worth = is_worth_writing(seen.job.status, status, seen.now)
     return Decision(
@@ -71,31 +76,40 @@ def _lacks_pods(seen: Observed) -> bool:
     return at is not None and sum(not p.deleting for p in seen.pods) < at.replicas
 
 
-def _act(at: Judged, pending: Pending | None, draft: Draft) -> None:
+def _act(at: Judged, pending: Pending | None, draft: Draft, *, taken: bool) -> None:
+    """``taken``: an object of others has a name of the job's; no worker is started beside it."""
     seen, accepted, going = at.seen, at.accepted, at.heading
+    begins = taken and seen.stateful_set is None
     if seen.job.deleting_since is not None:
         let_go(seen, accepted, going.course, draft)
     else:
         keep_finalizer(seen, draft)
-        if accepted.target is not None and not foreign(seen):
+        if accepted.target is not None and not of_earlier(seen) and not begins:
             surround(seen, accepted.target, draft)
             refresh_set(seen, accepted.target, draft)
             show_epochs(seen, accepted.target.owner, draft)
-    if at.latest is not None:
+    if at.latest is not None and not (taken and going.course is Course.START):
         steer(seen, accepted, going.course, pending, draft)
+    if at.latest is not None:
         replace_lost(seen, at.latest, draft)
     decide_snapshots(seen, draft, _why_no_snapshot(at))
     dispose(seen, accepted.target or last_good(seen), draft)
 
 
 def _trouble(
-    seen: Observed, accepted: Accepted, metadata: Metadata, going: Heading
+    seen: Observed,
+    accepted: Accepted,
+    metadata: Metadata,
+    going: Heading,
+    taken: Trouble | None,
 ) -> Trouble | None:
     if metadata.reason is not None:
         return Trouble(metadata.reason, metadata.message)
     if accepted.held is not None:
         stalled = seen.job.status.condition(ConditionType.STALLED)
         return Trouble(accepted.held, "" if stalled is None else stalled.message)
+    if taken is not None:
+        return taken
     given_up = _give_up(seen, accepted, metadata.latest, going)
     if given_up is not None:
         return given_up

@@ -17,17 +17,19 @@ from penstock_operator.api.plain import Object
 class Apply:
     """Server-side apply; ``applied`` is the hash that is kept beside the object.
 
-    ``version`` (of the object, empty: none) must still be the newest.
+    It must be the object of ``uid`` (empty: none may be there), as which an apply by itself does
+    not look; ``version``, where given, must still be the newest.
     """
 
     manifest: Object
     applied: str
     version: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create; that it exists already is no error."""
+    """Create; that it exists already is no error where it is this job's own."""
 
     manifest: Object
 

@@ -19,13 +19,14 @@ OVERDUE_S = 15.0  # a kubelet that lives ends a pod within seconds of its grace 
 
 def replace_lost(seen: Observed, latest: Latest, draft: Draft) -> None:
     """Delete the pods of lost lives, by uid and without their grace period."""
-    pods = [PodSeen(p.name, p.uid, p.deleting) for p in seen.pods]
+    own = [p for p in seen.pods if p.owned]
+    pods = [PodSeen(p.name, p.uid, p.deleting) for p in own]
     given_up = to_replace(latest, seen.running, pods)
     for found in given_up:
         draft.do(Delete("Pod", found.name, found.uid, now=True))
         draft.tell("WorkerReplaced", f"{found.name} ({found.uid}) was given up by the leader")
     told = {found.uid for found in given_up}
-    for left in (p for p in seen.pods if p.deleting and p.uid not in told | _speaking(seen)):
+    for left in (p for p in own if p.deleting and p.uid not in told | _speaking(seen)):
         _end_overdue(seen, left, draft)
 
 

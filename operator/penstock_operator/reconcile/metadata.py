@@ -7,13 +7,14 @@ shows that the job ever began; afterwards its absence is for a person to judge.
 
 from dataclasses import dataclass
 
+from penstock.contract import pod
 from penstock.contract.latest import Latest
 from penstock.contract.streamjob_status import Reason
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.reconcile.course import is_down
 from penstock_operator.reconcile.decision import Archive, Create, Delete, Draft
-from penstock_operator.reconcile.surroundings import foreign
+from penstock_operator.reconcile.surroundings import of_earlier
 from penstock_operator.reconcile.workers import first_desired
 from penstock_operator.resources import records
 from penstock_operator.resources.target import Target
@@ -28,16 +29,24 @@ class Metadata:
     message: str = ""
 
 
-def metadata_of(seen: Observed, target: Target | None, draft: Draft) -> Metadata:
-    """Look at ``-latest``, and create both objects where that is certain to be right."""
+def metadata_of(
+    seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], draft: Draft
+) -> Metadata:
+    """Look at ``-latest``, and create both objects where that is certain to be right.
+
+    While names of the job's are ``taken``, no job begins.
+    """
     found = seen.latest
+    if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
+        return Metadata(None)
     if found is not None and found.value is None:
         return Metadata(None, Reason.METADATA_MISSING, f"-latest cannot be read: {found.problem}")
     if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
-        return _earlier(seen, draft)
+        return Metadata(None) if taken else _earlier(seen, draft)
     if found is None or found.value is None:
-        return _absent(seen, target, draft)
-    if seen.desired is None and target is not None:
+        return Metadata(None) if taken else _absent(seen, target, draft)
+    key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
+    if seen.desired is None and target is not None and key not in taken:
         draft.do(first_desired(seen, target, found.value, found.uid))
     return Metadata(found.value)
 
@@ -56,7 +65,7 @@ def began(seen: Observed) -> bool:
 def _absent(seen: Observed, target: Target | None, draft: Draft) -> Metadata:
     if target is None or seen.job.deleting_since is not None:
         return Metadata(None)
-    left = foreign(seen)
+    left = of_earlier(seen)
     if left:
         return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
     if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):
@@ -82,7 +91,7 @@ def _earlier(seen: Observed, draft: Draft) -> Metadata:
     """Put what an earlier job of this name has committed out of the way; nothing adopts it."""
     assert seen.latest is not None
     assert seen.latest.value is not None
-    left = foreign(seen)
+    left = of_earlier(seen)
     if left:
         return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
     old = seen.latest.value.job_uid

@@ -9,7 +9,7 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     StreamJobStatus,
 )
-from penstock_operator.api import kinds, names
+from penstock_operator.api import kinds
 from penstock_operator.api.observed import ChildKey, Observed, SparkView
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.conditions import Judged
@@ -18,7 +18,7 @@ from penstock_operator.reconcile.diagnosis import Trouble
 from penstock_operator.resources.replay import (
     pushed_steps,
     replay_application,
-    replay_digest,
+    replay_name,
 )
 from penstock_operator.resources.target import Target
 
@@ -37,11 +37,6 @@ FAILED = frozenset(
 PENDING = "Pending"  # not made yet, or not looked at by its operator
 MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
-
-
-def replay_name(target: Target) -> str:
-    """Name the SparkApplication that is wanted."""
-    return names.replay_name(target.owner.name, replay_digest(target))
 
 
 def replay_trouble(seen: Observed, accepted: Accepted) -> Trouble | None:

@@ -38,10 +38,7 @@ def marked(manifest: Object, applied: str) -> Object:
 def surround(seen: Observed, target: Target, draft: Draft) -> None:
     """Make the objects that pods need before they start, and those that guard them."""
     owner = target.owner
-    for key, manifest, applied in _applied(target):
-        child = seen.children.get(key)
-        if child is None or child.applied != applied or seen.refresh:
-            draft.do(Apply(manifest, applied))
+    # First what the Role names: it gives no rights over objects of others.
     if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
         draft.do(Create(records.empty_status(owner)))
     if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
@@ -54,6 +51,12 @@ def surround(seen: Observed, target: Target, draft: Draft) -> None:
         for name in pod.secret_names(owner.name):
             if ChildKey("Secret", name) not in seen.children:
                 draft.do(MakeTrust(name))
+    for key, manifest, applied in applied_objects(target):
+        child = seen.children.get(key)
+        if child is None:
+            draft.do(Apply(manifest, applied))
+        elif seen.owns(child) and (child.applied != applied or seen.refresh):
+            draft.do(Apply(manifest, applied, uid=child.uid))
     _prune_configs(seen, target, draft)
 
 
@@ -77,12 +80,16 @@ def show_epochs(seen: Observed, owner: Owner, draft: Draft) -> None:
             draft.do(Create(records.epoch_view(owner, kept, folder)))
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
         epoch = records.epoch_of(owner.name, key.name) if key.kind == "ConfigMap" else None
-        if epoch is not None and epoch not in retained and not child.deleting:
+        gone = epoch is not None and epoch not in retained
+        if gone and child.job_uid and not child.deleting:
             draft.do(Delete("ConfigMap", key.name, child.uid))
 
 
-def foreign(seen: Observed) -> list[str]:
-    """Name what an earlier job of this name has left and its collection still has to remove."""
+def of_earlier(seen: Observed) -> list[str]:
+    """Name what an earlier job of this name has left and its collection still has to remove.
+
+    What has no owner is collected by nobody, and so is not waited for; see ``reconcile.taken``.
+    """
     kept = {
         ("ConfigMap", pod.latest_name(seen.job.name)),
         ("PersistentVolumeClaim", names.claim_name(seen.job.name)),
@@ -92,6 +99,7 @@ def foreign(seen: Observed) -> list[str]:
         f"{key.kind} {key.name}"
         for key, child in seen.children.items()
         if child.job_uid not in {"", seen.job.uid}
+        and child.owner
         and (key.kind, key.name) not in kept
         and not key.name.startswith(archives)
         and records.epoch_of(seen.job.name, key.name) is None
@@ -100,7 +108,7 @@ def foreign(seen: Observed) -> list[str]:
 
 
 @lru_cache(512)
-def _applied(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
+def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
     """Build what is applied whenever it differs, with the hash of each, once for each target."""
     owner = target.owner
     found = [records.config(target)]
@@ -132,5 +140,5 @@ def _prune_configs(seen: Observed, target: Target, draft: Draft) -> None:
         used.add(names.config_name(seen.job.name, seen.job.status.last_stable.digest))
     for name in sorted(seen.configs.keys() - used):
         child = seen.children.get(ChildKey("ConfigMap", name))
-        if child is not None and not child.deleting:
+        if child is not None and seen.owns(child) and not child.deleting:
             draft.do(Delete("ConfigMap", name, child.uid))

@@ -87,7 +87,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
         # Created, never applied: an old view must not overwrite what another has made since.
         draft.do(Create(manifest))
     else:
-        draft.do(Apply(manifest, applied, seen.stateful_set.version))
+        draft.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
 
 
 def marked_set(target: Target, replicas: int, turn: int) -> tuple[Object, str]:
@@ -191,4 +191,4 @@ def refresh_set(seen: Observed, target: Target, draft: Draft) -> None:
         return
     if seen.refresh or not set_is_current(seen, target):
         manifest, applied = marked_set(target, at.replicas, at.turn)
-        draft.do(Apply(manifest, applied, at.version))
+        draft.do(Apply(manifest, applied, at.version, at.uid))

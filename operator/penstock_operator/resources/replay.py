@@ -28,9 +28,14 @@ def replay_digest(target: Target) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def replay_name(target: Target) -> str:
+    """Name the SparkApplication that is wanted."""
+    return names.replay_name(target.owner.name, replay_digest(target))
+
+
 def replay_application(target: Target, wanted: Replay) -> Object:
     """Build the SparkApplication that pushes ``wanted.dataset`` into the job."""
-    name = names.replay_name(target.owner.name, replay_digest(target))
+    name = replay_name(target)
     apache = wanted.flavour is OperatorFlavour.APACHE
     kind = SPARK_APACHE if apache else SPARK_KUBEFLOW
     frame = framed(kind.api_version, kind.kind, target.owner, name, component=names.REPLAY)

@@ -17,8 +17,7 @@ from penstock_operator.api.plain import list_at, object_at
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Create
-from penstock_operator.reconcile.replay import replay_name
-from penstock_operator.resources.replay import replay_application
+from penstock_operator.resources.replay import replay_application, replay_name
 from tests.unit.operator.observing import running, spec_of, target_for
 
 REPLAY: Plain = {"dataset": "/data/lines", "image": "example/spark:1"}

@@ -93,6 +93,7 @@ class Reason(StrEnum):
     FAILING = "Failing"
     # Stalled: a person must act
     NOT_STALLED = "NotStalled"
+    NAME_TAKEN = "NameTaken"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CRASH_LOOP = "CrashLoop"
     ENGINE_OUT_OF_MEMORY = "EngineOutOfMemory"
@@ -161,6 +162,7 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
     ),
     ConditionType.STALLED: (
         Reason.NOT_STALLED,
+        Reason.NAME_TAKEN,
         Reason.IMAGE_PULL_FAILED,
         Reason.CRASH_LOOP,
         Reason.ENGINE_OUT_OF_MEMORY,

@@ -1,0 +1,41 @@
+"""Whose an object is: of which StreamJob, by its controller's uid, or its label without one."""
+
+from penstock.contract import pod
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob import KIND
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
+
+GROUP = "penstock.dev/"
+
+
+def controller_of(plain: Plain) -> Object:
+    """Return the reference to what controls an object, empty when nothing does."""
+    owners = list_at(plain, "metadata", "ownerReferences")
+    return next((object_at(o) for o in owners if at(o, "controller") is True), {})
+
+
+def job_of(plain: Plain) -> str:
+    """Return the uid of the StreamJob that an object is of, empty when it is of none.
+
+    A controller says it: one of another kind means that the object is not ours, whatever its
+    labels say. Pods are controlled by their set, so their label counts, as it does for what has no
+    controller: what outlives its job, and what somebody took the reference from. A uid is random:
+    nobody has it in a label by chance.
+    """
+    controller = controller_of(plain)
+    if is_stream_job(controller):
+        return text_at(controller, "uid")
+    if controller and text_at(plain, "kind") != "Pod":
+        return ""
+    return text_at(plain, "metadata", "labels", pod.LABEL_JOB_UID)
+
+
+def is_stream_job(reference: Plain) -> bool:
+    """Say whether a reference is to a StreamJob."""
+    return text_at(reference, "kind") == KIND and text_at(reference, "apiVersion").startswith(GROUP)
+
+
+def owner_text(plain: Plain) -> str:
+    """Name what controls an object, for people; empty when nothing does."""
+    controller = controller_of(plain)
+    return f"{text_at(controller, 'kind')} {text_at(controller, 'name')}".strip()

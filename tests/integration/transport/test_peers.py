@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -218,9 +219,18 @@ def packed(rows: pa.RecordBatch, charge: int) -> bytes:
     return message
 
 
+def outside() -> pa.RecordBatch:
+    """Ten texts, the first of which begins and ends somewhere else in memory."""
+    ends = pa.py_buffer(struct.pack("<11i", 0, 1 << 30, *[10] * 9))
+    words = pa.Array.from_buffers(pa.string(), 10, [None, ends, pa.py_buffer(bytes(10))])
+    return pa.record_batch([words], schema=SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("metadata", "batch", "reason"),
     [
+        (charged(10, 700), outside(), "invalid batch"),
+        (packed(outside(), 700), None, "invalid batch"),
         (b"\x01junk", ROWS, "fails its checksum"),
         (charged(11, 700), ROWS, "11 rows are announced, others came"),
         (charged(10, 512), pa.record_batch([["y" * 2000] * 10], schema=SCHEMA), "is charged as"),
@@ -229,13 +239,14 @@ def packed(rows: pa.RecordBatch, charge: int) -> bytes:
         (charged(10, 700), None, "10 rows are announced"),
         (packed(ROWS.slice(1), 700), None, "10 rows are announced, others came"),
         (packed(ROWS.rename_columns(["other"]), 700), None, "announced was"),
-        (packed(pa.record_batch([["y" * 2000] * 10], schema=SCHEMA), 512), None, "is charged as"),
+        (packed(pa.record_batch([["y" * 2000] * 10], schema=SCHEMA), 700), None, "unpacks to"),
+        (packed(pa.record_batch([["y" * 2000] * 10], schema=SCHEMA), 512), None, "unpacks to"),
         (packed(ROWS, 700), ROWS, "behind metadata of another kind"),
         (charged(10, 700) + packed(ROWS, 700), None, "behind metadata of another kind"),
         (charged(10, 700, packed=True), None, "with its metadata"),
         (charged(10, 700, packed=True), ROWS, "with its metadata"),
-        (charged(10, 700, packed=True) + b"junk" * 20, None, "are no packed batch"),
-        (packed(ROWS, 700)[:-200], None, "are no packed batch"),
+        (charged(10, 700, packed=True) + b"junk" * 20, None, "are no Arrow stream"),
+        (packed(ROWS, 700)[:-200], None, "are no Arrow stream"),
     ],
 )
 def test_an_element_that_breaks_the_rules_breaks_the_attempt(

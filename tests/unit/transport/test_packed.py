@@ -89,14 +89,36 @@ def message(rows: pa.RecordBatch) -> pa.Buffer:
 @pytest.mark.parametrize(
     ("packed", "reason"),
     [
-        (two_batches(), "more than one batch is packed"),
+        (two_batches(), "3 messages are packed, not a schema and one batch"),
         (message(ROWS.rename_columns(list("abcde"))), "announced was"),
-        (message(ROWS).slice(0, 600), "are no packed batch"),
-        (message(ROWS.slice(0, 0)).slice(0, 60), "are no packed batch"),
-        (pa.py_buffer(b"junk" * 100), "are no packed batch"),
+        (message(ROWS).slice(0, 600), "are no Arrow stream"),
+        (message(ROWS.slice(0, 0)).slice(0, 60), "are no Arrow stream"),
+        (pa.py_buffer(b"junk" * 100), "are no Arrow stream"),
         (pa.py_buffer(bytes(10_001)), "a packed batch of 10001 bytes is charged as 10000"),
     ],
 )
 def test_anything_else_is_refused(packed: pa.Buffer, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
         unpack(packed, HEAD, ROWS.schema)
+
+
+def test_a_batch_that_unpacks_to_more_than_its_charge_takes_no_memory() -> None:
+    size = 192 << 20
+    ends = pa.py_buffer((0).to_bytes(8, "little") + size.to_bytes(8, "little"))
+    zeros = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(bytes(size))])
+    rows = pa.record_batch({"v": zeros})
+    packed = pack(rows, rows.schema, b"")
+    assert packed.size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(PeerError, match=f"unpacks to {size + 16} bytes, at most {2 * packed.size}"):
+        unpack(packed, DataHead(1, packed.size, packed=True), rows.schema)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_more_rows_than_announced_are_not_unpacked() -> None:
+    nothing = pa.record_batch({"n": pa.nulls(3)})
+    packed = pack(nothing, nothing.schema, b"").to_pybytes()
+    three, many = (3).to_bytes(8, "little"), (1 << 40).to_bytes(8, "little")
+    assert three in packed
+    with pytest.raises(PeerError, match="a batch has 1099511627776 rows, at most 3"):
+        unpack(pa.py_buffer(packed.replace(three, many)), HEAD, nothing.schema)

@@ -6,8 +6,9 @@
 
 A block is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group, compressed by LZ4:
 ``group, deleted, hash, key`` and one column for each value. Blocks come in the order in which rows
-were copied, a few hundred thousand sorted at a time. No damage is looked for here: the blob store
-has compared length and SHA-256.
+were copied, a few hundred thousand sorted at a time. The blob store has compared length and
+SHA-256. Who wrote the file is not known by that: the folder may be shared. So the sizes of a block
+are read before it is unpacked, and its values are validated before a kernel sees them.
 
 Not an SST of RocksDB, as before: its writer compresses, writes and syncs with the interpreter
 in its hands, and so stops every other thread of the engine: see docs/decisions/.
@@ -28,10 +29,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.base.errors import StateError, StorageError
+from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.contract.keygroups import Share
+from penstock.model import ipc
 from penstock.model.columns import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
+from penstock.model.validate import validate
 from penstock.state.copies import RowsCopy, by_group
 from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value
@@ -46,6 +49,12 @@ _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 _META = b"penstock"
 _VALUE = "value:"
+_FRAME = {
+    "group": pa.uint16(),
+    "deleted": pa.bool_(),
+    "hash": pa.uint64(),
+    "key": pa.large_binary(),
+}
 REST_MAX_S = 0.1  # a disk that stands still is no work
 Block = TypeVar("Block")
 
@@ -198,10 +207,21 @@ def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
 
 
 def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
+    """Read one block. Raises StateError when it is another thing, or a kernel could not use it."""
     try:
-        return pa.ipc.open_stream(value, options=_READ).read_next_batch()
-    except (pa.ArrowInvalid, OSError, StopIteration) as error:
-        raise StateError(f"{origin}: a block is no Arrow stream: {error}") from error
+        sizes = list(ipc.stream_sizes(value))
+        if [s.kind for s in sizes] != [ipc.SCHEMA, ipc.ROWS]:
+            raise StateError(f"{origin}: {len(sizes)} messages where a schema and one block were")
+        ipc.check(sizes[1], ipc.LZ4_RATIO_MAX * value.size, BLOCK_ROWS)
+        block = pa.ipc.open_stream(value, options=_READ).read_next_batch()
+        validate(block)
+    except (PeerError, pa.ArrowException, OSError, StopIteration) as error:
+        raise StateError(f"{origin}: a block cannot be read: {error}") from error
+    if block.schema.types[: len(_FRAME)] != list(_FRAME.values()) or (
+        block.schema.names[: len(_FRAME)] != list(_FRAME)
+    ):
+        raise StateError(f"{origin}: a block of {block.schema.names} is none of a state file")
+    return block
 
 
 def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
@@ -223,6 +243,21 @@ def check_schema(
             f"{origin}: stored state does not fit: stored {stored.decode(errors='replace')}, "
             f"the job has {wanted.decode()}"
         )
+    values = {_VALUE + value.name: _type(value) for value in all_values(schema)}
+    kinds = dict(zip(block.schema.names, block.schema.types, strict=True))
+    if kinds != _FRAME | values:
+        raise StateError(f"{origin}: a block has columns {kinds}, its schema says otherwise")
+    groups = fixed(block.column("group"), np.uint16)
+    if len(groups) and groups.max() >= max_key_groups:
+        raise StateError(f"{origin}: key group {groups.max()} of {max_key_groups}")
+
+
+def _type(value: Value) -> pa.DataType:
+    """Return the type of the stored column of a value."""
+    if value.dtype == BYTES:
+        return pa.large_binary()
+    plain = pa.from_numpy_dtype(np.dtype(value.dtype))
+    return plain if value.width == 1 else pa.list_(plain, value.width)
 
 
 def loadable(

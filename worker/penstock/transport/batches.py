@@ -10,6 +10,7 @@ from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
 from penstock.model.wire import CHARGE_MAX
 
+CHARGES_MAX = 2  # a decoded batch may take so many times its charge: columns may share memory
 _PINNED_TO_COMPACT = 2  # a slice may keep this many times its own size alive
 _CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it holds
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from penstock.base.errors import PeerError
 from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.model.ipc import ROWS, SCHEMA, check, stream_sizes
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
-from penstock.transport.batches import has_dictionaries
+from penstock.transport.batches import CHARGES_MAX, has_dictionaries
 
 CODEC = "lz4"
 _PACKED = bytes((PACKED,))
@@ -50,16 +51,21 @@ def split(message: pa.Buffer) -> tuple[bytes, pa.Buffer | None]:
 
 
 def unpack(packed: pa.Buffer, head: DataHead, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a packed batch, exactly one. Raises PeerError when it is anything else."""
+    """Return the rows of a packed batch, exactly one. Raises PeerError when it is anything else.
+
+    What it would take in memory is known, and compared with its charge, before it is unpacked. Its
+    values are still to be validated.
+    """
     if packed.size > head.charge:
         raise PeerError(f"a packed batch of {packed.size} bytes is charged as {head.charge}")
+    sizes = list(stream_sizes(packed))
+    if [s.kind for s in sizes] != [SCHEMA, ROWS]:
+        raise PeerError(f"{len(sizes)} messages are packed, not a schema and one batch")
+    check(sizes[1], CHARGES_MAX * head.charge, head.rows)
     try:
         with pa.ipc.open_stream(packed, options=_READ) as reader:
             if not reader.schema.equals(schema):
                 raise PeerError(f"packed are [{reader.schema}], announced was [{schema}]")
-            rows = reader.read_next_batch()
-            if next(reader, None) is not None:
-                raise PeerError("more than one batch is packed")
-            return rows
+            return reader.read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise PeerError(f"{packed.size} bytes are no packed batch: {error}") from error

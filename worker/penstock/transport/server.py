@@ -26,9 +26,10 @@ from penstock.model.handshake import (
     decode_hello,
     encode_reply,
 )
+from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
 from penstock.protocol.admission import Admission, Decision
-from penstock.transport.batches import fingerprint
+from penstock.transport.batches import CHARGES_MAX, fingerprint
 from penstock.transport.endpoint import Endpoint, check_call
 from penstock.transport.events import OnEvent, StreamBroken
 from penstock.transport.input import InputChannel
@@ -243,15 +244,15 @@ def _element(
         return head
     if batch is None or batch.num_rows != head.rows:
         raise PeerError(f"channel {channel}: {head.rows} rows are announced, others came")
-    if batch.get_total_buffer_size() > 2 * head.charge:
+    if batch.get_total_buffer_size() > CHARGES_MAX * head.charge:
         raise PeerError(
             f"channel {channel}: a batch of {batch.get_total_buffer_size()} bytes "
             f"is charged as {head.charge}"
         )
     try:
-        batch.validate()
-    except pa.ArrowInvalid as error:
-        raise PeerError(f"channel {channel}: invalid batch: {error}") from error
+        validate(batch)
+    except PeerError as error:
+        raise PeerError(f"channel {channel}: {error}") from error
     return Data(batch, head.rows, head.charge, head.min_ts, head.max_ts)
 
 

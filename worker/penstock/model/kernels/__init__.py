@@ -21,13 +21,15 @@ def compile_all() -> int:
         jit,
         routing,
         table,
+        validate,
         windows,
         words,
         xxhash,
     )
 
     modules = (
-        *(aggregate, arena, clock, due, encode, gather, routing, table, windows, words, xxhash),
+        *(aggregate, arena, clock, due, encode, gather),
+        *(routing, table, validate, windows, words, xxhash),
     )
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:

@@ -1,0 +1,178 @@
+"""What a message of Arrow's IPC format would take in memory, read from its metadata alone.
+
+    metadata (flatbuffer): rows, length of each array, place of each buffer, codec
+    body: buffers, each compressed one behind 8 bytes that say its size when it is unpacked
+
+Arrow believes these sizes: it takes the memory, then unpacks. So whoever sends 100 KB may ask for a
+gigabyte. Here the sizes are added up first, from the same bytes that Arrow reads afterwards.
+
+Source of the layout: ``format/Message.fbs`` of Apache Arrow, and the encoding of flatbuffers. Arrow
+has verified the flatbuffer when it comes here (``Message``), and every place is checked once more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct, error
+
+import pyarrow as pa
+
+from penstock.base.errors import PeerError
+
+SCHEMA, DICTIONARIES, ROWS = 1, 2, 3
+RAW = -1  # the size of a buffer that was not worth compressing
+LZ4 = 0
+LZ4_RATIO_MAX = 256  # a byte of LZ4 stands for 255 bytes at most: what claims more is no LZ4
+_I8, _U16, _I32, _U32, _I64 = Struct("<b"), Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
+_PAIR = Struct("<qq")
+_PREFIX_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a message holds: ``kind`` (SCHEMA, DICTIONARIES, ROWS), rows, bytes once unpacked.
+
+    ``items`` is the length of the longest array at any depth. Of dictionaries, ``dictionary`` is
+    the number that columns know them by, and ``is_delta`` says that they add to those before.
+    """
+
+    kind: int
+    rows: int = 0
+    items: int = 0
+    size: int = 0
+    body: int = 0
+    dictionary: int = 0
+    is_delta: bool = False
+
+
+def stream_sizes(stream: pa.Buffer) -> Iterator[Sizes]:
+    """Yield the sizes of each message of an IPC stream. Raises PeerError when it is none.
+
+    Arrow's own reader finds the messages: it is the one that reads them afterwards.
+    """
+    try:
+        for message in pa.ipc.MessageReader.open_stream(stream):
+            yield message_sizes(message.metadata, message.body)
+    except (pa.ArrowException, OSError) as broken:
+        raise PeerError(f"{stream.size} bytes are no Arrow stream: {broken}") from broken
+
+
+def message_sizes(metadata: "pa.Buffer | bytes", body: "pa.Buffer | None") -> Sizes:
+    """Return the sizes of one message. Raises PeerError when they contradict each other."""
+    data = memoryview(b"") if body is None else memoryview(body)
+    try:
+        return _sizes(memoryview(metadata).cast("B"), data.cast("B"))
+    except (error, IndexError) as broken:
+        raise PeerError(f"the metadata of an Arrow message is broken: {broken}") from broken
+
+
+def check(sizes: Sizes, size_max: int, rows_max: int) -> None:
+    """Raise PeerError when a message would take more than ``size_max`` bytes or ``rows_max`` rows.
+
+    An array below a column may have more items than there are rows, but no more than one for a bit
+    of ``size_max``: arrays of the type null take no memory at all.
+    """
+    if sizes.size > size_max:
+        raise PeerError(f"a batch unpacks to {sizes.size} bytes, at most {size_max} are taken")
+    if sizes.rows > rows_max:
+        raise PeerError(f"a batch has {sizes.rows} rows, at most {rows_max} are taken")
+    if sizes.items > 8 * size_max:
+        raise PeerError(f"a batch has {sizes.items} items, at most {8 * size_max} are taken")
+
+
+def _sizes(metadata: memoryview, body: memoryview) -> Sizes:
+    message = _Table(metadata, _u32(metadata, 0))
+    kind = message.number(1, _I8, 0)
+    if message.number(3, _I64, 0) != len(body):
+        raise PeerError(f"an Arrow message with {len(body)} bytes announces another length")
+    header = message.table(2)
+    if kind == ROWS and header is not None:
+        return _batch(header, body, kind)
+    if kind == DICTIONARIES and header is not None:
+        inner = header.table(1)
+        if inner is None:
+            raise PeerError("an Arrow message of dictionaries holds none")
+        number, is_delta = header.number(0, _I64, 0), bool(header.number(2, _I8, 0))
+        return _batch(inner, body, kind, number, is_delta=is_delta)
+    if kind == SCHEMA and not len(body):
+        return Sizes(kind)
+    raise PeerError(f"an Arrow message of kind {kind} is neither schema, dictionaries nor rows")
+
+
+def _batch(
+    table: "_Table", body: memoryview, kind: int, dictionary: int = 0, *, is_delta: bool = False
+) -> Sizes:
+    rows = table.number(0, _I64, 0)
+    lengths = [length for length, _ in table.pairs(1)]
+    if rows < 0 or any(length < 0 for length in lengths):
+        raise PeerError("an Arrow message announces less than no rows")
+    codec = table.table(3)
+    lz4 = codec is not None and codec.number(0, _I8, LZ4) == LZ4
+    size = 0
+    for place, length in table.pairs(2):
+        if place < 0 or length < 0 or place + length > len(body):
+            raise PeerError(f"a buffer of an Arrow message lies outside its {len(body)} bytes")
+        size += length if codec is None or not length else _unpacked(body, place, length, lz4=lz4)
+    items = max((rows, *lengths))
+    return Sizes(kind, rows, items, size, len(body), dictionary, is_delta)
+
+
+def _unpacked(body: memoryview, place: int, length: int, *, lz4: bool) -> int:
+    """Return the size that a compressed buffer announces."""
+    packed = length - _PREFIX_BYTES
+    size: int = _I64.unpack_from(body, place)[0] if packed >= 0 else RAW - 1
+    if size == RAW:
+        return packed
+    if size < 0 or (lz4 and size > packed * LZ4_RATIO_MAX):
+        raise PeerError(f"a buffer of {length} compressed bytes cannot unpack to {size}")
+    return size
+
+
+class _Table:
+    """A table of a flatbuffer: fields by number, absent ones have their default."""
+
+    __slots__ = ("_at", "_data", "_fields")
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data, self._at = data, at
+        fields = at - _read(data, at, _I32)
+        self._fields = [
+            _read(data, place, _U16)
+            for place in range(fields + 4, fields + _read(data, fields, _U16) - 1, 2)
+        ]
+
+    def number(self, field: int, kind: Struct, default: int) -> int:
+        """Return a number."""
+        place = self._place(field)
+        return _read(self._data, place, kind) if place else default
+
+    def table(self, field: int) -> "_Table | None":
+        """Return a table, None when there is none."""
+        place = self._place(field)
+        return _Table(self._data, place + _u32(self._data, place)) if place else None
+
+    def pairs(self, field: int) -> Iterator[tuple[int, int]]:
+        """Return the structs of a vector, each of two numbers of 64 bits."""
+        place = self._place(field)
+        if not place:
+            return iter(())
+        vector = place + _u32(self._data, place)
+        first = vector + _U32.size
+        stop = first + _u32(self._data, vector) * _PAIR.size
+        if stop > len(self._data):
+            raise PeerError("a list of an Arrow message is longer than its metadata")
+        return _PAIR.iter_unpack(self._data[first:stop])
+
+    def _place(self, field: int) -> int:
+        offset = self._fields[field] if field < len(self._fields) else 0
+        return self._at + offset if offset else 0
+
+
+def _u32(data: memoryview, at: int) -> int:
+    return _read(data, at, _U32)
+
+
+def _read(data: memoryview, at: int, kind: Struct) -> int:
+    if at < 0:  # which Python would count from the end
+        raise PeerError("the metadata of an Arrow message points before its beginning")
+    value: int = kind.unpack_from(data, at)[0]
+    return value

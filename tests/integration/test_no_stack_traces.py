@@ -162,12 +162,35 @@ def test_nobody_reads_what_is_shown(job: Path) -> None:
     _, errors = process.communicate(timeout=WITHIN_S)
     said = errors.decode()
     assert process.returncode == 1, said
-    assert said.startswith("error: standard output: Broken pipe: stopping after a last checkpoint")
+    assert said.startswith("error: standard output: Broken pipe: "), said
     assert len(said.splitlines()) == 1
     code, text = run(job)
     assert code == 0, text
     rows = [r for f in (job / "output").glob("*.parquet") for r in pq.read_table(f).to_pylist()]
     assert [r["line"] for r in rows] == ["a b", "c"]
+
+
+ENDED_AT_ONCE = """\
+import sys
+from types import SimpleNamespace
+from penstock.cli.run import Interrupts, watch
+from penstock.cli.screen import PlainLines, Watched
+from penstock.contract.status import JobState, JobStatus
+ended = JobStatus("words", "u", JobState.{state}, 1, 1, failure={failure!r})
+cluster = SimpleNamespace(wait=lambda _within_s: ended)
+sys.exit(watch(cluster, Watched(PlainLines(sys.stdout)), Interrupts()))
+"""
+
+
+@pytest.mark.parametrize(("state", "failure"), [("FINISHED", ""), ("FAILED", "step 'x' fails")])
+def test_a_job_that_ends_before_anything_was_shown(
+    tmp_path: Path, state: str, failure: str
+) -> None:
+    script = ENDED_AT_ONCE.format(state=state, failure=failure)
+    code, text = run(tmp_path, "sh", "-c", '"$0" -c "$1" >/dev/full', sys.executable, script)
+    assert code == 1
+    lines = [f"error: standard output: No space left on device: the job is {state.capitalize()}"]
+    assert text.splitlines() == lines + ([f"error: {failure}"] if failure else [])
 
 
 @pytest.mark.parametrize("where", [">&-", ">/dev/full", "</dev/null >&- 2>&-"])

@@ -288,7 +288,10 @@ def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") ->
             screen.show(status)
         if ended is not None:
             screen.close()
-            return Exit.FAILED if screen.lost is not None else _ended(ended, interrupts)
+            if screen.lost is not None and interrupts.first_time():
+                print_error(f"standard output: {screen.lost}: the job is {ended.state}")
+            code = _ended(ended, interrupts)
+            return code if screen.lost is None else Exit.FAILED
         if interrupts.count >= 2:
             cluster.kill()
             screen.show(cluster.status())

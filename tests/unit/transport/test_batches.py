@@ -96,6 +96,17 @@ def test_a_batch_is_cut_in_pieces_of_at_most_so_much_or_one_row_and_none_is_copi
         assert together.equals(whole.payload)
 
 
+def test_a_row_is_charged_the_same_however_small_the_piece_is() -> None:
+    """Rows of a small batch, too, which pin the whole of it: windows follow the size of rows."""
+    whole = data(20)
+    assert whole.payload.get_total_buffer_size() < 4096
+    held = whole.charge - ELEMENT_FIXED_CHARGE_BYTES
+    for most in (whole.charge - 1, 1):
+        parts = list(batches.pieces(whole, most))
+        rows = sum(part.charge - ELEMENT_FIXED_CHARGE_BYTES for part in parts)
+        assert rows <= held + 8 * len(parts) * whole.payload.num_columns, "an offset more each"
+
+
 def test_a_row_larger_than_an_element_is_an_error_of_the_job() -> None:
     huge = Data(batch(1), 1, ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES + 1)
     with pytest.raises(ConfigError, match=r"a row of \d+ bytes is larger than an element"):

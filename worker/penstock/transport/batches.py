@@ -122,7 +122,9 @@ def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | Non
 def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
     """Cut a batch into pieces of at most ``charge_max``, or of one row, in order; none is copied.
 
-    Raises ConfigError when a single row is larger than an element may be.
+    Each is charged what it holds, never what it pins: else rows in small pieces would look larger,
+    and windows follow the size of rows. Raises ConfigError when a single row is larger than an
+    element may be.
     """
     if data.charge <= charge_max:
         yield data
@@ -137,7 +139,8 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
         return
     half = data.rows // 2
     for batch in (data.payload.slice(0, half), data.payload.slice(half)):
-        piece = Data(batch, batch.num_rows, measure(batch), data.min_ts, data.max_ts)
+        charge = batch.nbytes + ELEMENT_FIXED_CHARGE_BYTES
+        piece = Data(batch, batch.num_rows, charge, data.min_ts, data.max_ts)
         yield from pieces(piece, charge_max)
 
 

@@ -62,10 +62,15 @@ def settings_of(folders: Folders, *, rate: int) -> list[str]:
 
 
 def cluster_settings(
-    folders: Folders, *, rate: int, workers: int = 2, control: ControlSettings = QUICK
+    folders: Folders,
+    *,
+    rate: int,
+    workers: int = 2,
+    control: ControlSettings = QUICK,
+    more: Sequence[str] = (),
 ) -> ClusterSettings:
-    """Resolve the example for these folders."""
-    job = read_job_file(EXAMPLE, settings_of(folders, rate=rate))
+    """Resolve the example for these folders; ``more`` is what ``--set`` takes beside them."""
+    job = read_job_file(EXAMPLE, [*settings_of(folders, rate=rate), *more])
     kept = folders.state / "wordcount" / "job.json"
     keep_job_file(job, kept)
     return ClusterSettings(

@@ -49,9 +49,14 @@ def settled(cluster: LocalCluster, request: str) -> None:
     until(cluster, lambda _: cluster.answer(request).ok is True)
 
 
-def test_rescales_under_load_restart_nobody(tmp_path: Path) -> None:
+# Of a fixed number of tasks some leave a worker that stays, and come back to it.
+FIXED = tuple(f"job.graph.steps[{name}].parallelism=4" for name in ("lines", "counts"))
+
+
+@pytest.mark.parametrize("more", [(), FIXED], ids=["a task a worker", "fixed parallelism"])
+def test_rescales_under_load_restart_nobody(tmp_path: Path, more: tuple[str, ...]) -> None:
     folders = make_lines(tmp_path, files=5, lines=LINES)
-    with started(cluster_settings(folders, rate=RATE)) as cluster:
+    with started(cluster_settings(folders, rate=RATE, more=more)) as cluster:
         first = until(cluster, sound)
         for workers in (3, 2, 3):
             asked = cluster.rescale(workers)

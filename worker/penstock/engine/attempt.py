@@ -95,16 +95,7 @@ class Attempt:
 
         Only a reset says what was not committed, so only a reset discards prepared output.
         """
-        self.tell(order)
-        deadline = time.monotonic() + RESET_DEADLINE_S
-        for thread in self.tasks.values():
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                log.critical(
-                    "event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S
-                )
-                os._exit(EXIT_STUCK)
-        self.tasks.clear()
+        self._end(list(self.tasks.values()), order)
 
     # --- Rescale ------------------------------------------------------------------------------
 
@@ -164,6 +155,19 @@ class Attempt:
 
     # --- Parts --------------------------------------------------------------------------------
 
+    def _end(self, threads: list[TaskThread], order: ev.ResetTo | Stop) -> None:
+        for thread in threads:
+            thread.inbox.put(order)
+        deadline = time.monotonic() + RESET_DEADLINE_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                log.critical(
+                    "event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S
+                )
+                os._exit(EXIT_STUCK)
+            del self.tasks[thread.task]
+
     def _make(
         self,
         task: TaskId,
@@ -191,12 +195,15 @@ class Attempt:
             self.tasks[task].start()
 
     def _retire(self) -> None:
-        """Forget the channels that the table does not have: it is settled, they have ended.
+        """Forget the channels and tasks that the table does not have: it is settled, they ended.
 
-        A worker that left may join again, as another life, and its channels begin anew.
+        A worker that left may join again, as another life, and its channels begin anew. So may a
+        task that left a worker that stays.
         """
         if self._assignment is None:
             return
+        members = frozenset(self._assignment.tasks())
+        self._end([t for t in self.tasks.values() if t.task not in members], Stop())
         kept = set(channels_of(self._place.job.plan, self._assignment))
         gone = [c for c in self._opened if c not in kept]
         self._place.exchange.retire(gone)

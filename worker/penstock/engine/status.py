@@ -43,12 +43,21 @@ def status_of(marks: AttemptMarks, tasks: Iterable[TaskThread]) -> EngineStatus:
         running=marks.attempt if ready and (marks.running or marks.joined) else Attempt(0),
         prepared=marks.proposed if prepared else Version(0),
         resumed=min((s.resumed for s in stands), default=Version(0)),
-        settled=min((s.settled for s in stands), default=Version(0)),
+        settled=min((_settled(t) for t in threads), default=Version(0)),
         published=_published(marks, members),
         exhausted=all(t.standing.exhausted for t in members if t not in leaving),
         left=bool(leaving) and all(t.standing.finished for t in leaving),
         ended=marks.ending and all(t.standing.finished for t in threads),
     )
+
+
+def _settled(thread: TaskThread) -> Version:
+    """Return the version under which a task lives; one that leaves has to have ended.
+
+    The next version may have it again, on channels of the same names.
+    """
+    standing = thread.standing
+    return standing.settled if standing.finished or not is_leaving(thread.core) else Version(0)
 
 
 def _published(marks: AttemptMarks, members: list[TaskThread]) -> Epoch:

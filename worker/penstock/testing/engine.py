@@ -267,6 +267,8 @@ class EngineNode(Turns):
             self._begin(command.attempt, command.members, None)
         if self._assignment is not None:
             self.exchange.forget(channels_of(self.job.plan, self._assignment))
+            members = frozenset(self._assignment.tasks())
+            self.tasks = {name: t for name, t in self.tasks.items() if name in members}
         self._proposed = command.assignment
         self._next_members = command.members
         if command.root is None:

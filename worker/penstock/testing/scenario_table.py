@@ -158,6 +158,8 @@ DIRECTED = (
         attempts=(2, 2),
     ),
     replace(BUSY, name="around-window", job="window"),
+    # Tasks leave workers that stay, and come back to them.
+    replace(BUSY, name="around-fixed", job="count-fixed", safety_us=20 * SECOND, attempts=(1, 1)),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(
         BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)

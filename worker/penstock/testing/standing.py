@@ -41,7 +41,7 @@ class Standing:
             self.attempt if self._was_running else Attempt(0),
             self._prepared(tasks),
             self._resumed(tasks),
-            self._settled,
+            self._settled if all(t.finished for t in leaving) else Version(0),
             self._published_here(tasks),
             all(t.core.exhausted for t in tasks),
             bool(leaving) and all(t.finished for t in leaving),

@@ -132,6 +132,16 @@ def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("count", shape, stages, edges), ("read", "count")
 
 
+def _fixed_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """Build a count whose tasks have a fixed number: a rescale deals them to workers anew."""
+    stages = (
+        _stage(0, "read", source="read", bounded=True, parallelism=4),
+        _stage(1, "count", keyed=True, sinks=("out",), parallelism=3),
+    )
+    edges = (_edge(0, 0, 1, Partitioning.KEY),)
+    return _plan("count", shape, stages, edges), ("read", "count")
+
+
 def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
         _stage(0, "read", source="read", bounded=True),
@@ -191,6 +201,7 @@ def _counters(
 
 _PLANS = {
     "count": _count_plan,
+    "count-fixed": _fixed_plan,
     "window": _window_plan,
     "diamond": _diamond_plan,
     "pair": _pair_plan,

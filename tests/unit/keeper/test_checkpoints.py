@@ -1,7 +1,15 @@
+import pytest
 from prometheus_client import generate_latest
 
 from penstock.contract.assignment import Assignment
-from penstock.contract.control import Envelope, EpochFailed, Inject
+from penstock.contract.control import (
+    Envelope,
+    EpochFailed,
+    Heartbeat,
+    Inject,
+    PublishFailed,
+    Report,
+)
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -18,6 +26,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.progress import CheckpointDone, WorkerReport
+from penstock.contract.reports import NO_ROOM, Broken, EngineStatus
 from penstock.keeper.checkpoints import CheckpointWatch
 from penstock.metrics.registry import registry_of
 from penstock.protocol import actions, events
@@ -57,6 +66,50 @@ def swap(epoch: int) -> actions.SwapLatest:
 def failed(epoch: int) -> events.ReportArrived:
     body = EpochFailed(Attempt(1), Term(1), Epoch(epoch), TASK, "no space left")
     return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def heard(body: Report) -> events.ReportArrived:
+    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def beat(reason: str) -> Heartbeat:
+    broken = Broken(Attempt(4), reason)
+    status = EngineStatus(Attempt(4))
+    return Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            events.BlobNotWritten(BlobName("members"), f"/a: {NO_ROOM[0]}"),
+            "members was not written: /a: No space left",
+        ),
+        (
+            heard(PublishFailed(Attempt(1), Epoch(3), "link: denied")),
+            "output of epoch 3 cannot be published: link: denied",
+        ),
+        (heard(beat(f"task 0: {NO_ROOM[1]}")), "attempt 4 ended: task 0: Disk quota exceeded"),
+    ],
+)
+def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
+    event: events.CoordinatorEvent, words: str
+) -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(event, 9.0)
+    assert watch.trouble is not None
+    assert watch.trouble.startswith(words)
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    assert watch.trouble is not None
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    assert watch.trouble is None
+
+
+def test_a_stream_that_broke_is_no_trouble_of_storage() -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(heard(beat("stream: the peer is gone")), 9.0)
+    assert watch.trouble is None
 
 
 def test_size_and_duration_are_those_of_one_epoch() -> None:

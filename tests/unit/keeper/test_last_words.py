@@ -43,6 +43,15 @@ def test_an_exit_is_spelt(status: int, text: str) -> None:
     assert how_it_ended(status) == text
 
 
+def test_an_end_by_memory_is_named_in_the_first_line() -> None:
+    told = story(-9, ["last"], None, "limit 64 MiB").splitlines()
+    assert told[0] == (
+        "the engine was killed by SIGKILL (signal 9): the kernel ended it because memory ran out "
+        "(limit 64 MiB)"
+    )
+    assert told[1:] == ["last words:", "  last"]
+
+
 def test_a_story_says_how_then_where_then_its_last_words() -> None:
     place = InFlight("parse", "lines", "part-0", 0, 10)
     assert story(-11, ["Fatal", "more"], [place]).splitlines() == [

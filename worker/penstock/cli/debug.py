@@ -174,6 +174,11 @@ class EngineThread(_Life):
             raise subprocess.TimeoutExpired("engine", timeout or 0.0)
         return self._status
 
+    @property
+    def memory(self) -> str:
+        """Return nothing: what ends for want of memory is the process, and this one with it."""
+        return ""
+
     def lines(self) -> Iterator[str]:
         """Have nothing to say on a standard error of its own."""
         return iter(())

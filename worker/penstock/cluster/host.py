@@ -47,11 +47,15 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The process has ended; ``status`` as of ``subprocess``: below zero for a signal."""
+    """The process has ended; ``status`` as of ``subprocess``: below zero for a signal.
+
+    ``memory`` is not empty when the kernel has ended it because memory ran out: what the limit was.
+    """
 
     incarnation: Incarnation
     status: int
     last_words: tuple[str, ...] = ()
+    memory: str = ""
 
 
 ToHost = Begin | Kill

@@ -32,7 +32,9 @@ from penstock.cluster.host import (
     ToHost,
     spawn,
 )
+from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.ids import Incarnation
+from penstock.contract.launch import EngineLaunch
 from penstock.contract.pod import ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
 
 LINE_CHARS_MAX = 2000
@@ -74,16 +76,19 @@ def serve(path: Path, ending: threading.Event, say: Callable[[str], None]) -> No
             if ending.wait(KEEPER_DIAL_INTERVAL_S):
                 return
             continue
-        Host(DescriptorLink(connection, ToHost), say).run()
+        Host(DescriptorLink(connection, ToHost), say, MemoryKills()).run()
 
 
 class Host:
     """Serves one keeper; at most one engine lives, because the keeper asks for one at a time."""
 
-    def __init__(self, link: DescriptorLink, say: Callable[[str], None]) -> None:
-        """``say`` gets each line of an engine's standard error."""
+    def __init__(
+        self, link: DescriptorLink, say: Callable[[str], None], kills: MemoryKills
+    ) -> None:
+        """``say`` gets each line of an engine's standard error; ``kills`` are of this container."""
         self._link = link
         self._say = say
+        self._kills = kills
         self._lives: dict[Incarnation, subprocess.Popen[bytes]] = {}
 
     def run(self) -> None:
@@ -108,16 +113,19 @@ class Host:
             raise PeerError("an engine without a link to its keeper")
         try:
             place = replace(order.launch, socket=f"fd:{descriptor}")
+            witness = MemoryWitness(self._kills)
             process = spawn(place, descriptor)
         finally:
             os.close(descriptor)
         life = order.launch.incarnation
         self._lives[life] = process
         self._tell(Began(life, process.pid))
-        args = (life, process, Path(order.launch.scratch))
+        args = (order.launch, process, witness)
         threading.Thread(target=self._follow, args=args, name=f"engine-{process.pid}").start()
 
-    def _follow(self, life: Incarnation, process: "subprocess.Popen[bytes]", scratch: Path) -> None:
+    def _follow(
+        self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness
+    ) -> None:
         words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
         assert process.stderr is not None, "started with a pipe"
         with process.stderr as stream:
@@ -126,9 +134,10 @@ class Host:
                 words.append(text[:LINE_CHARS_MAX])
                 self._say(text)
         status = process.wait()
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(launch.scratch, ignore_errors=True)
+        life = launch.incarnation
         self._lives.pop(life, None)
-        self._tell(Ended(life, status, _bounded(words)))
+        self._tell(Ended(life, status, _bounded(words), witness.says(status)))
 
     def _tell(self, message: FromHost) -> None:
         try:

@@ -1,18 +1,22 @@
 """How long checkpoints take and how large they are, observed from the actions of a leader."""
 
-from penstock.contract.control import EpochFailed, Inject
+from penstock.base.errors import StorageError
+from penstock.contract.control import Command, EpochFailed, Heartbeat, Inject, PublishFailed, Report
 from penstock.contract.ids import Epoch, Incarnation, SwapId
 from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
 from penstock.contract.progress import CheckpointDone
+from penstock.contract.reports import NO_ROOM, Broken
 from penstock.protocol import actions, events
 
 
 class CheckpointWatch:
     """Looks on; nothing depends on it.
 
-    ``newest`` is the last one committed by this keeper, ``trouble`` why one after it failed and
-    ``failures`` how many have; one that timed out is seen to have failed when the next begins.
+    ``newest`` is the last one committed by this keeper, ``trouble`` why nothing was committed after
+    it and ``failures`` how many have failed; one that timed out is seen to have failed when the
+    next begins. A file of the leader's own that cannot be written, output that cannot be published
+    and an attempt that storage ended are trouble, too: no epoch has failed then, and none begins.
     """
 
     def __init__(self) -> None:
@@ -54,12 +58,10 @@ class CheckpointWatch:
     def saw_event(self, event: object, now: float) -> None:
         """Note that a step of an epoch failed, or that its swap was done."""
         if isinstance(event, events.ReportArrived):
-            if isinstance(event.envelope.body, EpochFailed):
-                failed = event.envelope.body
-                if self.newest is not None and failed.epoch <= self.newest.epoch:
-                    return  # late: repeated before its sender heard the decision
-                self.trouble = f"checkpoint {failed.epoch} failed: {failed.reason}"
-                self._failed.add(failed.epoch)
+            self._heard(event.envelope.body)
+            return
+        if isinstance(event, events.BlobNotWritten):
+            self.trouble = f"{event.name} was not written: {event.reason}"
             return
         if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
             return
@@ -68,6 +70,24 @@ class CheckpointWatch:
         self._failed.clear()
         if self.newest is None or self.newest.epoch != epoch:
             self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))
+
+    def _heard(self, report: Command | Report) -> None:
+        match report:
+            case EpochFailed(epoch=epoch, reason=reason) if not self._is_old(epoch):
+                self.trouble = f"checkpoint {epoch} failed: {reason}"
+                self._failed.add(epoch)
+            case PublishFailed(epoch=epoch, reason=reason):
+                self.trouble = f"output of epoch {epoch} cannot be published: {reason}"
+            case Heartbeat(broken=Broken(attempt, reason)) if _is_of_storage(reason):
+                self.trouble = f"attempt {attempt} ended: {reason}"
+
+    def _is_old(self, epoch: Epoch) -> bool:
+        """A report is repeated until its sender has heard the decision."""
+        return self.newest is not None and epoch <= self.newest.epoch
+
+
+def _is_of_storage(reason: str) -> bool:
+    return any(words in reason for words in (StorageError.__name__, *NO_ROOM))
 
 
 def _new_bytes(root: RootManifest) -> int:

@@ -13,6 +13,7 @@ from penstock.base.errors import PeerError
 from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.forks import Exited, Fork, Forked, FromForkServer
 from penstock.cluster.framing import LinkClosed
+from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.launch import EngineLaunch
 from penstock.keeper.last_words import STATUS_UNKNOWN
 from penstock.keeper.process import Child, LocalChild, Spawn
@@ -44,6 +45,7 @@ class ForkedChild:
         self._pid: int | None = None
         self._handle: int | None = None
         self._killed = False
+        self._witness = MemoryWitness(MemoryKills())
         self._status = STATUS_UNKNOWN  # until the server says: it may be gone before
         self._lock = threading.Lock()  # over the handle: its number may be another file's later
         self._ended = threading.Event()
@@ -61,6 +63,11 @@ class ForkedChild:
     def pid(self) -> int | None:
         """The process id, also of a process that has ended; None until it is known."""
         return self._pid
+
+    @property
+    def memory(self) -> str:
+        """Return the limit of memory that ended it; see :class:`penstock.keeper.process.Child`."""
+        return self._witness.says(self._status)
 
     def kill(self) -> None:
         """End the process at once, or as soon as it begins."""

@@ -35,6 +35,7 @@ class HostedChild:
         self._door = door
         self._pid: int | None = None
         self._status: int | None = None
+        self._memory = ""
         self._ended = threading.Event()
         self._words: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
@@ -47,6 +48,11 @@ class HostedChild:
     def pid(self) -> int | None:
         """Return its number in the other container, once it has begun."""
         return self._pid
+
+    @property
+    def memory(self) -> str:
+        """Return the limit of memory that ended it, as its host says."""
+        return self._memory
 
     def kill(self) -> None:
         """Have it ended; at once if it never began."""
@@ -68,15 +74,15 @@ class HostedChild:
         """Hear that the process runs."""
         self._pid = pid
 
-    def ended(self, status: int, last_words: tuple[str, ...]) -> None:
-        """Hear that it has ended; only the first word counts."""
+    def ended(self, status: int, last_words: tuple[str, ...], memory: str = "") -> None:
+        """Hear that it has ended; only the first word counts. ``memory`` as of ``Ended``."""
         if self._ended.is_set():
             return
         self.drop_link()
         for line in last_words:
             self._words.put(line + "\n")
         self._words.put(None)
-        self._status = status
+        self._status, self._memory = status, memory
         self._ended.set()
 
     def drop_link(self) -> None:
@@ -193,5 +199,5 @@ class HostDoor:
         match message:
             case Began(_, pid):
                 child.began(pid)
-            case Ended(_, status, last_words):
-                child.ended(status, last_words)
+            case Ended(_, status, last_words, memory):
+                child.ended(status, last_words, memory)

@@ -12,7 +12,7 @@ from penstock.base.limits import (
     IN_FLIGHT_NAMED_MAX,
 )
 from penstock.cluster.in_flight import InFlight
-from penstock.contract.reports import DOES_NOT_LOAD
+from penstock.contract.reports import DOES_NOT_LOAD, OUT_OF_MEMORY
 
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
@@ -62,8 +62,11 @@ class LastWords:
         return list(self._lines)
 
 
-def how_it_ended(status: int) -> str:
-    """Spell an exit status as of ``subprocess``: below zero for a signal."""
+def how_it_ended(status: int, memory: str = "") -> str:
+    """Spell an exit status as of ``subprocess``: below zero for a signal.
+
+    ``memory``: the limit of what the kernel has ended because memory ran out.
+    """
     if status == STATUS_UNKNOWN:
         return "the engine ended, and nobody saw how"
     if status >= 0:
@@ -73,17 +76,24 @@ def how_it_ended(status: int) -> str:
         name = signal.Signals(-status).name
     except ValueError:
         return f"the engine was killed by signal {-status}"
+    if memory:
+        return f"the engine was killed by {name} (signal {-status}): {OUT_OF_MEMORY} ({memory})"
     more = f": {SIGNALS[signal.Signals(-status)]}" if -status in SIGNALS else ""
     return f"the engine was killed by {name} (signal {-status}{more})"
 
 
-def story(status: int, words: Sequence[str], in_flight: Sequence[InFlight] | None) -> str:
-    """Tell how a life ended. The first line says how; what was in flight and its words follow."""
+def story(
+    status: int, words: Sequence[str], in_flight: Sequence[InFlight] | None, memory: str = ""
+) -> str:
+    """Tell how a life ended. The first line says how; what was in flight and its words follow.
+
+    ``memory`` as of :func:`how_it_ended`.
+    """
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
     # An exception that nobody caught is named where only the first line is shown.
     uncaught = f": {words[-1]}" if status == EXIT_UNCAUGHT and words else ""
-    lines = [how_it_ended(status) + uncaught]
+    lines = [how_it_ended(status, memory) + uncaught]
     if in_flight is not None:
         lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]
         if len(in_flight) > IN_FLIGHT_NAMED_MAX:

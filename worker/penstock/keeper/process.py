@@ -22,6 +22,7 @@ from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
 from penstock.cluster.in_flight import read_in_flight
 from penstock.cluster.link import KeeperLink
+from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
@@ -36,6 +37,11 @@ class Child(Protocol):
     @property
     def pid(self) -> int | None:
         """Return its number, for people; None while it is not known."""
+        ...
+
+    @property
+    def memory(self) -> str:
+        """Return, once it has ended, the limit of memory that ended it; empty when none did."""
         ...
 
     def kill(self) -> None:
@@ -161,7 +167,7 @@ class EngineProcess:
         in_flight = None if self._page is None else read_in_flight(self._page, self.incarnation)
         # What a life kept on the local disk is of no use to another.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        reason = story(status, self._last_words.lines(), in_flight)
+        reason = story(status, self._last_words.lines(), in_flight, self._process.memory)
         known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
         self._on_gone(EngineGone(self.incarnation, reason, fatal, known))
 
@@ -172,12 +178,18 @@ class LocalChild:
     def __init__(self, launch: EngineLaunch, link: socket.socket) -> None:
         """Start it; it inherits ``link``."""
         place = replace(launch, socket=f"fd:{link.fileno()}")
+        self._witness = MemoryWitness(MemoryKills())
         self._process = spawn(place, link.fileno())
 
     @property
     def pid(self) -> int | None:
         """The process id, also of a process that has ended."""
         return self._process.pid
+
+    @property
+    def memory(self) -> str:
+        """Return the limit of memory that ended it; see :class:`Child`."""
+        return self._witness.says(self._process.wait())
 
     def kill(self) -> None:
         """End the process at once."""

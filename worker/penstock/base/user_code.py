@@ -14,6 +14,7 @@ from penstock.base.limits import (
     USER_TRACE_CHARS_MAX,
     USER_TRACE_FRAMES_MAX,
 )
+from penstock.base.visible import visible
 
 if TYPE_CHECKING:
     from traceback import FrameSummary
@@ -31,7 +32,7 @@ def named(error: BaseException) -> str:
         text = str(error)
     except Exception as unreadable:  # a user's __str__ may raise, too
         text = f"its message cannot be read: {type(unreadable).__name__}"
-    return shortened(f"{name}: {text}" if text else name, USER_MESSAGE_CHARS_MAX)
+    return shortened(visible(f"{name}: {text}" if text else name), USER_MESSAGE_CHARS_MAX)
 
 
 def shortened(text: str, chars_max: int) -> str:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from tempfile import NamedTemporaryFile
 
 from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.visible import visible
 from penstock.contract.status import JobState
 
 
@@ -39,8 +40,8 @@ def exit_of_error(error: PenstockError) -> Exit:
 def print_error(text: str) -> None:
     """Write an error to standard error, each line marked. Whoever has closed it is told nothing."""
     try:
-        for line in text.splitlines() or [""]:
-            print(f"error: {line}", file=sys.stderr)
+        for line in text.split("\n"):
+            print(f"error: {visible(line)}", file=sys.stderr)
         sys.stderr.flush()
     except OSError:
         return

@@ -7,6 +7,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.base.visible import visible
 from penstock.cli.events import Events, lines_of
 from penstock.cli.rates import (
     History,
@@ -62,7 +63,7 @@ class LiveScreen:
 
     def note(self, text: str) -> None:
         """Print a line above the table."""
-        self._console.print(Text(text, style="dim"))
+        self._console.print(Text(visible(text), style="dim"))
 
     def close(self) -> None:
         """Leave the last table standing, and the summary below it."""
@@ -70,7 +71,7 @@ class LiveScreen:
             self._live.stop()
             self._live = None
         while self._summary:
-            self._console.print(Text(self._summary.pop(0)))
+            self._console.print(Text(visible(self._summary.pop(0))))
 
 
 def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
@@ -79,12 +80,12 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    parts += [Text(text, style="yellow") for text in map(unread_text, now.inputs) if text]
+    parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
-        parts.append(Text("\n".join(lines), style="yellow"))
+        parts.append(Text(visible("\n".join(lines)), style="yellow"))
     if now.failure:
-        parts.append(Text(now.failure, style="red"))
+        parts.append(Text(visible(now.failure), style="red"))
     return Group(*parts)
 
 

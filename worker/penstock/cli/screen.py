@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import IO, Protocol
 
+from penstock.base.visible import visible
 from penstock.cli.events import Events
 from penstock.cli.rates import (
     History,
@@ -160,7 +161,7 @@ class PlainLines:
     def note(self, text: str) -> None:
         """Write one line."""
         elapsed = self._events.elapsed_s(self._now_us)
-        print(f"[{elapsed:6.1f} s] {text}", file=self._out, flush=True)
+        print(f"[{elapsed:6.1f} s] {visible(text)}", file=self._out, flush=True)
 
     def close(self) -> None:
         """Do nothing: every line is complete."""

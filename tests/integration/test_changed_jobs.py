@@ -176,7 +176,7 @@ def test_state_that_has_no_step_is_refused_then_given_up_by_name(tmp_path: Path)
     assert (
         "step 'counts': its state (keys [word: string], columns [count: int64]) is stored" in words
     )
-    assert "restore.dropState: [counts] (--drop-state)" in words
+    assert "by --drop-state counts; or" in words
     assert rows_of(place.folder("out")) == before, "nothing was written"
 
     done = place.run(renamed, "--drop-state", "counts")

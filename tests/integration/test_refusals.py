@@ -55,7 +55,7 @@ def test_what_does_not_fit_or_would_repeat_output_is_refused(
     early = folders.state / "wordcount" / "savepoints" / "early"
     done = run_again(folders, *ONE, "--restore", str(early))
     assert done.returncode == 1
-    assert "allowOutputReplay" in done.stderr
+    assert "--allow-output-replay" in done.stderr
 
     assert sorted(folders.output.iterdir()) == visible
     done = run_again(folders, *ONE)

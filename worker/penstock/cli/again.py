@@ -18,12 +18,13 @@ from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.cli.before import Before, held, read_before
 from penstock.cli.fresh import forget_runs
-from penstock.cli.output_files import counted, is_anothers, missing_output
+from penstock.cli.output_files import counted, foreign_files, is_anothers, missing_output
 from penstock.cli.record import Digest, JobRecord, Place, keep_record
 from penstock.connectors.input_files import look_at
 from penstock.contract.inputs import named, unread_text
 from penstock.contract.status import JobState, JobStatus
 from penstock.supervisor.committed import committed_rows
+from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
     from penstock.contract.latest import Restore
@@ -72,7 +73,7 @@ class Ready:
 def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready":
     """Judge a job by its runs before; with ``fresh`` forget them.
 
-    ``check`` describes the job as it would run now, or raises ConfigError. Raises ConfigError, too,
+    ``check`` describes the job as it would run now, or raises ConfigError. Raises BusyError
     when the job runs already, StateError when its metadata is damaged, or its output is gone.
     """
     name, root = asked.job.job.name, asked.directory.absolute()
@@ -90,12 +91,17 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
                 before = replace(before, record=record)
             return Finished(name, before, changes_of(before, check, asked.incomplete))
     now = check()
-    if before is None or not _is_newest(before, asked.restore):
-        return Ready(now, goes_on(before, now, asked.restore))
+    if before is None:
+        return Ready(now, ())
+    notes = (
+        *goes_on(before, now, asked.restore),
+        *foreign_files(now.outputs, before.latest.job_uid),
+    )
+    if not _is_newest(before, asked.restore):
+        return Ready(now, notes)
     gone = tuple(_gone_output(before, now))
     if gone and not asked.incomplete:
         raise StateError("\n".join([f"{name}: not started: {gone[0]}", *gone[1:], *GO_ON]))
-    notes = goes_on(before, now, asked.restore)
     return Ready(_carried(before, now, bool(gone)), (*notes, *(f"{g}: gone on with" for g in gone)))
 
 
@@ -267,7 +273,7 @@ def goes_on(before: Before | None, now: JobRecord, restore: "Restore | None") ->
         return ()
     ended = "was ended at once"
     if latest.failure is not None:
-        ended = f"failed: {latest.failure.splitlines()[0]}"
+        ended = f"failed: {as_options(latest.failure.splitlines()[0])}"
     elif latest.stopped:
         ended = "was stopped"
     at = f" of {before.since()}" if before.since() else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.base.errors import PenstockError, StateError
 from penstock.contract.latest import ANY_STATE, Latest
 from penstock.protocol.matching import match, refusal, without
+from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
     from penstock.contract.manifest import RootManifest
@@ -42,7 +43,7 @@ def fit_lines(
         return []
     left, why = without(root, plan, drop), refusal(root, plan, drop)
     if why is not None:
-        raise StateError(why.removeprefix("StateError: "))
+        raise StateError(as_options(why.removeprefix("StateError: ")))
     now, had = match(left, plan), match(root, plan)
     sources = {stage.source for stage in plan.stages}
     gone = [n for n in had.gone if n in drop or ANY_STATE in drop]

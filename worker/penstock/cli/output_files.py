@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
+from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.cli.record import JobRecord, Place
 from penstock.connectors import published
+from penstock.contract.inputs import named
 from penstock.contract.manifest import RootManifest
 
 if TYPE_CHECKING:
@@ -69,6 +71,24 @@ def missing_output(place: Place, before: "Before") -> str | None:
         return None
     of = max(expected, missing)
     return f"output of {place.step}: {missing} of {of} files are gone from {place.path}"
+
+
+def foreign_files(places: Sequence[Place], job_uid: str) -> list[str]:
+    """Say of each output folder of this job which of its data files the job has not written."""
+    said = []
+    for path in dict.fromkeys(Path(p.path) for p in places if p.kind == "parquet"):
+        here = [p for p in places if Path(p.path) == path and p.kind == "parquet"]
+        own = [own_files(place, job_uid) for place in here]
+        mark = published.mark_of(path, "parquet")
+        if mark is None or mark.after or None in own:
+            continue  # of a job before, or of another one: its sink judges it
+        known = {file for files in own for file in files or ()}
+        ends = published.SUFFIXES["parquet"]
+        other = sorted(f.name for f in path.iterdir() if f.name.endswith(ends) and f not in known)
+        if other:
+            names = named(tuple(other[:INPUT_NAMES_SHOWN_MAX]), len(other))
+            said.append(f"output folder {path} has files that no sink of this job wrote: {names}")
+    return said
 
 
 def is_anothers(place: Place, job_uid: str) -> bool:

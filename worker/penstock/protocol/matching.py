@@ -83,7 +83,7 @@ def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
     return (
         f"StateError: the state of checkpoint {root.epoch} does not fit this job: "
         f"{'; '.join(words)}. Take that back; or give this state up by restore.dropState: "
-        f"[{names}] (--drop-state); or begin without any state by restore.empty"
+        f"[{names}]; or begin without any state by restore.empty"
     )
 
 

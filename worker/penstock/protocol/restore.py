@@ -40,8 +40,7 @@ def unfit(lead: Lead) -> str | None:
     return (
         f"StateError: nobody knows that the output of epoch {root.epoch} is all visible, and the "
         f"job cannot publish it: sinks {list(gone)} are gone or of another kind: run the job as it "
-        "was and stop it, or give restore.unpublished: Drop (--drop-unpublished) to lose what is "
-        "not"
+        "was and stop it, or give restore.unpublished: Drop to lose what is not"
     )
 
 
@@ -242,7 +241,7 @@ class Restoring:
             why = (
                 f"StateError: epoch {root.epoch} is older than the newest committed one, "
                 f"{lead.latest.max_epoch}: output since then would be repeated; "
-                "allowOutputReplay accepts that"
+                "restore.allowOutputReplay accepts that"
             )
         lead.failure = lead.failure or why
         return why is None
@@ -254,7 +253,7 @@ def _empty(lead: Lead, wanted: Restore) -> bool:
     if at.max_epoch > 0 and not wanted.allow_output_replay:
         lead.failure = (
             f"StateError: {at.max_epoch} epochs are committed: to begin without state reads all "
-            "input and writes all output again; allowOutputReplay accepts that"
+            "input and writes all output again; restore.allowOutputReplay accepts that"
         )
     elif owes_output(lead, wanted):
         if unfit(lead) is None:
@@ -262,7 +261,7 @@ def _empty(lead: Lead, wanted: Restore) -> bool:
         lead.failure = (
             f"StateError: nobody knows that the output of epoch {at.epoch} is all visible, and the "
             "changed job cannot publish it: run the job as it was and stop it, or give "
-            "restore.unpublished: Drop (--drop-unpublished) to lose what is not"
+            "restore.unpublished: Drop to lose what is not"
         )
     else:
         through = lead.published_through() if lead.published() else at.published_through

@@ -37,6 +37,7 @@ from penstock.supervisor.policy import is_over, to_end, workers_needed
 from penstock.supervisor.reports import Reports
 from penstock.supervisor.settings import ClusterSettings
 from penstock.supervisor.wanted import Wanted
+from penstock.supervisor.wording import as_options
 from penstock.supervisor.workers import KeeperChild, StartKeeper, Workers
 
 
@@ -70,7 +71,7 @@ class LocalCluster:
     def start(self) -> None:
         """Take the job's folder, serve metadata and Lease, and start the workers.
 
-        Raises ConfigError when the job is already running here, StateError when its metadata
+        Raises BusyError when the job is already running here, StateError when its metadata
         cannot be read.
         """
         settings = self._settings
@@ -147,7 +148,8 @@ class LocalCluster:
             )
         )
         self._has_run = self._has_run or status.state is JobState.RUNNING
-        return status
+        failure = status.failure
+        return status if failure is None else replace(status, failure=as_options(failure))
 
     def rescale(self, workers: int) -> RequestAnswer:
         """Want another number of workers; watch :meth:`status` or :meth:`answer` for the rest."""

@@ -1,0 +1,28 @@
+"""Remedies as they are read at a command line.
+
+What a leader says names fields of a StreamJob, because it is read in a cluster as well. On one
+machine the same is asked for by options of ``penstock run``.
+"""
+
+import re
+
+_DROPPED = re.compile(r"restore\.dropState: \[([^\]]*)\]")
+_OPTIONS = (
+    ("restore.dropState", "--drop-state"),
+    ("restore.unpublished: Drop", "--drop-unpublished"),
+    ("restore.allowOutputReplay", "--allow-output-replay"),
+    # There is committed output wherever this is advised.
+    ("restore.empty", "--restore empty --allow-output-replay"),
+)
+
+
+def as_options(text: str) -> str:
+    """Return a text with options in the place of the fields of ``spec.restore``."""
+    text = _DROPPED.sub(_drop_options, text)
+    for field, option in _OPTIONS:
+        text = text.replace(field, option)
+    return text
+
+
+def _drop_options(found: "re.Match[str]") -> str:
+    return " ".join(f"--drop-state {name}" for name in found[1].split(", "))

@@ -200,6 +200,20 @@ def test_epochs_go_on_while_a_savepoint_is_copied() -> None:
     town.until(lambda: len(town.latest.retained) == SETTINGS.retain)
 
 
+def test_a_job_does_not_finish_while_a_savepoint_is_copied() -> None:
+    town = Slow(2)
+    town.until(lambda: town.latest.epoch >= 1)
+    town.want(requests=(Request("a", "savepoint", "s"),))
+    town.until(lambda: bool(town.__dict__.get("copies")))
+    exhaust(town, 0, 1)
+    town.until(lambda: root(town).kind == "final")
+    town.run(5.0)
+    assert not town.latest.finished
+    town.finish_copies()
+    town.until(lambda: town.latest.finished)
+    assert town.latest.answers == (Answer("a", True, "savepoints/s"),)
+
+
 class Slow(Town):
     """A town whose savepoints take until they are told to be done."""
 

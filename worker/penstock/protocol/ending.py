@@ -48,7 +48,9 @@ class Ending:
             if lead.desk.due(self.ended_by):
                 why = "did not end its streams in time"
                 lead.roster.lose(lead.life(member), why, Cause.ORDERED)
-        if not waiting and not lead.swaps.busy:
+        # A savepoint that is being copied would be given up by the end of the job.
+        copying = any(kept.savepoint is not None for kept in at.retained)
+        if not waiting and not copying and not lead.swaps.busy:
             lead.propose(replace(at, finished=True, published_through=lead.published_through()))
 
     def pursue(self, lead: Lead) -> bool:

@@ -9,10 +9,13 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket, socketpair
+
+import pyarrow.parquet as pq
 
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.link import KeeperLink
@@ -359,3 +362,18 @@ class Rig:
             engine.link.send(TERM, c.Shutdown(engine.incarnation, "finished"))
             assert engine.process.wait(DEADLINE_S) == 0
         self.engines.clear()
+
+
+def counted(folder: Path) -> Counter[str]:
+    """Return how often each word was counted in output files, sorted by name.
+
+    Fails where a count does not follow the one before of its word.
+    """
+    seen: Counter[str] = Counter()
+    for file in sorted(folder.glob("*.parquet")):
+        table = pq.read_table(file)
+        rows = zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True)
+        for word, count in rows:
+            seen[word] += 1
+            assert count == seen[word], f"{word!r} in {file.name}"
+    return seen

@@ -1,6 +1,5 @@
 """Word count through real engine processes: exact, whatever happens between."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.model.elements import BarrierKind
-from tests.integration.engine_rig import TERM, Rig
+from tests.integration.engine_rig import TERM, Rig, counted
 
 WORDS = 300
 LINES = 4000
@@ -66,15 +65,7 @@ def expected() -> Counter[str]:
 
 def check(folder: Path) -> None:
     """Sorted by file name, then row, the counts of each word rise by one, up to the oracle's."""
-    seen: Counter[str] = Counter()
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".parquet"):
-            table = pq.read_table(folder / name)
-            rows = zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True)
-            for word, count in rows:
-                seen[word] += 1
-                assert count == seen[word], f"{word!r} in {name}"
-    assert seen == expected()
+    assert counted(folder) == expected()
 
 
 def test_word_count_is_exact_with_checkpoints_under_way(rig: Rig) -> None:

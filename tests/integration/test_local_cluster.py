@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import BusyError, ConfigError
 from penstock.contract.status import JobStatus, WorkerStatus
 from penstock.supervisor import LocalCluster, connect
 from tests.integration.local_job import (
@@ -151,7 +151,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path) -> None:
     settings = cluster_settings(folders, rate=RATE)
     with (
         started(settings),
-        pytest.raises(ConfigError, match=rf"already running \(pid {os.getpid()}\)"),
+        pytest.raises(BusyError, match=rf"already running \(pid {os.getpid()}\)"),
     ):
         LocalCluster(settings).start()
     with pytest.raises(ConfigError, match="is not running"):

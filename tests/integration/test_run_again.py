@@ -134,7 +134,7 @@ def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> No
         wait_until(lambda: any((folder / "out").glob("*.parquet")))
         assert penstock(folder, "savepoint", "live", "early").returncode == 0
         refused = run(folder, "--fresh")
-        assert refused.returncode == 2
+        assert refused.returncode == 1
         assert "job 'live' is already running" in refused.stderr
         assert penstock(folder, "stop", "live").returncode == 0
         assert process.wait(WITHIN_S) == 0
@@ -197,6 +197,19 @@ def test_a_job_that_was_stopped_or_failed_says_what_it_goes_on_from(folder: Path
     assert mended.returncode == 0, mended.stderr
     assert "; its last run failed: step 'doubled'" in mended.stdout, mended.stdout
     assert output(folder) == [2 * n for n in range(ROWS)]
+
+
+def test_files_of_others_in_the_output_folder_are_named(folder: Path) -> None:
+    finish(folder)
+    put(folder / "out", "of-somebody.parquet", 3)
+    done = run(folder, "--restore", "empty", "--allow-output-replay")
+    assert done.returncode == 0, done.stderr
+    assert "has files that no sink of this job wrote: of-somebody.parquet" in done.stdout
+    done = run(folder, "--restore", "empty")
+    assert done.returncode == 1
+    assert "--allow-output-replay accepts that" in done.stderr
+    assert "allowOutputReplay" not in done.stderr
+    assert "rows read" not in done.stdout, "nothing was read by a run that was refused"
 
 
 # --- Output that is gone before a job has finished ----------------------------------------------

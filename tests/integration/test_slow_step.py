@@ -3,7 +3,6 @@
 Rows are counted, not seconds: those that were read before a barrier and are not worked off yet.
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from penstock.contract.manifest import TaskManifest
 from tests.integration import slow_job
-from tests.integration.engine_rig import Rig
+from tests.integration.engine_rig import Rig, counted
 from tests.integration.local_job import wait_until
 
 WORDS = 200
@@ -81,15 +80,7 @@ def read(manifests: tuple[TaskManifest, ...]) -> int:
 
 def check(folder: Path) -> None:
     """Check that the counts of each word rise by one, up to how often it is there."""
-    seen: Counter[str] = Counter()
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".parquet"):
-            table = pq.read_table(folder / name)
-            rows = zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True)
-            for found, count in rows:
-                seen[found] += 1
-                assert count == seen[found], f"{found!r} in {name}"
-    assert seen == Counter(word(file + n) for file in range(FILES) for n in range(ROWS))
+    assert counted(folder) == Counter(word(file + n) for file in range(FILES) for n in range(ROWS))
 
 
 def test_a_barrier_waits_for_work_not_for_bytes(rig: Rig) -> None:

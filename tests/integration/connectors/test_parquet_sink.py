@@ -491,3 +491,12 @@ def test_whose_folder_it_is_survives_a_power_failure(
     staging = tmp_path / "o" / "_staging"
     assert {str(p) for p in (tmp_path, tmp_path / "o", staging)} <= set(synced)
     assert any(path.startswith(str(staging / "OWNER.json.")) for path in synced)
+
+
+def test_a_folder_of_others_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "theirs.parquet")
+    made = ParquetSink("out", str(tmp_path), HIDDEN)
+    with pytest.raises(ConfigError, match="that this job did not write"):
+        made.claim("job-1", fresh=True)
+    made.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs.parquet"]

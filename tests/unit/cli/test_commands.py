@@ -107,6 +107,7 @@ def test_folders_that_cannot_be_are_found_before_anything_starts(tmp_path: Path)
     for given, at, message in (
         (("empty", "out"), "step 'lines'", "empty has no *.parquet file"),
         (("in", "file/out"), "step 'output'", f"can be no folder: {tmp_path}/file is a file"),
+        (("in", "in/../in"), "step 'output'", "is the input of 'lines': name another folder"),
     ):
         names = zip(("input", "output"), given, strict=True)
         settings = [f"job.parameters.{name}={tmp_path}/{place}" for name, place in names]

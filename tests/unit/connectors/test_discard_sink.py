@@ -49,10 +49,14 @@ def test_an_epoch_without_rows_has_no_handle() -> None:
     assert writer.seal(Epoch(1), "a").finish() is None
 
 
-def test_old_reports_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fresh", [True, False])
+def test_old_reports_are_refused(tmp_path: Path, fresh: bool) -> None:
+    sink = DiscardSink("end", SCHEMA, DiscardSpec(str(tmp_path)))
+    sink.claim("another", fresh=True)
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ConfigError, match="holds another run's reports"):
-        DiscardSink("end", SCHEMA, DiscardSpec(str(tmp_path))).claim("job", fresh=True)
+        sink.claim("job", fresh=fresh)
+    sink.claim("another", fresh=fresh)
 
 
 def test_ages_of_markers_are_counted_in_narrow_buckets(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """User functions that raise: how often they are called again, and what is said and kept."""
 
+import io
+import os
 import sys
 from bdb import BdbQuit
 from collections.abc import Callable
@@ -311,3 +313,34 @@ def test_a_batch_that_raises_leaves_no_trace_before_it_is_called_again() -> None
     expected = [n // 2 + 1 - (n % 2 == 1 and n > 37) for n in range(100) if n != 37]
     assert values(found["main"], "seen") == expected
     assert values(found["dead-letter"]) == [-1]
+
+
+def test_a_row_that_cannot_be_shown_has_no_frames_of_a_library() -> None:
+    column = pa.StringArray.from_buffers(
+        1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
+    )
+    rows = pa.RecordBatch.from_arrays([column], names=["text"])
+    with pytest.raises(UserCodeError) as raised:
+        run(Map("look", call(Per.RECORD), lambda record: record, rows.schema), rows)
+    assert "column 'text' (string) cannot be shown in a record" in str(raised.value)
+    assert "pyarrow" not in str(raised.value), raised.value
+
+
+def test_who_leaves_the_debugger_at_a_terminal_is_not_told_to_use_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = os.openpty()
+    said = []
+    for stdin in (os.fdopen(theirs), io.StringIO()):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(UserCodeError) as raised:
+            run(Map("stop", call(Per.RECORD), leave, NUMBERS))
+        said.append(str(raised.value).splitlines()[0])
+        stdin.close()
+    os.close(ours)
+    assert said[0].endswith("BdbQuit: the debugger was left: the job ends at this row")
+    assert said[1].endswith("the debugger found no terminal; penstock run --debug has one")
+
+
+def leave(_record: dict[str, Any]) -> Any:
+    raise BdbQuit

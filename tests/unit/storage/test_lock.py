@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import BusyError
 from penstock.storage.lock import DirectoryLock
 
 HOLD = """
@@ -20,7 +20,7 @@ sys.stdin.read()
 
 def test_a_second_holder_is_told_who_holds_it(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path, "job 'words'")
-    with pytest.raises(ConfigError, match=rf"job 'words' is already running \(pid {os.getpid()}\)"):
+    with pytest.raises(BusyError, match=rf"job 'words' is already running \(pid {os.getpid()}\)"):
         DirectoryLock(tmp_path, "job 'words'")
     lock.release()
     lock.release()
@@ -32,7 +32,7 @@ def test_the_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(ConfigError, match=rf"\(pid {holder.pid}\)"):
+        with pytest.raises(BusyError, match=rf"\(pid {holder.pid}\)"):
             DirectoryLock(tmp_path, "job 'words'")
         holder.kill()
         holder.wait()

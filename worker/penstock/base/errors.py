@@ -3,6 +3,7 @@
     PenstockError
     ├── ConfigError     the user must edit something; retrying cannot help
     ├── PeerError       the other side of a connection broke the contract
+    ├── BusyError       another process has what is needed; try again when it has ended
     ├── StorageError    an effect failed or its outcome is unknown; try again
     ├── StateError      stored data is lost, altered or incompatible
     └── UserCodeError   a user's function raised; carries step, source, partition and offset
@@ -22,6 +23,10 @@ class PenstockError(Exception):
 
 class ConfigError(PenstockError):
     """The user must edit a job, a setting or a command; the message names the place."""
+
+
+class BusyError(PenstockError):
+    """Another process has what is needed, a job's folder for example; it is to end first."""
 
 
 class PeerError(PenstockError):

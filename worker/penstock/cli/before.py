@@ -40,7 +40,7 @@ class Before:
 
 @contextmanager
 def held(directory: Path, job: str, namespace: str) -> Iterator[JobFolder]:
-    """Hold a job's folder, so that nobody runs it. Raises ConfigError when somebody does."""
+    """Hold a job's folder, so that nobody runs it. Raises BusyError when somebody does."""
     folder = JobFolder.make(directory, job, namespace)
     lock = DirectoryLock(folder.root, f"job {job!r}")
     try:

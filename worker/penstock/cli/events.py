@@ -127,6 +127,8 @@ class Events:
         ]
         parts = [f"{last.job}: {last.state} after {after}", committed, *filter(None, happened)]
         lines = [", ".join(parts)]
+        if not last.steps and last.state is JobState.FAILED:
+            return lines  # refused at its start: no row was read or written
         if rows := _committed_rows(last):
             lines.append(", ".join(rows))
         if lost := _lost_rows(last):

@@ -67,6 +67,19 @@ def check_paths(job: "CompiledJob") -> None:
         problem = input_problem(path) if reads else output_problem(path)
         if problem is not None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
+    _check_apart(job)
+
+
+def _check_apart(job: "CompiledJob") -> None:
+    """Raise ConfigError when an output folder is an input of the job."""
+    found = [(step, path) for step in job.graph.steps if (path := _parquet_path(step)) is not None]
+    read = {path.resolve(): s.name for s, path in found if isinstance(s.parameters, Source)}
+    for step, path in found:
+        if isinstance(step.parameters, Sink) and path.resolve() in read:
+            raise ConfigError(
+                f"{job.places[step.name]}: step {step.name!r}: {path} is the input of"
+                f" {read[path.resolve()]!r}: name another folder for the output"
+            )
 
 
 def check_outside(job: "CompiledJob", *, first: bool) -> None:

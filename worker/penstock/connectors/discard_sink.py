@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StorageError
 from penstock.connectors.parquet_publish import visible_name
+from penstock.connectors.published import REPORT_OWNER, SUFFIXES
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.model.columns import fixed
 
 Totals = dict[str, int]
+REPORTS = SUFFIXES["discard"]
 LATENCY_PREFIX = "latency_us."  # what follows is the lower end of the bucket
 LATENCY_AT_PREFIX = "latency_at."  # what follows: the second, a dot, the lower end of the bucket
 ROWS_AT_PREFIX = "rows_at."  # what follows is the tick
@@ -68,15 +70,19 @@ class DiscardSink:
         self.publisher = DiscardPublisher(step, self._report)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Make the report folder. Raises ConfigError when it cannot be, or holds old reports."""
+        """Make the report folder.
+
+        Raises ConfigError when it cannot be, or holds reports of another job, whether or not this
+        one is ``fresh``.
+        """
         if self._report is None:
             return
         try:
             self._report.mkdir(parents=True, exist_ok=True)
-            marker = self._report / "OWNER"
+            marker = self._report / REPORT_OWNER
             if marker.exists() and marker.read_text() == job_uid:
                 return
-            if fresh and any(self._report.glob("*.json")):
+            if any(self._report.glob(f"*{REPORTS}")):
                 raise ConfigError(f"discard sink: {self._report} holds another run's reports")
             marker.write_text(job_uid)
         except OSError as error:

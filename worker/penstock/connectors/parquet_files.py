@@ -103,7 +103,8 @@ def check_unchanged(path: Path, wanted: FileIdentity) -> None:
     """
     if not path.is_file():
         raise StateError(
-            f"parquet source: file {path} is gone: put it back, the job still reads it"
+            f"parquet source: file {path} is gone: put it back, the job still reads it; if the job"
+            " is to read other input now, begin anew (penstock run --fresh) or name another job"
         )
     size = path.stat().st_size
     if size != wanted.size:

@@ -70,7 +70,6 @@ class OutputFolder:
         ``origin`` is the savepoint that the job has begun from, while it has no checkpoint of its
         own. Raises ConfigError when the folder is another's, OSError.
         """
-        make_durable(self._all)
         record = self._read()
         if record is not None and record.owner == me:
             self._me = me
@@ -78,7 +77,8 @@ class OutputFolder:
             self._adopt()
         else:
             found = self._found(record)
-            self._refuse(refusal(found, me, origin))
+            self._refuse(refusal(found, me, origin))  # nothing was made in a folder of others
+            make_durable(self._all)
             record = Record(me, origin if found.files else None)
             self._write(record)
             self._me = me
@@ -127,7 +127,8 @@ class OutputFolder:
 
     def _found(self, record: Record | None, but: Epoch | None = None) -> Found:
         """List what is visible, epoch ``but`` left out."""
-        names = sorted(p.name for p in self.path.iterdir() if p.name.endswith(VISIBLE_SUFFIX))
+        there = self.path.iterdir() if self.path.is_dir() else ()
+        names = sorted(p.name for p in there if p.name.endswith(VISIBLE_SUFFIX))
         numbers = [name.split("-", 1)[0] for name in names]
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != but]
         owner = record.owner if record is not None else None

@@ -42,7 +42,8 @@ ERROR_FIELDS = (
     pa.field("error_partition", pa.string()),
     pa.field("error_offset", pa.int64()),
 )
-DEBUGGER_LEFT = "the debugger was left; it needs a terminal, which penstock run --debug has"
+DEBUGGER_LEFT = "the debugger was left: the job ends at this row"
+NO_TERMINAL = "the debugger found no terminal; penstock run --debug has one"
 NOT_THE_USERS = (StateError, StorageError)
 
 
@@ -154,7 +155,7 @@ class Caller(Generic[T]):
         self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1
     ) -> UserCodeError:
         if quits(error) and not error.args:
-            error.args = (DEBUGGER_LEFT,)
+            error.args = (DEBUGGER_LEFT if _has_terminal() else NO_TERMINAL,)
         where = replace(self._where(start + row), record=shown(part.slice(row, 1)), rows=rows)
         return UserCodeError(where, error)
 
@@ -317,6 +318,14 @@ def quits(error: BaseException) -> bool:
     return debugger is not None and isinstance(error, debugger.BdbQuit)
 
 
+def _has_terminal() -> bool:
+    """Say whether somebody can have typed at a prompt of this process."""
+    try:
+        return sys.stdin.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
 def shown(rows: pa.RecordBatch) -> str:
     """Spell the first row for a message; long values are cut, and so is the whole."""
     values = (
@@ -344,7 +353,7 @@ def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
                 column.to_pylist()
             except (ValueError, OverflowError) as error:
                 what = f"column {field.name!r} ({field.type}) cannot be shown in a record"
-                raise ValueError(f"{what}: {error}") from error
+                raise ValueError(f"{what}: {error}") from None  # its frames are of pyarrow
         raise
     return records
 

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, StorageError
+from penstock.base.errors import BusyError, StorageError
 
 LOCK_FILE = "lock"
 
@@ -17,7 +17,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path, what: str) -> None:
-        """Take the lock, or raise ConfigError saying that ``what`` is already running."""
+        """Take the lock, or raise BusyError saying that ``what`` is already running."""
         self._path = directory / LOCK_FILE
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -28,7 +28,7 @@ class DirectoryLock:
         except BlockingIOError:
             holder = _read_pid(self._file)
             os.close(self._file)
-            raise ConfigError(
+            raise BusyError(
                 f"{what} is already running (pid {holder}) in {directory}: "
                 "stop it first, or choose another --dir"
             ) from None

@@ -195,6 +195,8 @@ class Observed:
     - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
     - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
+    - ``namespace_ends``: it is being deleted, so nothing can be made in it; looked at only while
+      something of the job is being deleted, too.
     - ``look_again_s``: after how long those of others, which no watch shows, are looked at again.
     """
 
@@ -216,6 +218,7 @@ class Observed:
     refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)
     look_again_s: float | None = None
+    namespace_ends: bool = False
 
     def owns(self, child: Child) -> bool:
         """Say whether an object is this job's own: nothing else is written or deleted."""

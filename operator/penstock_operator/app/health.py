@@ -2,17 +2,21 @@
 
 /healthz fails when a job was not looked at for far too long, when the queue's head waits, when a
 reconcile does not end, when a watch owes what we wrote ourselves, and, as nobody answers then,
-when the operator's loop does not turn. /readyz fails while nothing is served yet.
+when the operator's loop does not turn. /readyz fails while a process is ready for nothing: as
+leader before its watches run, as standby while it does not hear who leads. /leadz succeeds in one
+process only, the one that does the work: of two Ready pods it tells which.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from aiohttp import web
 
 OLDEST_S = 1200.0  # a job is looked at every RESYNC_S even when nothing happens
 HEAD_S = 180.0
 TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens
+ASKED_S = 15.0  # a standby asks every two seconds, each call with a deadline
 SILENT_S = 420.0  # Kopf leaves a frozen connection after 330 s and begins another
 
 
@@ -30,12 +34,27 @@ class Ages:
     silent: float = 0.0
 
 
+class Role(StrEnum):
+    """What a process does now, and so what it is ready for."""
+
+    STARTING = "starting"  # nothing yet: its watches do not run, or the API server is silent
+    STANDBY = "standing by"  # contends for the Lease; jobs are another's
+    LEADING = "leading"  # holds the Lease, and its watches run
+
+
+def role_of(leads: bool, watching: bool, silent_s: float) -> Role:
+    """Name the role; ``silent_s``: since the API server last said who holds the Lease."""
+    if leads:
+        return Role.LEADING if watching else Role.STARTING
+    return Role.STANDBY if silent_s <= ASKED_S else Role.STARTING
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``stuck`` says what is wrong, empty when nothing is; ``ready`` that watches run or wait."""
+    """``stuck`` says what is wrong, empty when nothing is; ``role`` what this process does now."""
 
     stuck: Callable[[], str]
-    ready: Callable[[], bool]
+    role: Callable[[], Role]
     page: Callable[[], bytes]
 
     async def serve(self, port: int) -> tuple[web.AppRunner, int]:
@@ -43,6 +62,7 @@ class Health:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/leadz", self._leadz)
         app.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -57,8 +77,12 @@ class Health:
         return web.Response(status=503 if problem else 200, text=problem or "ok")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        ready = self.ready()
-        return web.Response(status=200 if ready else 503, text="ok" if ready else "starting")
+        role = self.role()
+        return web.Response(status=503 if role is Role.STARTING else 200, text=role)
+
+    async def _leadz(self, _request: web.Request) -> web.Response:
+        role = self.role()
+        return web.Response(status=200 if role is Role.LEADING else 503, text=role)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=self.page(), content_type="text/plain")

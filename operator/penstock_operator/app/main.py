@@ -8,19 +8,20 @@ import logging
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import kopf
 
 from penstock.base.errors import ConfigError
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.app.health import Ages, Health, problem_of
+from penstock_operator.app.health import Ages, Health, Role, problem_of, role_of
 from penstock_operator.app.logs import log_as_json
 from penstock_operator.app.metrics import Metrics
 from penstock_operator.app.settings import Settings, read_settings
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.events import Events
 from penstock_operator.cluster.lease import OperatorLease
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
@@ -48,19 +49,24 @@ class Operator:
     stop: asyncio.Event
     watching: asyncio.Event
     port: int = 0
+    leads: bool = False
+    lease: OperatorLease = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the Lease that all operators of a namespace contend for."""
+        s = self.settings
+        self.lease = OperatorLease(self.client, s.namespace, s.identity, s.pod_uid)
 
     async def run(self) -> int:
         """Serve until told to stop. Returns the exit status."""
-        health = Health(self._stuck, self._ready, self.metrics.page)
+        health = Health(self._stuck, self._role, self.metrics.page)
         runner, self.port = await health.serve(self.settings.http_port)
         LOG.info("listening", extra={"port": self.port})
-        s = self.settings
-        lease = OperatorLease(self.client, s.namespace, s.identity, s.pod_uid)
         try:
-            return await self._lead(lease)
+            return await self._lead(self.lease)
         finally:
             if self.settings.leader_election:
-                await lease.release()
+                await self.lease.release()
             await runner.cleanup()
             await self.client.close()
 
@@ -75,6 +81,7 @@ class Operator:
                 return 0
             LOG.info("leading", extra={"identity": self.settings.identity})
             tasks.append(asyncio.create_task(lease.hold()))
+        self.leads = True
         self.metrics.leading.set(1)
         lister = Lister(self.client, self.reconciler.store, self.settings.namespaces)
         tasks += [asyncio.create_task(self._watch())]
@@ -137,8 +144,8 @@ class Operator:
             )
         )
 
-    def _ready(self) -> bool:
-        return self.watching.is_set() or self.settings.leader_election
+    def _role(self) -> Role:
+        return role_of(self.leads, self.watching.is_set(), self.lease.silent_s())
 
 
 def build(settings: Settings) -> Operator:
@@ -149,7 +156,8 @@ def build(settings: Settings) -> Operator:
     client = Client(access_of(login(kopf_settings)), metrics.called)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
     strangers = Strangers(time.monotonic)
-    observer, performer = Observer(client, store, strangers), Performer(client, store, strangers)
+    observer = Observer(client, store, strangers)
+    performer = Performer(client, store, strangers, Events(client))
     reconciler = Reconciler(store, queue, observer, performer, metrics.reconciled)
     metrics.watch("penstock_operator_queue_depth", "Jobs that are due", queue.depth)
     metrics.watch(

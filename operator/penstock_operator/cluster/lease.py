@@ -7,6 +7,7 @@ The pod that holds it owns it: with the last pod of an operator that is removed 
 """
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,11 @@ class OperatorLease:
     pod_uid: str = ""
     seen: tuple[str, str] = ("", "")
     since: float = field(default=0.0)
+    answered: float | None = None
+
+    def silent_s(self) -> float:
+        """Return for how long the API server has not said who holds the Lease; inf: never yet."""
+        return math.inf if self.answered is None else time.monotonic() - self.answered
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
@@ -65,6 +71,7 @@ class OperatorLease:
         """Take or renew the Lease with one read and one write. True when it is ours."""
         try:
             found = await self.client.get(kinds.LEASE, self.namespace, NAME)
+            self.answered = time.monotonic()
             if found is None:
                 await self.client.create(self._first())
                 return True

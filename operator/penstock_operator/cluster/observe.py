@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
-from penstock_operator.api import kinds, views
+from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.observed import JobView, Observed, Refusal
 from penstock_operator.api.owners import job_of
@@ -18,6 +18,7 @@ from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.snapshots import asked_uids
 
 SPARK_ASKED_EVERY_S = 60.0
+NAMESPACE_ASKED_EVERY_S = 5.0
 EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile
 REFUSAL_CHARS_MAX = 1000
 SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
@@ -38,6 +39,7 @@ class Observer:
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
     spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    ending: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     async def look(self, key: JobKey, *, refresh: bool) -> Observed | None:
         """Observe from the store alone; None when there is no such StreamJob."""
@@ -207,8 +209,24 @@ class Observer:
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
             refusal=self.refusals.get(key),
             look_again_s=self.strangers.due_in_s(key),
+            namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
         )
         return assemble(views.job_view(job), listed, moment)
+
+    async def _ends(self, namespace: str) -> bool:
+        """Say whether a namespace is being deleted; asked while something in it waits to go."""
+        asked, known = self.ending.get(namespace, (-NAMESPACE_ASKED_EVERY_S, False))
+        now = time.monotonic()
+        if now - asked >= NAMESPACE_ASKED_EVERY_S:
+            try:
+                found = await self.client.get(kinds.NAMESPACE, "", namespace)
+            except ApiError as error:
+                if error.code != 403:  # without the right, deadlines end what waits
+                    raise
+                found = None
+            known = bool(text_at(found, "metadata", "deletionTimestamp"))
+            self.ending[namespace] = (now, known)
+        return known
 
     async def _has_spark(self, flavour: str) -> bool:
         asked, known = self.spark.get(flavour, (-SPARK_ASKED_EVERY_S, False))
@@ -221,6 +239,14 @@ class Observer:
                 return known
             self.spark[flavour] = (now, known)
         return known
+
+
+def _holds(job: Plain, listed: list[Plain]) -> bool:
+    """Say whether the job or a snapshot is being deleted, and waits for us."""
+    ours = (p for p in (job, *listed) if text_at(p, "kind") in {"StreamJob", *SNAPSHOTS})
+    return any(
+        views.deleting_since(p) is not None and names.FINALIZER in views.finalizers(p) for p in ours
+    )
 
 
 def _live(key: JobKey) -> tuple[tuple[Kind, str], ...]:

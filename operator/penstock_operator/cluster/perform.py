@@ -4,8 +4,6 @@ What was left out is decided again from what is there then. Whoever asked hears 
 refused, so that the status can say it.
 """
 
-import hashlib
-import time
 from dataclasses import dataclass
 
 from penstock.contract import pod
@@ -16,17 +14,14 @@ from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
-from penstock_operator.api.times import stamp
 from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.events import Events, News
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import trust_secret
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.resources import records
-
-EVENT_CHARS_MAX = 1000
-COMPONENT = "penstock-operator"
 
 
 class RefusedError(ApiError):
@@ -45,6 +40,7 @@ class Performer:
     client: Client
     store: Store
     strangers: Strangers
+    events: Events
 
     async def perform(self, seen: Observed, decided: act.Decision) -> None:
         """Do all of it. Raises RefusedError at the first refusal or silence, else ApiError."""
@@ -71,8 +67,11 @@ class Performer:
     async def tell(self, seen: Observed, decided: act.Decision) -> None:
         """Write the status and post the events, without any action. Raises ApiError."""
         await self._status(seen, decided)
+        await self.events.send()
         for event in decided.events:
-            await self._tell(seen, event)
+            await self.events.tell(
+                News(_about(seen, event), event.reason, event.message, event.warning, seen.now)
+            )
 
     async def _status(self, seen: Observed, decided: act.Decision) -> None:
         job = self.store.job(JobKey(seen.job.namespace, seen.job.name))
@@ -192,36 +191,6 @@ class Performer:
             self._keep(STREAM_SNAPSHOT, found)
         except ApiError as error:
             if error.code != 404:
-                raise
-
-    async def _tell(self, seen: Observed, event: act.Event) -> None:
-        """Post an Event; the same one again counts up. One that cannot be posted is no failure."""
-        now = stamp(time.time_ns() / 1e9)
-        text = event.message[:EVENT_CHARS_MAX]
-        about = _about(seen, event)
-        mark = hashlib.sha256(f"{about['uid']}{event.reason}{text}".encode()).hexdigest()[:16]
-        name = f"{about['name']}.{mark}"
-        manifest: Object = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": seen.job.namespace},
-            "involvedObject": about,
-            "reason": event.reason,
-            "message": text,
-            "type": "Warning" if event.warning else "Normal",
-            "source": {"component": COMPONENT},
-            "reportingComponent": COMPONENT,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            await self.client.create(manifest)
-        except ApiError as error:
-            if error.conflict:
-                again: Object = {"lastTimestamp": now}
-                await self.client.merge(kinds.EVENT, (seen.job.namespace, name), again)
-            elif not error.transient and error.code != 403:
                 raise
 
     def _keep(self, kind: kinds.Kind, found: Object) -> None:

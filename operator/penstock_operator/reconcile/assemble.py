@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names, views
-from penstock_operator.api.observed import DesiredView, JobView, Observed, Refusal
+from penstock_operator.api.observed import (
+    DesiredView,
+    JobView,
+    Observed,
+    Refusal,
+    SparkView,
+)
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.resources.records import config_spec
@@ -22,6 +28,7 @@ class Moment:
     set_trouble: str = ""
     refusal: Refusal | None = None
     look_again_s: float | None = None
+    namespace_ends: bool = False
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
@@ -57,14 +64,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
             None,
         ),
         snapshots=tuple(views.snapshot_view(o) for o in kinds.get("StreamSnapshot", [])),
-        spark=next(
-            (
-                views.spark_view(o)
-                for o in reversed(kinds.get("SparkApplication", []))
-                if job_of(o) == job.uid
-            ),
-            None,
-        ),
+        spark=_spark(job, kinds.get("SparkApplication", [])),
         spark_installed=moment.spark_installed,
         children=views.children_of(listed),
         configs={n: s for n, o in maps.items() if (s := config_spec(o)) is not None},
@@ -73,7 +73,13 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         refusal=moment.refusal,
         purges=_purges([o for o in kinds.get("Job", []) if job_of(o)]),
         look_again_s=moment.look_again_s,
+        namespace_ends=moment.namespace_ends,
     )
+
+
+def _spark(job: JobView, applications: list[Plain]) -> SparkView | None:
+    own = [o for o in applications if job_of(o) == job.uid]
+    return views.spark_view(own[-1]) if own else None
 
 
 def _workers(kinds: Mapping[str, list[Plain]]) -> list[Plain]:

@@ -16,6 +16,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.course import Course, Heading
+from penstock_operator.reconcile.deletion import deletion_text
 from penstock_operator.reconcile.diagnosis import Trouble
 
 STALE_INTERVALS = 3
@@ -151,6 +152,8 @@ def _progressing(at: Judged) -> tuple[Truth, Reason, str]:
     if operation is None:
         return Truth.FALSE, Reason.IDLE, ""
     pending = at.seen.job.status.pending
+    if operation is Reason.DELETING:
+        return Truth.TRUE, operation, deletion_text(at.seen, at.accepted.target)
     waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
     return Truth.TRUE, operation, _words(at) or waits
 

@@ -23,6 +23,7 @@ from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.restoring import restores
 from penstock_operator.resources.target import Target
 
+DELETION_DEADLINE_S = 300.0  # where no spec can be read
 CHANGES = frozenset({Reason.UPGRADING, Reason.ROLLING_BACK, Reason.RESTARTING})
 
 
@@ -107,6 +108,12 @@ def deletion_policy(seen: Observed) -> DeletionPolicy:
     return next((p for p in DeletionPolicy if p == text), DeletionPolicy.RETAIN)
 
 
+def deletion_due(seen: Observed, target: Target | None) -> float:
+    """Return when a deletion no longer waits for what its policy asks, in seconds since 1970."""
+    limit = DELETION_DEADLINE_S if target is None else target.spec.deletion_deadline_s
+    return (seen.job.deleting_since or seen.now) + limit
+
+
 def _stop_or_end(seen: Observed, latest: Latest, target: Target | None, *, stops: bool) -> Course:
     """To stop takes a job that runs; one that is closed or never began is ended at once."""
     began = latest.attempt > 0 and latest.epoch > 0
@@ -114,6 +121,8 @@ def _stop_or_end(seen: Observed, latest: Latest, target: Target | None, *, stops
         return Course.END
     pending = seen.job.status.pending
     late = pending is not None and 0 < seconds(pending.deadline) < seen.now
+    if seen.job.deleting_since is not None:
+        return Course.END if late else Course.STOP  # the savepoint is tried again until then
     # Without its savepoint a suspension goes back to the last checkpoint instead, and an upgrade
     # without state loses nothing; an upgrade from a savepoint is given up.
     goes_on = target is None or target.spec.suspend or not _upgrades_from_savepoint(target)

@@ -18,7 +18,7 @@ from penstock_operator.reconcile.accept import Accepted, accept, last_good
 from penstock_operator.reconcile.conditions import Judged
 from penstock_operator.reconcile.course import CHANGES, Course, Heading, heading, refused
 from penstock_operator.reconcile.decision import Decision, Draft, Event
-from penstock_operator.reconcile.deletion import let_go
+from penstock_operator.reconcile.deletion import deletion_text, failed_savepoint, let_go
 from penstock_operator.reconcile.diagnosis import Trouble, diagnose
 from penstock_operator.reconcile.disposal import dispose
 from penstock_operator.reconcile.lost import replace_lost
@@ -103,6 +103,13 @@ def _trouble(
     going: Heading,
     taken: Trouble | None,
 ) -> Trouble | None:
+    text = failed_savepoint(seen)
+    if text:
+        return Trouble(
+            Reason.SAVEPOINT_FAILED,
+            f"the last savepoint before the deletion: {text}; it is tried again, and "
+            f"{deletion_text(seen, accepted.target)}",
+        )
     if metadata.reason is not None:
         return Trouble(metadata.reason, metadata.message)
     if accepted.held is not None:

@@ -5,6 +5,9 @@
     Retain     nothing waits; checkpoints and -latest stay
     Savepoint  a last savepoint, then the same
     Purge      workers end, a Job removes the files, -latest and the views go
+
+Nothing can be made in a namespace that ends, and what is in it goes all the same, the claim too:
+there nothing is waited for.
 """
 
 from penstock.contract import pod
@@ -12,12 +15,13 @@ from penstock.contract.latest import Latest
 from penstock.contract.streamjob import DeletionPolicy
 from penstock_operator.api import names
 from penstock_operator.api.observed import ChildKey, Observed
+from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.accept import Accepted, last_good, owner_of
-from penstock_operator.reconcile.course import Course, deletion_policy, is_down
+from penstock_operator.reconcile.course import Course, deletion_due, deletion_policy, is_down
 from penstock_operator.reconcile.decision import Create, Delete, Draft, SetFinalizer
-from penstock_operator.reconcile.status import deletion_deadline_s
 from penstock_operator.resources import records
 from penstock_operator.resources.purge import purge_job
+from penstock_operator.resources.target import Target
 
 
 def let_go(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> None:
@@ -26,10 +30,12 @@ def let_go(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> 
     if names.FINALIZER not in job.finalizers:
         return
     target = accepted.target or last_good(seen)
-    due = (job.deleting_since or seen.now) + deletion_deadline_s(seen, target)
+    due = deletion_due(seen, target)
     latest = seen.latest.value if seen.latest is not None else None
-    if seen.now >= due:
-        text = "the deadline of the deletion has passed: what its policy asked for was not done"
+    if seen.namespace_ends:
+        pass
+    elif seen.now >= due:
+        text = f"the deadline of the deletion, {stamp(due)}, has passed without {left_to_do(seen)}"
         draft.tell("DeletionTimedOut", text, warning=True)
     elif not _is_done(seen, accepted, course, draft):
         draft.again(due - seen.now)
@@ -37,6 +43,40 @@ def let_go(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> 
     elif deletion_policy(seen) is DeletionPolicy.PURGE and not _forgotten(seen, latest, draft):
         return
     draft.do(SetFinalizer(False, version=job.version))
+
+
+def left_to_do(seen: Observed) -> str:
+    """Name what the policy of a deletion waits for, and why it is not there yet where that is said.
+
+    For the condition and the event; empty where it waits for nothing.
+    """
+    match deletion_policy(seen):
+        case DeletionPolicy.SAVEPOINT:
+            answer = failed_savepoint(seen)
+            return "a last savepoint" + (f" (the newest try failed: {answer})" if answer else "")
+        case DeletionPolicy.PURGE:
+            return "the removal of the checkpoints, after the workers have ended"
+        case _:
+            return ""
+
+
+def failed_savepoint(seen: Observed) -> str:
+    """Return why the newest try of a last savepoint failed; empty when none did."""
+    pending, latest = seen.job.status.pending, seen.latest.value if seen.latest else None
+    if seen.job.deleting_since is None or pending is None or latest is None:
+        return ""
+    return next((a.text for a in latest.answers if a.request == pending.snapshot and not a.ok), "")
+
+
+def deletion_text(seen: Observed, target: Target | None) -> str:
+    """Say what a deletion waits for, until when, and how it is done at once."""
+    if names.FINALIZER not in seen.job.finalizers:
+        return ""
+    return (
+        f"waits for {left_to_do(seen)}; without it from {stamp(deletion_due(seen, target))} on "
+        f"(spec.deletionDeadline); at once: kubectl patch sj {seen.job.name} --type=merge -p "
+        """'{"spec":{"deletionPolicy":"Retain"}}'"""
+    )
 
 
 def _is_done(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> bool:

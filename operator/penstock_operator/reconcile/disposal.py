@@ -54,6 +54,8 @@ def _is_disposed(
     name = names.purge_name(seen.job.name, view.uid)
     if not spec.dispose_on_delete or not _was_asked(view) or seen.purges.get(name):
         return True
+    if seen.namespace_ends:
+        return True  # no Job can be made in it, and the claim goes with it
     due = (view.deleting_since or seen.now) + spec.deadline_s
     if target is None or seen.now >= due:
         _tell_left(view, draft)

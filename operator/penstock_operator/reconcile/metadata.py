@@ -46,7 +46,9 @@ def metadata_of(
     if found is None or found.value is None:
         return Metadata(None) if taken else _absent(seen, target, draft)
     key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
-    if seen.desired is None and target is not None and key not in taken:
+    wanted = target is not None and seen.job.deleting_since is None
+    if seen.desired is None and wanted and key not in taken:
+        assert target is not None
         draft.do(first_desired(seen, target, found.value, found.uid))
     return Metadata(found.value)
 

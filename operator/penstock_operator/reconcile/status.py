@@ -30,9 +30,19 @@ from penstock_operator.reconcile.conditions import (
     reason_of,
     state_of,
 )
-from penstock_operator.reconcile.course import Course, Heading, base_epoch, has_started, run_parts
+from penstock_operator.reconcile.course import (
+    Course,
+    Heading,
+    base_epoch,
+    deletion_due,
+    has_started,
+    refused,
+    run_parts,
+)
 from penstock_operator.resources.target import Target
 
+TRIED = "-at-"  # in the name of a savepoint that is tried again
+TRY_AGAIN_S = 20.0
 WRITE_INTERVAL_S = 5.0  # of what changes by itself: it is not written at every chance
 
 
@@ -49,7 +59,7 @@ def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending 
     if same and stopped and old is not None:  # the savepoint is there: what follows has its time
         return replace(old, snapshot=None, deadline=_deadline(seen, target, heading))
     if same and old is not None and (old.generation == generation or old.snapshot is not None):
-        return replace(old, snapshot=old.snapshot or _savepoint(seen, heading))
+        return replace(old, snapshot=_again(seen, old) or old.snapshot or _savepoint(seen, heading))
     return Pending(
         str(operation),
         generation,
@@ -68,9 +78,25 @@ def _savepoint(seen: Observed, heading: Heading) -> str | None:
     return f"stop-{seen.job.uid[:8]}-{seen.job.generation}-{number}"
 
 
+def _again(seen: Observed, old: Pending) -> str | None:
+    """Name another try of the last savepoint before a deletion; None: there is nothing to try.
+
+    The name ends with the seconds since the deletion was asked for, which space the tries.
+    """
+    latest = seen.latest.value if seen.latest is not None else None
+    asked = seen.job.deleting_since
+    if asked is None or latest is None or old.snapshot is None or not refused(old, latest):
+        return None
+    first, _, last = old.snapshot.partition(TRIED)
+    now = int(seen.now - asked)
+    waited = now - (int(last) if last.isdecimal() else 0)
+    in_time = seen.now <= seconds(old.deadline)
+    return f"{first}{TRIED}{now}" if in_time and waited >= TRY_AGAIN_S else None
+
+
 def _deadline(seen: Observed, target: Target | None, heading: Heading) -> str | None:
     if heading.operation is Reason.DELETING:
-        return stamp((seen.job.deleting_since or seen.now) + deletion_deadline_s(seen, target))
+        return stamp(deletion_due(seen, target))
     if target is None:
         return None
     upgrade = target.spec.upgrade
@@ -79,11 +105,6 @@ def _deadline(seen: Observed, target: Target | None, heading: Heading) -> str | 
     if heading.operation is Reason.UPGRADING:
         return stamp(seen.now + upgrade.stable_deadline_s)
     return None
-
-
-def deletion_deadline_s(_seen: Observed, target: Target | None) -> float:
-    """Return how long a deletion may wait."""
-    return 300.0 if target is None else target.spec.deletion_deadline_s
 
 
 def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:

@@ -1,7 +1,19 @@
 """The probes: what is stuck is said; our own writes find a watch that has gone silent."""
 
+import math
+
 from penstock_operator.api.plain import Object
-from penstock_operator.app.health import HEAD_S, OLDEST_S, SILENT_S, TAKEN_S, Ages, problem_of
+from penstock_operator.app.health import (
+    ASKED_S,
+    HEAD_S,
+    OLDEST_S,
+    SILENT_S,
+    TAKEN_S,
+    Ages,
+    Role,
+    problem_of,
+    role_of,
+)
 from penstock_operator.cluster.store import JobKey, Store
 
 
@@ -70,3 +82,13 @@ def test_a_list_finds_what_no_watch_has_told() -> None:
     assert sorted(name for _, name in store.objects(JobKey("n", "wc"))) == ["b", "c", "d", "e"]
     assert store.compare("Lease", "", listed, 10) == set()
     assert store.compare("Lease", "other", [], 99) == set()
+
+
+def test_a_standby_is_not_ready_for_what_a_leader_does() -> None:
+    never = math.inf
+    assert role_of(False, False, never) is Role.STARTING
+    assert role_of(False, False, 1.0) is Role.STANDBY
+    assert role_of(False, False, ASKED_S + 1) is Role.STARTING
+    assert role_of(True, False, 1.0) is Role.STARTING  # its watches do not run yet
+    assert role_of(True, True, 1.0) is Role.LEADING
+    assert role_of(True, True, never) is Role.LEADING  # without a Lease nobody asks

@@ -1,0 +1,124 @@
+"""A deletion: its deadline is shown, its savepoint tried again, and nothing holds it for ever."""
+
+from dataclasses import replace
+
+from penstock.contract.fields import Plain
+from penstock.contract.latest import Answer
+from penstock.contract.streamjob_status import Condition, ConditionType, Pending
+from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
+from penstock_operator.api import names
+from penstock_operator.api.observed import Observed, SnapshotView
+from penstock_operator.api.times import stamp
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.decision import (
+    Action,
+    Create,
+    SetFinalizer,
+    WriteDesired,
+)
+from penstock_operator.reconcile.status import TRY_AGAIN_S
+from tests.unit.operator.observing import NOW_S, down, running, spec_of
+
+DEADLINE_S = 300.0
+
+
+def deleting(policy: str, *, later_s: float = 0.0) -> Observed:
+    seen = running(spec_of(deletionPolicy=policy))
+    held = (names.FINALIZER,)
+    job = replace(seen.job, deleting_since=NOW_S, finalizers=held, version="3")
+    return replace(seen, job=job, now=NOW_S + later_s)
+
+
+def step(seen: Observed) -> tuple[Observed, list[Action]]:
+    """Decide once; the status is as it was written."""
+    decided = decide(seen)
+    if decided.status is not None:
+        seen = replace(seen, job=replace(seen.job, status=decided.status))
+    return seen, list(decided.actions)
+
+
+def condition(seen: Observed, kind: ConditionType) -> Condition:
+    found = seen.job.status.condition(kind)
+    assert found is not None
+    return found
+
+
+def pending(seen: Observed) -> Pending:
+    assert seen.job.status.pending is not None
+    return seen.job.status.pending
+
+
+def answered(seen: Observed, *, ok: bool) -> Observed:
+    """Have the leader answer the request that the deletion waits for."""
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    answer = Answer(str(pending(seen).snapshot), ok, "no space left")
+    return replace(
+        seen, latest=replace(seen.latest, value=replace(seen.latest.value, answers=(answer,)))
+    )
+
+
+def test_what_a_deletion_waits_for_and_until_when_is_said() -> None:
+    for policy, what in (("Savepoint", "a last savepoint"), ("Purge", "the removal")):
+        seen, _ = step(deleting(policy))
+        text = condition(step(seen)[0], ConditionType.PROGRESSING).message
+        assert what in text
+        assert stamp(NOW_S + DEADLINE_S) in text
+        assert "kubectl patch sj wc" in text
+        assert '"deletionPolicy":"Retain"' in text
+
+
+def test_a_last_savepoint_that_fails_is_tried_again_until_the_deadline() -> None:
+    seen, _ = step(deleting("Savepoint"))
+    first = pending(seen).snapshot
+    seen, actions = step(seen)
+    assert [a for a in actions if isinstance(a, WriteDesired)]
+    seen, actions = step(answered(seen, ok=False))
+    assert not [a for a in actions if isinstance(a, SetFinalizer)]
+    stalled = condition(seen, ConditionType.STALLED)
+    assert (stalled.status, stalled.reason) == ("True", "SavepointFailed")
+    assert "no space left" in stalled.message
+    names_tried = {first}
+    for number in (1, 2, 3):  # a pause before each
+        later = replace(seen, now=NOW_S + number * TRY_AGAIN_S)
+        seen, _ = step(later)
+        assert pending(seen).snapshot not in names_tried
+        names_tried.add(pending(seen).snapshot)
+        same, actions = step(seen)
+        assert pending(same).snapshot == pending(seen).snapshot
+        (asked,) = [a for a in actions if isinstance(a, WriteDesired)]
+        assert [r.id for r in asked.value.requests] == [pending(seen).snapshot]
+        seen = answered(seen, ok=False)
+    decided = decide(replace(seen, now=NOW_S + DEADLINE_S + 1))
+    assert SetFinalizer(False, version="3") in decided.actions
+    told = [e.message for e in decided.events if e.reason == "DeletionTimedOut"]
+    assert "no space left" in told[0]
+
+
+def test_a_deletion_is_done_at_once_when_nothing_is_to_be_kept() -> None:
+    seen, _ = step(deleting("Savepoint"))
+    spec: dict[str, Plain] = spec_of(deletionPolicy="Retain")
+    _, actions = step(replace(seen, job=replace(seen.job, spec=spec)))
+    assert actions[0] == SetFinalizer(False, version="3")
+
+
+def test_in_a_namespace_that_ends_nothing_is_made_and_nothing_waited_for() -> None:
+    for policy in ("Savepoint", "Purge"):
+        seen = replace(down(deleting(policy)), namespace_ends=True, desired=None)
+        seen, _ = step(seen)
+        decided = decide(seen)
+        assert SetFinalizer(False, version="3") in decided.actions
+        assert not [a for a in decided.actions if isinstance(a, Create | WriteDesired)]
+
+
+def test_a_snapshot_whose_files_were_to_go_holds_no_namespace_up() -> None:
+    status = SnapshotStatus(state=SnapshotState.COMPLETED, path="p", started=stamp(NOW_S))
+    spec: Plain = {"jobRef": "wc", "disposeOnDelete": True}
+    held = (names.FINALIZER,)
+    view = SnapshotView("monday", "abcdefgh-1", 1, spec, status, NOW_S, NOW_S, held, "3")
+    seen = replace(running(spec_of()), snapshots=(view,), namespace_ends=True)
+    seen, _ = step(seen)
+    decided = decide(seen)
+    assert SetFinalizer(False, "monday", "3") in decided.actions
+    waits = decide(replace(seen, namespace_ends=False))
+    assert SetFinalizer(False, "monday", "3") not in waits.actions

@@ -8,8 +8,7 @@ from typing import Any
 from e2e.rig.reading import CONFIG_MAPS, PODS, STREAM_JOBS, listed, read
 from e2e.rig.waiting import wait_for
 from penstock.contract import pod
-from penstock.contract.codec import decode
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Latest, decode_latest
 from tests.integration.kubernetes.kubectl import Kubectl
 
 
@@ -87,7 +86,7 @@ class StreamJob:
     def latest(self) -> Latest:
         """Read what the workers have committed, without the operator's words."""
         found = read(self.kubectl, CONFIG_MAPS, pod.latest_name(self.name))
-        return decode(Latest, found["data"][pod.RECORD].encode())
+        return decode_latest(found["data"][pod.RECORD].encode())
 
     def epoch(self) -> int:
         """Give the newest committed epoch; 0 when there is none."""

@@ -12,7 +12,15 @@ from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal, Term, Version
-from penstock.contract.latest import Answer, Desired, Latest, Leader, Retained, encode_latest
+from penstock.contract.latest import (
+    Answer,
+    Desired,
+    Latest,
+    Leader,
+    Retained,
+    decode_latest,
+    encode_latest,
+)
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
@@ -33,7 +41,7 @@ def root_of(epoch: int) -> BlobRef:
 @lru_cache(64)
 def read_latest(text: str) -> Latest:
     """Decode a record; it is looked at after every step."""
-    return decode(Latest, text.encode())
+    return decode_latest(text.encode())
 
 
 @lru_cache(64)

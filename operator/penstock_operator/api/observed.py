@@ -91,13 +91,17 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class LatestView:
-    """``{job}-ckpt-latest``; ``value`` is None when it cannot be read, ``problem`` says why."""
+    """``{job}-ckpt-latest``; ``value`` is None when it cannot be read, ``problem`` says why.
+
+    ``newer``: it has the format of a newer version.
+    """
 
     uid: str
     version: str
     value: Latest | None
     problem: str = ""
     deleting: bool = False
+    newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from penstock.base.errors import PeerError
+from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
 from penstock.contract.codec import decode
 from penstock.contract.fields import Plain
-from penstock.contract.latest import Desired, Latest
+from penstock.contract.latest import Desired, Latest, decode_latest
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import read_status
@@ -159,17 +159,20 @@ def _container(plain: Plain) -> ContainerView:
 @once_per_version
 def latest_view(plain: Plain) -> LatestView:
     """View ``-latest``; one that cannot be read keeps its problem in words."""
-    value, problem = None, ""
+    value, problem, newer = None, "", False
     try:
         value = _latest(text_at(plain, "data", pod.RECORD))
     except PeerError as error:
         problem = str(error)
+    except StateError as error:
+        problem, newer = str(error), True
     return LatestView(
         uid=text_at(plain, "metadata", "uid"),
         version=text_at(plain, "metadata", "resourceVersion"),
         value=value,
         problem=problem,
         deleting=deleting_since(plain) is not None,
+        newer=newer,
     )
 
 
@@ -194,7 +197,7 @@ def desired_view(plain: Plain) -> DesiredView:
 
 @lru_cache(RECORDS_KEPT)
 def _latest(text: str) -> Latest:
-    return decode(Latest, text.encode())
+    return decode_latest(text.encode())
 
 
 @lru_cache(RECORDS_KEPT)

@@ -7,7 +7,7 @@ refused, so that the status can say it.
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.streamjob_status_fields import status_plain
+from penstock.contract.streamjob_status_fields import carried_status
 from penstock.contract.streamsnapshot_fields import snapshot_status_plain
 from penstock_operator.api import kinds, names
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
@@ -83,7 +83,8 @@ class Performer:
             "uid": seen.job.uid,
             "resourceVersion": seen.job.version,
         }
-        body: Object = {**job, "metadata": metadata, "status": dict(status_plain(decided.status))}
+        status = carried_status(object_at(job, "status"), decided.status)
+        body: Object = {**job, "metadata": metadata, "status": status}
         self._keep(STREAM_JOB, await self.client.replace_status(STREAM_JOB, body))
 
     async def _do(self, seen: Observed, action: act.Action) -> None:

@@ -11,7 +11,7 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import fitting
+from penstock.contract.streamjob_status_fields import CONDITIONS_MAX, fitting
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
@@ -82,7 +82,10 @@ def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
         ConditionType.INPUT_COMPLETE: _input_complete(at),
         ConditionType.COMPLETE: _complete(state),
     }
-    return tuple(_condition(at.seen, kind, *found) for kind, found in judged.items())
+    # Those of another version stay: it knows what they mean.
+    others = [c for c in at.seen.job.status.conditions if c.type not in set(ConditionType)]
+    ours = [_condition(at.seen, kind, *found) for kind, found in judged.items()]
+    return (*ours, *others)[:CONDITIONS_MAX]
 
 
 def reason_of(conditions: tuple[Condition, ...]) -> str:

@@ -80,11 +80,12 @@ def _act(at: Judged, pending: Pending | None, draft: Draft, *, taken: bool) -> N
     """``taken``: an object of others has a name of the job's; no worker is started beside it."""
     seen, accepted, going = at.seen, at.accepted, at.heading
     begins = taken and seen.stateful_set is None
+    newer = seen.latest is not None and seen.latest.newer  # whoever reads it writes the rest, too
     if seen.job.deleting_since is not None:
         let_go(seen, accepted, going.course, draft)
     else:
         keep_finalizer(seen, draft)
-        if accepted.target is not None and not of_earlier(seen) and not begins:
+        if accepted.target is not None and not (of_earlier(seen) or begins or newer):
             surround(seen, accepted.target, draft)
             refresh_set(seen, accepted.target, draft)
             show_epochs(seen, accepted.target.owner, draft)

@@ -22,7 +22,7 @@ from penstock_operator.reconcile.decision import (
 from penstock_operator.reconcile.snapshots import (
     ENDED,
     PREFIX,
-    ready,
+    judged,
     savepoint_name,
     snapshot_spec,
 )
@@ -105,7 +105,7 @@ def _judge(seen: Observed, view: SnapshotView, draft: Draft) -> None:
     if spec is None:
         return  # of a newer version of the definition
     status = _imported(view, spec) if spec.path is not None else _waits(seen, (view, spec), draft)
-    status = replace(status, conditions=(ready(view, status, seen.now),))
+    status = replace(status, conditions=judged(view, status, seen.now))
     if status != view.status:
         draft.do(WriteSnapshotStatus(view.name, status, view.version))
 

@@ -40,7 +40,8 @@ def metadata_of(
     if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
         return Metadata(None)
     if found is not None and found.value is None:
-        return Metadata(None, Reason.METADATA_MISSING, f"-latest cannot be read: {found.problem}")
+        reason = Reason.FORMAT_NEWER if found.newer else Reason.METADATA_MISSING
+        return Metadata(None, reason, f"-latest cannot be read: {found.problem}")
     if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
         return Metadata(None) if taken else _earlier(seen, draft)
     if found is None or found.value is None:

@@ -27,6 +27,7 @@ from penstock_operator.reconcile.decision import Draft, WriteSnapshotStatus
 
 ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)
 PREFIX = "snap-"
+READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
         if asked is None:
             continue
         status = _status(seen, asked, trouble)
-        status = replace(status, conditions=(ready(view, status, seen.now),))
+        status = replace(status, conditions=judged(view, status, seen.now))
         if status != view.status:
             draft.do(WriteSnapshotStatus(view.name, status, view.version))
             _tell(draft, view, status)
@@ -156,12 +157,18 @@ def _answered(
     return replace(base, state=state, failures=failures, message=answer.text)
 
 
+def judged(view: SnapshotView, status: SnapshotStatus, now: float) -> tuple[Condition, ...]:
+    """Return the conditions: ours, and those of another version, which stay."""
+    others = (c for c in view.status.conditions if c.type != READY)
+    return (ready(view, status, now), *others)
+
+
 def ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
     """Judge whether a job can be restored from it."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
-    old = next((c for c in view.status.conditions if c.type == "Ready"), None)
+    old = next((c for c in view.status.conditions if c.type == READY), None)
     since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
-    return Condition("Ready", truth, str(status.state), status.message, since, view.generation)
+    return Condition(READY, truth, str(status.state), status.message, since, view.generation)
 
 
 def _tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
-from penstock.contract.latest import Desired, Latest, encode_latest
+from penstock.contract.latest import Desired, Latest, decode_latest, encode_latest
 from penstock.contract.replacing import PodSeen
 from penstock.contract.status import JobStatus
 from penstock.contract.trust import Trust
@@ -163,7 +163,7 @@ class Job:
 
     def latest(self) -> Latest:
         """Read the truth."""
-        return decode(Latest, self._record(pod.latest_name(self.name)))
+        return decode_latest(self._record(pod.latest_name(self.name)))
 
     def status(self) -> JobStatus | None:
         """Read what the leader says of the job; None before the first word."""

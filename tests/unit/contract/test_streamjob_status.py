@@ -21,7 +21,12 @@ from penstock.contract.streamjob_status import (
     StreamJobStatus,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import STATUS, read_status, status_plain
+from penstock.contract.streamjob_status_fields import (
+    STATUS,
+    carried_status,
+    read_status,
+    status_plain,
+)
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus, SnapshotType
 from penstock.contract.streamsnapshot_fields import (
     STATUS as SNAPSHOT_STATUS,
@@ -80,9 +85,53 @@ def test_what_a_newer_operator_wrote_is_left_aside() -> None:
     assert read_status(plain) == RUNNING
 
 
-def test_nonsense_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"status\.replicas: expected a whole number"):
-        read_status({"replicas": "two"})
+def test_unknown_values_are_carried_and_never_fatal() -> None:
+    plain: Plain = {
+        **status_plain(RUNNING),
+        "state": "Draining",
+        "replicas": "two",
+        "conditions": [
+            {**plain_condition("Flowing"), "status": "Perhaps"},
+            {"type": "of another shape"},
+            plain_condition("Ready"),
+        ],
+        "sparkApplication": {"name": "s", "flavour": "another", "state": "x"},
+    }
+    found = read_status(plain)
+    assert found.state == "Draining"
+    assert found.replicas == 0
+    assert [(c.type, c.status) for c in found.conditions] == [
+        ("Flowing", "Perhaps"),
+        ("Ready", "True"),
+    ]
+    assert found.spark_application is not None
+    assert found.spark_application.flavour == "another"
+    assert read_status(dict(status_plain(found))) == found
+    assert read_status({"conditions": "none", "pending": {"action": "New"}}) == StreamJobStatus()
+
+
+def plain_condition(kind: str) -> dict[str, Plain]:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": "Why",
+        "message": "",
+        "lastTransitionTime": "2026-11-23T12:00:00Z",
+    }
+
+
+def test_what_is_written_keeps_what_another_version_wrote() -> None:
+    old: Plain = {
+        **status_plain(RUNNING),
+        "novelty": {"a": 1},
+        "assignment": {"version": 4, "workers": 2, "zones": ["x"]},
+    }
+    same = carried_status(old, RUNNING)
+    assert same["novelty"] == {"a": 1}
+    assert same["assignment"] == {"version": 4, "workers": 2, "zones": ["x"]}
+    moved = dataclasses.replace(RUNNING, assignment=AssignmentStatus(5, 3))
+    assert carried_status(old, moved)["assignment"] == {"version": 5, "workers": 3}
+    assert carried_status(None, RUNNING) == status_plain(RUNNING)
 
 
 def test_long_texts_are_clipped_so_that_the_api_server_takes_them() -> None:

@@ -9,7 +9,12 @@ from penstock.contract.inputs import InputSeen
 from penstock.contract.latest import Death, Deaths
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import JobState, JobStatus
-from penstock.contract.streamjob_status import CheckpointSummary, ConditionType, Truth
+from penstock.contract.streamjob_status import (
+    CheckpointSummary,
+    Condition,
+    ConditionType,
+    Truth,
+)
 from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
@@ -115,3 +120,28 @@ def test_a_failure_of_any_length_is_told_and_can_be_written(length: int) -> None
     assert max(map(len, messages)) <= MESSAGE_CHARS_MAX
     assert status.last_failure.message.startswith("step 'parse', source 'lines', offset 3: ")
     assert (status.last_failure.message == text) == (length == 100)
+
+
+def test_a_status_of_a_newer_operator_stops_nothing_and_keeps_its_conditions() -> None:
+    theirs = Condition("Flowing", Truth.TRUE, "Flows", "all of it", "2026-11-23T12:00:00Z", 1)
+    seen = committed(7)
+    status = replace(seen.job.status, state="Draining", conditions=(theirs,))  # type: ignore[arg-type]
+    written = decide(replace(seen, job=replace(seen.job, status=status))).status
+    assert written is not None
+    assert written.condition("Flowing") == theirs  # type: ignore[arg-type]
+    assert written.condition(ConditionType.READY) is not None
+    assert written.state != "Draining"
+
+
+def test_a_job_whose_record_is_of_a_newer_version_is_left_as_it_is() -> None:
+    seen = committed(7)
+    assert seen.latest is not None
+    newer = replace(seen.latest, value=None, problem="-latest has the format 9", newer=True)
+    for _ in range(2):
+        decided = decide(replace(seen, latest=newer, refresh=True))
+        if decided.status is not None:
+            seen = replace(seen, job=replace(seen.job, status=decided.status))
+    assert not decided.actions
+    stalled = seen.job.status.condition(ConditionType.STALLED)
+    assert stalled is not None
+    assert (stalled.reason, "format 9" in stalled.message) == ("FormatNewer", True)

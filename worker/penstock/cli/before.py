@@ -9,8 +9,7 @@ from pathlib import Path
 from penstock.base.errors import PeerError
 from penstock.cli.record import JobRecord, read_record
 from penstock.cluster.launch import latest_name
-from penstock.contract.codec import decode
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Latest, decode_latest
 from penstock.contract.manifest import RootManifest
 from penstock.storage.lock import DirectoryLock
 from penstock.storage.sqlite import Database, SqliteMetaStore
@@ -59,7 +58,7 @@ def read_before(folder: JobFolder) -> Before | None:
     database = Database(folder.database)
     try:
         found = SqliteMetaStore(database).get(latest_name(folder.job))
-        latest = None if found is None else decode(Latest, found.data)
+        latest = None if found is None else decode_latest(found.data)
     except PeerError:
         return None  # of another version: whoever runs it says so
     finally:

@@ -76,7 +76,7 @@ def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Se
 
 def _latest(folder: "JobFolder") -> Latest | None:
     from penstock.cluster.launch import latest_name  # noqa: PLC0415
-    from penstock.contract.codec import decode  # noqa: PLC0415
+    from penstock.contract.latest import decode_latest  # noqa: PLC0415
     from penstock.storage.sqlite import Database, SqliteMetaStore  # noqa: PLC0415
 
     if not folder.database.exists():
@@ -85,7 +85,7 @@ def _latest(folder: "JobFolder") -> Latest | None:
         database = Database(folder.database)
         found = SqliteMetaStore(database).get(latest_name(folder.job))
         database.close()
-        return None if found is None else decode(Latest, found.data)
+        return None if found is None else decode_latest(found.data)
     except PenstockError:
         return None  # a run says what is wrong with it
 

@@ -5,10 +5,11 @@ swap whose reply was lost can be told from another's. Everything else is a view 
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
-from penstock.contract.codec import encode
+from penstock.contract.codec import decode, encode
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -22,6 +23,8 @@ from penstock.contract.ids import (
 from penstock.contract.manifest import BlobRef
 
 CLIPPED = " [...]"
+# Raised whenever an older version could misread a record. 1 had no field for it.
+LATEST_FORMAT = 2
 ANY_STATE = "*"  # no step has such a name
 
 
@@ -132,6 +135,7 @@ class Latest:
     - ``restored``: the nonce of the last restore; ``lost_output``: epochs whose unpublished
       output was dropped on request; ``replayed``: output may be repeated since a restore.
     - ``deaths``: the count of the limit of restarts; a new leader goes on from it.
+    - ``format``: that of the record as it was read, or is written; see :func:`decode_latest`.
     """
 
     job_uid: JobUid
@@ -162,6 +166,7 @@ class Latest:
     lost_output: tuple[Epoch, ...] = ()
     answers: tuple[Answer, ...] = ()
     deaths: Deaths = Deaths()
+    format: int = LATEST_FORMAT
 
     def closed(self) -> bool:
         """Say whether no engine may run: the job has finished, stopped or failed."""
@@ -187,6 +192,38 @@ def encode_latest(latest: Latest) -> bytes:
     data = encode(latest)
     assert len(data) <= LATEST_BYTES_MAX, f"-latest has {len(data)} bytes of {LATEST_BYTES_MAX}"
     return data
+
+
+def decode_latest(data: bytes) -> Latest:
+    """Read a record of this format or of an older one; what is written over it is of this one.
+
+    Raises StateError for one of a newer version, which nobody may write over, and PeerError for
+    what is no record.
+    """
+    try:
+        latest = decode(Latest, data)
+    except PeerError:
+        found = _format_of(data)
+        if found <= LATEST_FORMAT:
+            raise
+    else:
+        found = latest.format
+        if found <= LATEST_FORMAT:
+            return replace(latest, format=LATEST_FORMAT)
+    raise StateError(
+        f"-latest has the format {found}, of a newer version; this one reads formats up to "
+        f"{LATEST_FORMAT}: run the version that wrote it, or a newer one. Nothing is written"
+    )
+
+
+def _format_of(data: bytes) -> int:
+    """Return the format that something unreadable says it has; 0 when it says none."""
+    try:
+        plain = json.loads(data)
+    except (ValueError, RecursionError):
+        return 0
+    found = plain.get("format") if isinstance(plain, dict) else None
+    return found if isinstance(found, int) else 0
 
 
 @dataclass(frozen=True, slots=True)

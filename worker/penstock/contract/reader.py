@@ -48,13 +48,16 @@ _BAD: Final = _Bad()
 class Reader:
     """Collects problems while it reads; :meth:`done` raises them together.
 
-    ``cluster``: what is left out must not be what a cluster needs.
+    ``cluster``: what is left out must not be what a cluster needs. ``lenient``: what another
+    version wrote is no problem. An unknown value of an enumeration stays the text that it is; what
+    cannot be read at all is as if it were not there.
     """
 
-    def __init__(self, origin: Origin, *, cluster: bool = False) -> None:
+    def __init__(self, origin: Origin, *, cluster: bool = False, lenient: bool = False) -> None:
         """Start without problems."""
         self.origin = origin
         self.cluster = cluster
+        self.lenient = lenient
         self.problems: list[str] = []
 
     def complain(self, path: str, text: str) -> None:
@@ -117,7 +120,12 @@ class Reader:
             value = row.default
         if value is None:
             return {Kind.LIST: (), Kind.TEXT_MAP: {}}.get(row.kind)
-        return self.read(row, value, _join(path, row.name))
+        before = len(self.problems)
+        found = self.read(row, value, _join(path, row.name))
+        if self.lenient and len(self.problems) > before and not row.required:
+            del self.problems[before:]
+            return self._member(row, {}, path)
+        return found
 
     def _check_one_of(self, row: Field, plain: dict[str, Plain], path: str) -> None:
         given = [name for name in row.one_of if plain.get(name) is not None]
@@ -129,11 +137,24 @@ class Reader:
     def _list(self, row: Field, plain: Plain, path: str) -> object:
         if not isinstance(plain, list):
             return self._bad(path, f"expected a list, got {shown(plain)}")
+        item = row.item()
+        if self.lenient:
+            return self._readable(item, plain[: row.length_max])
         if len(plain) > row.length_max:
             return self._bad(path, f"has {len(plain)} items; at most {row.length_max} are allowed")
-        item = row.item()
         values = [self.read(item, v, f"{path}[{i}]") for i, v in enumerate(plain)]
         self._check_keys(row, plain, path)
+        return tuple(values)
+
+    def _readable(self, item: Field, plain: list[Plain]) -> tuple[object, ...]:
+        """Read the items that can be read; the others are as if they were not there."""
+        values = []
+        for one in plain:
+            before = len(self.problems)
+            value = self.read(item, one, "")
+            if len(self.problems) == before:
+                values.append(value)
+            del self.problems[before:]
         return tuple(values)
 
     def _check_keys(self, row: Field, plain: list[Plain], path: str) -> None:
@@ -166,6 +187,9 @@ class Reader:
     # --- scalars ------------------------------------------------------------------------------
 
     def _scalar(self, row: Field, plain: Plain, path: str) -> object:
+        if self.lenient and row.kind is Kind.CHOICE and isinstance(plain, str):
+            known = plain in row.choices and row.make is not None
+            return row.make(plain) if known and row.make is not None else plain
         try:
             value = _SCALARS[row.kind](row, plain)
             _check_bounds(row, value)

@@ -112,6 +112,7 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack"
     RESTORE_FAILED = "RestoreFailed"
     METADATA_MISSING = "MetadataMissing"
+    FORMAT_NEWER = "FormatNewer"
     OUTPUT_UNPUBLISHED = "OutputUnpublished"
     REPLAY_FAILED = "ReplayFailed"
     WAITING_FOR_WORKERS = "WaitingForWorkers"
@@ -181,6 +182,7 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.ROLLED_BACK,
         Reason.RESTORE_FAILED,
         Reason.METADATA_MISSING,
+        Reason.FORMAT_NEWER,
         Reason.OUTPUT_UNPUBLISHED,
         Reason.REPLAY_FAILED,
         Reason.WAITING_FOR_WORKERS,

@@ -17,7 +17,7 @@ from penstock.contract.fields import (
 from penstock.contract.reader import Origin, Reader, pruned
 from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
-from penstock.contract.writer import plain_object
+from penstock.contract.writer import carried, plain_object
 
 MESSAGE_CHARS_MAX = 2048
 CLIPPED = " [...]"
@@ -222,10 +222,11 @@ STATUS = group(
 def read_status(plain: Plain) -> st.StreamJobStatus:
     """Build the status from an object's ``status``; none yet is that of a new job.
 
-    Fields that this version does not know are dropped, for a newer operator may have been here.
-    Raises ConfigError when a known field holds what it cannot hold.
+    Another version may have written it: fields that this one does not know are left aside, values
+    that it does not know stay texts, and what cannot be read is as if it were not there. So an
+    operator never stumbles over a status; see :func:`carried_status` for how it writes one.
     """
-    reader = Reader(Origin("status"))
+    reader = Reader(Origin("status"), lenient=True)
     status = reader.read(STATUS, pruned(STATUS, plain or {}), "status")
     reader.done()
     assert isinstance(status, st.StreamJobStatus), "a reader without problems builds the value"
@@ -238,3 +239,12 @@ def status_plain(status: st.StreamJobStatus) -> dict[str, Plain]:
     Texts that are too long for the schema are clipped; what is None is left out.
     """
     return plain_object(STATUS, status)
+
+
+def carried_status(old: Plain, status: st.StreamJobStatus) -> dict[str, Plain]:
+    """Spell a status to be written over ``old``: what another version has written there stays.
+
+    Fields that this version does not know are carried as they are, those of a part of the status
+    for as long as the part is the same one.
+    """
+    return carried(STATUS, old, status_plain(status))

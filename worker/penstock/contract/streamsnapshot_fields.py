@@ -96,8 +96,8 @@ def read_stream_snapshot(plain: Plain, origin: Origin | None = None) -> ss.Strea
 
 
 def read_snapshot_status(plain: Plain) -> ss.SnapshotStatus:
-    """Build the status from an object's ``status``; unknown fields are dropped, as for a job's."""
-    reader = Reader(Origin("status"))
+    """Build the status from an object's ``status``; of another version's it takes what it can."""
+    reader = Reader(Origin("status"), lenient=True)
     status = reader.read(STATUS, pruned(STATUS, plain or {}), "status")
     reader.done()
     assert isinstance(status, ss.SnapshotStatus), "a reader without problems builds the value"

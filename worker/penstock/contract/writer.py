@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.contract.fields import Field, Kind, Plain
+from penstock.contract.reader import pruned
 
 CLIPPED = " [...]"
 
@@ -37,6 +38,22 @@ def _list(row: Field, values: Iterable[object]) -> list[Plain]:
     if len(items) > row.length_max:
         raise ValueError(f"{row.name} has {len(items)} items; at most {row.length_max} fit")
     return items
+
+
+def carried(row: Field, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
+    """Return ``new`` with the fields of ``old`` that ``row`` does not know.
+
+    A part whose known fields are as they were keeps the unknown ones, too.
+    """
+    if not isinstance(old, dict):
+        return new
+    rows = {f.name: f for f in row.fields}
+
+    def stays(name: str, value: Plain) -> bool:
+        same = isinstance(value, dict) and name in rows
+        return name not in rows or (same and pruned(rows[name], value) == new.get(name))
+
+    return {**new, **{name: value for name, value in old.items() if stays(name, value)}}
 
 
 def clipped(text: str, chars_max: int) -> str:

@@ -33,6 +33,7 @@ from penstock.keeper.inbox import Leave
 from penstock.keeper.keeper import Keeper
 from penstock.keeper.probes import Probes
 from penstock.keeper.process import Spawn
+from penstock.keeper.stores import refuse_newer
 from penstock.keeper.surroundings import Announcing, Served, Voice
 from penstock.kubernetes.access import Access, pod_access
 from penstock.kubernetes.client import ApiClient
@@ -276,6 +277,7 @@ def _run() -> int:
     around = PodSurroundings(mounted, access)
     launch = around.launch()
     check_volume(Path(launch.storage))
+    refuse_newer(around.metadata, pod.latest_name(mounted.job.name))
     keeper = Keeper(launch, around, log)
     if mounted.trust is not None:
         _watch(mounted.trust, log)

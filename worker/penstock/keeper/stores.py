@@ -6,12 +6,12 @@ ports become the events that the cores know.
 
 import uuid
 
-from penstock.base.errors import PeerError, PenstockError, StateError
+from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.contract.codec import decode, encode
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
-from penstock.contract.latest import Desired, Latest, encode_latest
+from penstock.contract.latest import Desired, decode_latest, encode_latest
 from penstock.contract.manifest import RootManifest
 from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown
 from penstock.protocol import actions, events
@@ -56,10 +56,23 @@ def read_latest(
         found = store.get(name)
         if found is None:
             return events.LatestRead(action.token, None)
-        record = decode(Latest, found.data)
+        record = decode_latest(found.data)
     except PenstockError as error:
         return events.LatestUnreadable(action.token, str(error))
     return events.LatestRead(action.token, record, found.version, found.uid)
+
+
+def refuse_newer(store: MetaStore, name: str) -> None:
+    """Raise StateError when the record is of a newer version: nobody of this one may lead.
+
+    What cannot be read for another reason is for whoever leads to read again.
+    """
+    try:
+        found = store.get(name)
+        if found is not None:
+            decode_latest(found.data)
+    except (StorageError, PeerError):
+        return
 
 
 def swap_latest(store: MetaStore, name: str, action: actions.SwapLatest) -> events.CoordinatorEvent:

@@ -51,7 +51,7 @@ class ClusterJobClient:
         found = self._read()
         seen = read_status(found.get("status") or {})
         told = self._told()
-        state = _STATES.get(seen.state) or JobState(seen.state.value)
+        state = _STATES.get(seen.state) or _state(seen.state)
         if told is None or told.uid != found["metadata"]["uid"]:
             told = JobStatus(self._job, str(found["metadata"]["uid"]), state, 0)
         wanted = int((found.get("spec") or {}).get("replicas", told.wanted_workers))
@@ -174,3 +174,8 @@ def _trouble(status: StreamJobStatus) -> str | None:
     if status.state is StreamJobState.FAILED and status.last_failure is not None:
         return status.last_failure.message
     return None
+
+
+def _state(text: str) -> JobState:
+    """Read the state; one of a newer operator has no word here: something is under way."""
+    return JobState(text) if text in set(JobState) else JobState.PENDING

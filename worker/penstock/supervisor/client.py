@@ -7,8 +7,7 @@ from penstock.base.errors import ConfigError, PeerError, StateError, StorageErro
 from penstock.cluster.control import ANSWER, ASK, END, RESCALE, STATUS, AnswerOf, Ask, End, Rescale
 from penstock.cluster.launch import latest_name
 from penstock.cluster.rpc import Client, Method, Nothing, Reply, Request, Unreachable
-from penstock.contract.codec import decode
-from penstock.contract.latest import Latest
+from penstock.contract.latest import decode_latest
 from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.storage.sqlite import peek
 from penstock.supervisor.folders import JobFolder, find_endpoint
@@ -36,7 +35,7 @@ def last_failure(directory: Path, job: str) -> str | None:
     """Return why a job that does not run has failed; None when it has not, or is not known."""
     try:
         kept = peek(JobFolder((directory / job).absolute(), job, "").database, latest_name(job))
-        return None if kept is None else decode(Latest, kept).failure
+        return None if kept is None else decode_latest(kept).failure
     except (StateError, PeerError):  # whoever runs it again is told so
         return None
 

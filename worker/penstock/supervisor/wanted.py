@@ -15,7 +15,7 @@ from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
-from penstock.contract.latest import Desired, Latest, Request, Restore, encode_latest
+from penstock.contract.latest import Desired, Latest, Request, Restore, decode_latest, encode_latest
 from penstock.contract.status import RequestAnswer
 from penstock.ports import MetaStore
 from penstock.supervisor.policy import is_over
@@ -44,8 +44,14 @@ class Wanted:
         self._last: tuple[Latest, Desired] | None = None
 
     def begin(self, workers: int, restore: Restore | None) -> None:
-        """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too."""
-        if self._store.get(self._latest) is None:
+        """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too.
+
+        Raises StateError when a newer version has written it; nothing is written then.
+        """
+        found = self._store.get(self._latest)
+        if found is not None:
+            decode_latest(found.data)
+        else:
             first = Latest(self._uid, SwapId(RandomIds().fresh()))
             self._store.create(self._latest, encode_latest(first))
         run = RandomIds().fresh()
@@ -63,7 +69,7 @@ class Wanted:
             return self._last[0]
         found = self._store.get(self._latest)
         assert found is not None, "made by begin()"
-        return decode(Latest, found.data)
+        return decode_latest(found.data)
 
     def desired(self) -> Desired:
         """Read what is wanted now."""

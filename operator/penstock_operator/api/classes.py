@@ -48,6 +48,7 @@ CLASSES: dict[str, ChangeClass] = {
     "shuffle": ChangeClass.RESTART,
     "placement": ChangeClass.RESTART,
     "autoscaling": ChangeClass.IGNORE,
+    "snapshots": ChangeClass.IGNORE,
     "replay": ChangeClass.IGNORE,
     "deletionPolicy": ChangeClass.IGNORE,
     "deletionDeadline": ChangeClass.IGNORE,

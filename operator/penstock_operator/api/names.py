@@ -10,6 +10,8 @@ ANNOTATION_DIGEST = "penstock.dev/digest"  # of the spec that the pods run
 ANNOTATION_CONFIG = "penstock.dev/config"  # the ConfigMap of that spec
 ANNOTATION_LATEST = "penstock.dev/latest-uid"  # on -desired: the -latest that this job began with
 ANNOTATION_NOT_AFTER = "penstock.dev/not-after"  # of the certificate; seconds since 1970
+ANNOTATION_DUE = "penstock.dev/due"  # of a periodic snapshot: its period; seconds since 1970
+LABEL_PERIODIC = "penstock.dev/periodic"  # the uid of the job whose retention a snapshot is under
 LABEL_NAME = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -33,6 +35,11 @@ def labels(job: str, uid: str, component: str = pod.WORKER) -> dict[str, str]:
         pod.LABEL_JOB_UID: uid,
         pod.LABEL_COMPONENT: component,
     }
+
+
+def snapshot_labels(uid: str) -> dict[str, str]:
+    """Return the labels of a StreamSnapshot that the operator has made for a job."""
+    return {LABEL_MANAGED_BY: FIELD_MANAGER, pod.LABEL_JOB_UID: uid}
 
 
 def selector_text(job: str) -> str:

@@ -32,6 +32,7 @@ class JobView:
     finalizers: tuple[str, ...] = ()
     spec_text: str = ""
     scaled_by_hpa: bool = False
+    created: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,11 @@ class ClaimView:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """One StreamSnapshot that names this job."""
+    """One StreamSnapshot that names this job.
+
+    ``periodic_of`` is the uid of the job that it was taken for by the clock, empty for any other;
+    ``due`` its period, in seconds since 1970.
+    """
 
     name: str
     uid: str
@@ -139,6 +144,8 @@ class SnapshotView:
     deleting_since: float | None = None
     finalizers: tuple[str, ...] = ()
     version: str = ""
+    periodic_of: str = ""
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +208,8 @@ class Observed:
     - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
     - ``namespace_ends``: it is being deleted, so nothing can be made in it; looked at only while
       something of the job is being deleted, too.
+    - ``restored_from``: names and paths that StreamJobs of the namespace restore from; looked at
+      only where snapshots by the clock may have to go.
     - ``look_again_s``: after how long those of others, which no watch shows, are looked at again.
     """
 
@@ -223,6 +232,7 @@ class Observed:
     purges: dict[str, bool] = field(default_factory=dict)
     look_again_s: float | None = None
     namespace_ends: bool = False
+    restored_from: frozenset[str] = frozenset()
 
     def owns(self, child: Child) -> bool:
         """Say whether an object is this job's own: nothing else is written or deleted."""

@@ -30,7 +30,11 @@ RIGHTS = (
     _right(kinds.STREAM_JOB, "get list watch patch", "the finalizer of policies that wait"),
     _right(kinds.STREAM_JOB, "patch update", "what is observed", sub="status"),
     _right(kinds.STREAM_JOB, "update", "owner references that block deletion", sub="finalizers"),
-    _right(kinds.STREAM_SNAPSHOT, "get list watch patch", "its finalizer"),
+    _right(
+        kinds.STREAM_SNAPSHOT,
+        "get list watch create patch delete",
+        "its finalizer; savepoints by the clock, and their retention",
+    ),
     _right(kinds.STREAM_SNAPSHOT, "patch update", "what became of it", sub="status"),
     _right(kinds.STATEFUL_SET, "get list watch create patch", "the workers"),
     _right(kinds.POD, "get list watch delete", "states of workers; pods of lost nodes"),

@@ -14,3 +14,8 @@ def seconds(text: str | None) -> float:
 def stamp(at_s: float) -> str:
     """Spell seconds since 1970 as the API server does."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def name_stamp(at_s: float) -> str:
+    """Spell seconds since 1970 as a part of an object's name; it sorts by time."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%d-%H%M%S")

@@ -64,6 +64,7 @@ def job_view(plain: Plain) -> JobView:
         version=text_at(plain, "metadata", "resourceVersion"),
         deleting_since=deleting_since(plain),
         finalizers=finalizers(plain),
+        created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         scaled_by_hpa=any(_is_hpa(m) for m in list_at(plain, "metadata", "managedFields")),
     )
 
@@ -235,7 +236,16 @@ def snapshot_view(plain: Plain) -> SnapshotView:
         deleting_since=deleting_since(plain),
         finalizers=finalizers(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
+        periodic_of=text_at(plain, "metadata", "labels", names.LABEL_PERIODIC),
+        due=float(_whole(text_at(plain, "metadata", "annotations", names.ANNOTATION_DUE))),
     )
+
+
+def restores_of(jobs: Iterable[Plain]) -> frozenset[str]:
+    """Return the names of snapshots and the paths that StreamJobs restore from."""
+    wanted = (object_at(job, "spec", "restore") for job in jobs)
+    texts = (text_at(w, field) for w in wanted for field in ("snapshotRef", "path"))
+    return frozenset(filter(None, texts))
 
 
 @once_per_version

@@ -15,6 +15,7 @@ from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.reconcile.assemble import Moment, assemble
+from penstock_operator.reconcile.periodic import may_have_too_many
 from penstock_operator.reconcile.snapshots import asked_uids
 
 SPARK_ASKED_EVERY_S = 60.0
@@ -209,9 +210,18 @@ class Observer:
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
             refusal=self.refusals.get(key),
             look_again_s=self.strangers.due_in_s(key),
+            restored_from=self._restored_from(key, job, listed),
             namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
         )
         return assemble(views.job_view(job), listed, moment)
+
+    def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
+        """Return what jobs of the namespace restore from, where retention may remove something."""
+        known = sum(text_at(plain, "kind") in SNAPSHOTS for plain in listed)
+        if not may_have_too_many(views.job_view(job), known):
+            return frozenset()
+        near = [k for k in self.store.jobs() if k.namespace == key.namespace]
+        return views.restores_of(filter(None, map(self.store.job, near)))
 
     async def _ends(self, namespace: str) -> bool:
         """Say whether a namespace is being deleted; asked while something in it waits to go."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.streamjob_status_fields import carried_status
 from penstock.contract.streamsnapshot_fields import snapshot_status_plain
-from penstock_operator.api import kinds, names
+from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.owners import job_of
@@ -21,6 +21,7 @@ from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import trust_secret
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.accept import owner_of
+from penstock_operator.reconcile.periodic import restores_from
 from penstock_operator.resources import records
 
 
@@ -105,6 +106,8 @@ class Performer:
                     await self._create(seen, manifest)
             case act.Archive():
                 await self._archive(seen, action)
+            case act.Delete("StreamSnapshot", name) if await self._is_needed(seen, name):
+                return
             case act.Delete(kind, name, uid, now):
                 place = (seen.job.namespace, name)
                 for found in kinds_named(kind):
@@ -115,6 +118,12 @@ class Performer:
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():
                 await self._snapshot(seen, action)
+
+    async def _is_needed(self, seen: Observed, name: str) -> bool:
+        """Ask the API server itself whether a StreamJob restores from a snapshot: its files go."""
+        view = next(s for s in seen.snapshots if s.name == name)
+        jobs = await self.client.list_some(STREAM_JOB, seen.job.namespace)
+        return restores_from(view, views.restores_of(jobs))
 
     async def _create(self, seen: Observed, manifest: Object) -> None:
         """Make an object that must not be there; one of this job that is there already will do."""

@@ -29,6 +29,7 @@ class Moment:
     refusal: Refusal | None = None
     look_again_s: float | None = None
     namespace_ends: bool = False
+    restored_from: frozenset[str] = frozenset()
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
@@ -74,6 +75,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         purges=_purges([o for o in kinds.get("Job", []) if job_of(o)]),
         look_again_s=moment.look_again_s,
         namespace_ends=moment.namespace_ends,
+        restored_from=moment.restored_from,
     )
 
 

@@ -18,6 +18,7 @@ from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.course import Course, Heading
 from penstock_operator.reconcile.deletion import deletion_text
 from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.reconcile.periodic import judge_periodic
 
 STALE_INTERVALS = 3
 FAILURES_LEFT = 3  # checkpoints may fail in a row before the job is not ready
@@ -82,6 +83,9 @@ def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
         ConditionType.INPUT_COMPLETE: _input_complete(at),
         ConditionType.COMPLETE: _complete(state),
     }
+    wanted = None if at.accepted.target is None else at.accepted.target.spec.snapshots
+    if wanted is not None:
+        judged[ConditionType.SNAPSHOTS_TAKEN] = judge_periodic(at.seen, wanted)
     # Those of another version stay: it knows what they mean.
     others = [c for c in at.seen.job.status.conditions if c.type not in set(ConditionType)]
     ours = [_condition(at.seen, kind, *found) for kind, found in judged.items()]

@@ -23,6 +23,7 @@ from penstock_operator.reconcile.diagnosis import Trouble, diagnose
 from penstock_operator.reconcile.disposal import dispose
 from penstock_operator.reconcile.lost import replace_lost
 from penstock_operator.reconcile.metadata import Metadata, metadata_of
+from penstock_operator.reconcile.periodic import decide_periodic
 from penstock_operator.reconcile.replay import decide_replay, replay_trouble, unavailable
 from penstock_operator.reconcile.snapshots import decide_snapshots
 from penstock_operator.reconcile.status import is_worth_writing, pending_of, status_of
@@ -38,6 +39,11 @@ from penstock_operator.reconcile.workers import refresh_set, steer
 AUTOSCALED = "Autoscaled"  # reasons of events
 ENGINE_DIED = "EngineDied"
 RESYNC_S = 300.0
+WARNED = (
+    (ConditionType.STALLED, Truth.TRUE),
+    (ConditionType.ACCEPTED, Truth.FALSE),
+    (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
+)
 WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
 
 
@@ -58,6 +64,8 @@ def decide(seen: Observed) -> Decision:
         events = (*draft.events, *_news(seen.job.status, status))
         return Decision((), status, status_first=True, events=events, again_s=0.05)
     _act(at, pending, draft, taken=bool(taken))
+    runs = not _why_no_snapshot(at) and going.operation is None and at.latest is not None
+    status = decide_periodic(seen, accepted.target, status, draft, runs=runs)
     if seen.look_again_s is not None:
         draft.again(seen.look_again_s)
     draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else RESYNC_S)
@@ -213,7 +221,7 @@ def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
         old.pending is None or old.pending.action != new.pending.action
     ):
         found.append(Event(new.pending.action, f"generation {new.observed_generation}"))
-    for kind, truth in ((ConditionType.STALLED, Truth.TRUE), (ConditionType.ACCEPTED, Truth.FALSE)):
+    for kind, truth in WARNED:
         before, now = old.condition(kind), new.condition(kind)
         if now is not None and now.status is truth:
             same = before is not None and (before.status, before.reason) == (truth, now.reason)

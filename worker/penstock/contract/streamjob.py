@@ -202,6 +202,14 @@ class Autoscaling:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodicSnapshots:
+    """Savepoints that the operator has taken every ``every_s``; the newest ``keep`` are kept."""
+
+    every_s: float
+    keep: int = limits.PERIODIC_SNAPSHOTS_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """A SparkApplication that pushes a dataset into the job at ``rate`` rows per second.
 
@@ -306,6 +314,7 @@ class Spec:
     shuffle: ShuffleSettings = field(default_factory=ShuffleSettings)
     placement: Placement = Placement()
     autoscaling: Autoscaling | None = None
+    snapshots: PeriodicSnapshots | None = None
     replay: Replay | None = None
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     deletion_deadline_s: float = 300.0

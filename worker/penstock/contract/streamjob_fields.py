@@ -307,6 +307,26 @@ AUTOSCALING = group(
     cluster=True,
     rules=rules.AUTOSCALING,
 )
+SNAPSHOTS = group(
+    "snapshots",
+    "savepoints by the clock; each is a StreamSnapshot with the label penstock.dev/periodic",
+    sj.PeriodicSnapshots,
+    duration(
+        "every",
+        "how often; of periods that were missed only the newest is made up for",
+        required=True,
+        minimum="1m",
+    ),
+    integer(
+        "keep",
+        "so many of the newest complete ones are kept; the files of older ones go too, but for "
+        "those that a StreamJob restores from",
+        default=limits.PERIODIC_SNAPSHOTS_DEFAULT,
+        minimum=1,
+        maximum=limits.PERIODIC_SNAPSHOTS_MAX,
+    ),
+    cluster=True,
+)
 REPLAY = group(
     "replay",
     "a SparkApplication that feeds the job",
@@ -398,6 +418,7 @@ SPEC = group(
     SHUFFLE,
     PLACEMENT,
     AUTOSCALING,
+    SNAPSHOTS,
     REPLAY,
     choice(
         "deletionPolicy",

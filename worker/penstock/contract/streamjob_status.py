@@ -42,6 +42,7 @@ class ConditionType(StrEnum):
     CHECKPOINTING = "Checkpointing"
     STALLED = "Stalled"
     INPUT_COMPLETE = "InputComplete"
+    SNAPSHOTS_TAKEN = "SnapshotsTaken"
     COMPLETE = "Complete"
 
 
@@ -91,6 +92,8 @@ class Reason(StrEnum):
     COMPLETED = "Completed"
     NONE_YET = "NoneYet"
     FAILING = "Failing"
+    # SnapshotsTaken
+    SNAPSHOT_FAILED = "SnapshotFailed"
     # Stalled: a person must act
     NOT_STALLED = "NotStalled"
     NAME_TAKEN = "NameTaken"
@@ -186,6 +189,11 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.OUTPUT_UNPUBLISHED,
         Reason.REPLAY_FAILED,
         Reason.WAITING_FOR_WORKERS,
+    ),
+    ConditionType.SNAPSHOTS_TAKEN: (
+        Reason.COMPLETED,
+        Reason.NONE_YET,
+        Reason.SNAPSHOT_FAILED,
     ),
     ConditionType.INPUT_COMPLETE: (
         Reason.ALL_KNOWN,
@@ -327,6 +335,14 @@ class AutoscalingStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodicStatus:
+    """Of the savepoints by the clock: the newest period that one was asked for, and its object."""
+
+    time: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class StreamJobStatus:
     """All of ``status``. ``replicas`` are pods that exist; ``selector`` finds them, as a text.
 
@@ -357,6 +373,7 @@ class StreamJobStatus:
     last_stable: LastStable | None = None
     spark_application: SparkApplicationStatus | None = None
     autoscaling: AutoscalingStatus | None = None
+    snapshots: PeriodicStatus | None = None
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """Return the condition of a type; None: not judged yet."""

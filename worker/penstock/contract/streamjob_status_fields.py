@@ -152,6 +152,13 @@ AUTOSCALING = group(
     number("busy", "share of time at work of the busiest step", minimum=0, maximum=1),
     text("step", "the busiest step, over all its tasks"),
 )
+SNAPSHOTS = group(
+    "snapshots",
+    "savepoints by the clock; absent without spec.snapshots",
+    st.PeriodicStatus,
+    time("time", "the newest period that one was asked for", required=True),
+    text("name", "its StreamSnapshot", required=True),
+)
 STATUS = group(
     "status",
     "what is, as the operator last saw it",
@@ -216,6 +223,7 @@ STATUS = group(
     ),
     SPARK_APPLICATION,
     AUTOSCALING,
+    SNAPSHOTS,
 )
 
 

@@ -14,6 +14,7 @@ from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
 from penstock_spark import dataset, folders, oracle, replay, report, temperature, texts
 from penstock_spark import oracle_windows as windows
+from penstock_spark.push import proof_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,12 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--certificate-host", default="", metavar="NAME", help="the name in their certificate"
+    )
+    parser.add_argument(
+        "--anybody",
+        action="store_true",
+        help="push to whoever announces itself: for workers in a cluster without certificates; "
+        "else workers without them are those of this user, on this machine",
     )
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON (- for stdout)")
     parser.set_defaults(command=_replay)
@@ -233,7 +240,8 @@ def _windows(options: argparse.Namespace) -> int:
 def _replay(options: argparse.Namespace) -> int:
     """Push with one Spark thread per partition: they all must be at work at the same time."""
     begun = time.monotonic()
-    partitions = replay.partitions_of(options.announce)
+    proof = proof_of(options.trust, anybody=options.anybody)
+    partitions = replay.partitions_of(options.announce, proof)
     options.threads = partitions
     request = replay.Replay(
         options.dataset,
@@ -242,6 +250,7 @@ def _replay(options: argparse.Namespace) -> int:
         options.rows,
         options.trust,
         options.certificate_host,
+        options.anybody,
     )
     pushed = _with_spark(options, lambda spark: replay.run(spark, request, partitions))
     rows, sent = sum(p.rows for p in pushed), sum(p.sent for p in pushed)

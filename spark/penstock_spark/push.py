@@ -19,7 +19,16 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StorageError
-from penstock.connectors.announce import finished_note, read_announcements, read_owners
+from penstock.base.limits import INGEST_BATCH_BYTES_MAX
+from penstock.connectors.announce import (
+    Proof,
+    dialled,
+    finished_note,
+    opened,
+    read_announcements,
+    read_owners,
+)
+from penstock.connectors.bounded import head
 from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_source import Pieces
 from penstock.contract import codec
@@ -40,7 +49,8 @@ class Push:
 
     ``rows`` are pushed at most, as if the files ended there. ``trust`` is the folder of a sender's
     certificates, where the workers ask for one, and ``certificate_host`` the name that theirs must
-    have.
+    have. Without it the workers are of this machine and user. ``anybody`` takes whoever announces
+    itself in ``folder``: for workers of a cluster that have no certificates.
     """
 
     folder: str
@@ -52,6 +62,19 @@ class Push:
     rows: int | None = None
     trust: str = ""
     certificate_host: str = ""
+    anybody: bool = False
+
+    @property
+    def proof(self) -> Proof:
+        """Return by what this sender knows its workers."""
+        return proof_of(self.trust, anybody=self.anybody)
+
+
+def proof_of(trust: str, *, anybody: bool) -> Proof:
+    """Return by what a sender with these options knows its workers."""
+    if trust:
+        return Proof.CERTIFICATES
+    return Proof.NOTHING if anybody else Proof.FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +116,23 @@ class Input:
             if start + rows > offset:
                 pieces = Pieces(file, self._schema)
                 for piece in pieces.decode(max(0, offset - start)):
-                    for first in range(0, piece.num_rows, batch_rows):
-                        yield piece.slice(first, batch_rows)
+                    yield from _batches(piece, batch_rows)
                 pieces.close()
             start += rows
+
+
+def _batches(piece: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a piece into batches that a worker takes. Raises ConfigError when a row is too large."""
+    first = 0
+    while first < piece.num_rows:
+        batch = head(piece.slice(first), batch_rows)
+        if batch.nbytes > INGEST_BATCH_BYTES_MAX:
+            raise ConfigError(
+                f"replay: a row of {batch.nbytes} bytes cannot be pushed, at most "
+                f"{INGEST_BATCH_BYTES_MAX}: have the job read the files themselves"
+            )
+        yield batch
+        first += batch.num_rows
 
 
 class Pusher:
@@ -127,18 +163,25 @@ class Pusher:
             time.sleep(REDIAL_INTERVAL_S)
 
     def _attempt(self) -> str:
-        """Dial who should own the partition, else anybody; return how the stream ended."""
-        folder = Path(self._push.folder)
-        owner = read_owners(folder).get(self._push.partition)
-        others = [a.address for a in read_announcements(folder)]
-        for address in dict.fromkeys([*([owner] if owner else []), *others]):
-            try:
-                answer = self._stream(address)
-            except STREAM_ERRORS:
-                continue  # the worker is gone or going: another one knows more
-            if answer not in {Answer.RETRY, Answer.MOVED}:
-                return answer
-        return Answer.FINISHED if self._is_noted(folder) else Answer.RETRY
+        """Dial who should own the partition, else anybody; return how the stream ended.
+
+        Raises ConfigError when others may write where workers of this user announce themselves.
+        """
+        proof = self._push.proof
+        with opened(Path(self._push.folder), proof) as folder:
+            owner = read_owners(folder).get(self._push.partition)
+            others = [a.address for a in read_announcements(folder)]
+            for announced in dict.fromkeys([*([owner] if owner else []), *others]):
+                address = dialled(announced, folder, proof)
+                if address is None:
+                    continue
+                try:
+                    answer = self._stream(address)
+                except STREAM_ERRORS:
+                    continue  # the worker is gone or going: another one knows more
+                if answer not in {Answer.RETRY, Answer.MOVED}:
+                    return answer
+            return Answer.FINISHED if self._is_noted(folder) else Answer.RETRY
 
     def _is_noted(self, folder: Path) -> bool:
         """Say whether the job, which is over, has left a note that it has this partition.

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PenstockError
-from penstock.connectors.announce import read_announcements
+from penstock.connectors.announce import (
+    Announcement,
+    Proof,
+    dialled,
+    opened,
+    read_announcements,
+)
 from penstock.model.ingest import Answer
 from penstock_spark.folders import parquet_files
 from penstock_spark.push import Push, Pushed, Pusher
@@ -29,7 +35,7 @@ class Replay:
     """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all.
 
     ``rows``: at most so many in all, the same number of each partition. ``trust``,
-    ``certificate_host``: see :class:`penstock_spark.push.Push`.
+    ``certificate_host``, ``anybody``: see :class:`penstock_spark.push.Push`.
     """
 
     dataset: Path
@@ -38,19 +44,35 @@ class Replay:
     rows: int | None = None
     trust: str = ""
     certificate_host: str = ""
+    anybody: bool = False
 
 
-def partitions_of(announce: Path, timeout_s: float = ANNOUNCE_TIMEOUT_S) -> int:
+def partitions_of(announce: Path, proof: Proof, timeout_s: float = ANNOUNCE_TIMEOUT_S) -> int:
     """Wait for the first worker and return its number of partitions. Raises ConfigError."""
     deadline = time.monotonic() + timeout_s
-    while not (known := read_announcements(announce)):
+    while True:
+        with opened(announce, proof) as folder:
+            there = read_announcements(folder)
+            for known in there:
+                if dialled(known.address, folder, proof) is not None:
+                    return known.partitions
         if time.monotonic() > deadline:
-            raise ConfigError(
-                f"replay: no worker has announced itself in {announce}: start the job first, with"
-                " an ingest source that announces there"
-            )
+            raise ConfigError(_nobody(announce, proof, there))
         time.sleep(0.2)
-    return known[0].partitions
+
+
+def _nobody(announce: Path, proof: Proof, there: list[Announcement]) -> str:
+    """Say why there is nobody to push to."""
+    if not there:
+        return (
+            f"replay: no worker has announced itself in {announce}: start the job first, with"
+            " an ingest source that announces there"
+        )
+    return (
+        f"replay: {there[0].address} was passed over, this sender dials {proof}:// only: workers"
+        " with certificates need --trust, those of a cluster without them --anybody, and those of"
+        " this machine neither"
+    )
 
 
 def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
@@ -74,6 +96,7 @@ def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
             _share(replay.rows, index, partitions),
             replay.trust,
             replay.certificate_host,
+            replay.anybody,
         )
         for index in range(partitions)
     ]

@@ -9,13 +9,13 @@ import pyarrow.flight as fl
 import pytest
 
 from penstock.connectors.announce import read_announcements
-from penstock.connectors.ingest import STREAM_ERRORS, IngestSource
+from penstock.connectors.ingest import IngestSource
 from penstock.contract import codec
 from penstock.contract.ids import Epoch
 from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from penstock.contract.trust import Credentials, IngestPlace
 from penstock.model.ingest import WIRE_VERSION, Hello
-from penstock_spark.push import Push, Pusher
+from penstock_spark.push import STREAM_ERRORS, Push, Pusher
 from tests.certificates import Renewed, also_believing, authority, trust
 from tests.integration.cluster_rig import line
 from tests.integration.test_ingest import LINE, drain, write
@@ -26,7 +26,7 @@ ROWS = 500
 
 def listening(folder: Path) -> IngestSource:
     source = IngestSource(1, str(folder), LINE)
-    source.listen(lambda: None, IngestPlace(trust=trust(HOST)))
+    source.listen(lambda: None, IngestPlace("127.0.0.1", trust=trust(HOST)))
     return source
 
 
@@ -69,7 +69,7 @@ def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> 
     old, new = authority("old"), authority("new")
     held = Renewed(also_believing(trust(HOST, old), new))
     source = IngestSource(1, str(tmp_path), LINE)
-    source.listen(lambda: None, IngestPlace(trust=held))
+    source.listen(lambda: None, IngestPlace("127.0.0.1", trust=held))
     reader = source.open(source.splits()[0])
     (worker,) = read_announcements(tmp_path)
     hello = codec.encode(Hello(WIRE_VERSION, 0, 1, 1))
@@ -81,7 +81,6 @@ def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> 
         stream = client.do_exchange(fl.FlightDescriptor.for_command(hello))
         assert stream[1].read_chunk().app_metadata
         held.now = also_believing(trust(HOST, new), old)
-        source.renew()
         with fl.FlightClient(worker.address, **(of_now | asked)) as joiner:
             later = codec.encode(Hello(WIRE_VERSION, 0, 1, 2))
             assert exchange(joiner, later)

@@ -1,12 +1,17 @@
-"""Folders that survive a power failure; shared by the adapters that write files.
+"""Folders that survive a power failure, or that nobody else enters; for the adapters.
 
 A new name is durable when the folder that holds it was synced. Whoever made a folder may have
 died before that, so a folder that is found is not known to be durable either.
 """
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
+
+from penstock.base.errors import ConfigError
+
+_HANDLES = Path("/proc/self/fd")
 
 
 def make_durable(folder: Path) -> None:
@@ -32,3 +37,57 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class PrivateFolder:
+    """A folder that its user alone may enter, held open: what is checked is what is used.
+
+    :attr:`path` leads to it even when somebody puts another folder at its name, where the system
+    has such paths (Linux); it is also short, as the path of a socket has to be.
+    """
+
+    def __init__(self, folder: Path, *, make: bool = False) -> None:
+        """Open a folder; ``make`` it, with its parents, where it is missing.
+
+        Raises FileNotFoundError where it is missing, ConfigError when it is a link, belongs to
+        another user, or lets others in.
+        """
+        if make:
+            with suppress(FileExistsError):
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._handle = os.open(folder, flags)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ConfigError(
+                f"{folder}: {error.strerror}: it has to be a folder, no link"
+            ) from error
+        try:
+            _check_private(folder, os.fstat(self._handle))
+        except ConfigError:
+            self.close()
+            raise
+        self.path = _HANDLES / str(self._handle) if _HANDLES.is_dir() else folder
+
+    def close(self) -> None:
+        """Let go of the folder; :attr:`path` leads nowhere then. Idempotent."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+
+def _check_private(folder: Path, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        raise ConfigError(
+            f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}: name a "
+            "folder of your own"
+        )
+    if mode & 0o077:
+        raise ConfigError(
+            f"{folder} has mode {mode:04o}, so other users of this machine may enter it: "
+            f"chmod 700 {folder}, or name another folder"
+        )

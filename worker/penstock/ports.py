@@ -251,12 +251,8 @@ class PushedSource(Protocol):
     def listen(self, want_checkpoint: Callable[[], None], place: "IngestPlace") -> None:
         """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed.
 
-        ``place`` is where senders are to be heard.
+        ``place`` is where senders are to be heard; its credentials are asked for with every dial.
         """
-        ...
-
-    def renew(self) -> None:
-        """Show the certificates of now to senders that dial from now on. Any thread may call."""
         ...
 
 

@@ -66,6 +66,8 @@ def _arguments(target: Target, wanted: Replay) -> list[Plain]:
     if target.spec.security.mtls:
         host = pod.certificate_host(owner.name, owner.namespace)
         found += ["--trust", pod.TRUST_FOLDER, "--certificate-host", host]
+    else:
+        found.append("--anybody")
     limits = {"--rate": wanted.rate, "--rows": wanted.rows}
     return found + [t for name, n in limits.items() if n is not None for t in (name, str(n))]
 

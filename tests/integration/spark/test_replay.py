@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from penstock.connectors.announce import Proof
 from penstock_spark import dataset, oracle, replay
 from penstock_spark.demo.job import JobFiles, RunningJob, is_well
 from tests.integration.cluster_rig import ROOT, send
@@ -33,7 +34,7 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
     killed = threading.Thread(target=kill_one_engine, args=(job,))
     try:
         job.until("a running job", is_well, 120)
-        partitions = replay.partitions_of(announce)
+        partitions = replay.partitions_of(announce, Proof.FOLDER)
         killed.start()
         request = replay.Replay(tmp_path / "lines", announce, rate=1500)
         pushed = replay.run(spark, request, partitions)

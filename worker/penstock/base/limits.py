@@ -167,6 +167,12 @@ FREED_BYTES_KEPT = 64 * 1024 * 1024  # of one heap of the C library, for the nex
 # --- Connectors -----------------------------------------------------------------------------
 SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # of one read, unless a single row is larger
 INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender waits
+INGEST_BATCH_BYTES_MAX = 16 * 1024 * 1024  # of one batch, unpacked; and of a stream's dictionaries
+INGEST_BATCH_ROWS_MAX = 1024 * 1024  # of one batch: columns of nulls take no bytes
+INGEST_MESSAGE_BYTES_MAX = 17 * 1024 * 1024  # that brings a batch: its buffers are listed, too
+INGEST_STREAMS_SPARE = 64  # beside two for each partition: senders that are told where to dial
+INGEST_HELLO_TIMEOUT_S = 10.0  # of a sender that has opened a stream and says nothing
+INGEST_LINGER_S = 10.0  # for a sender to read why its stream ends, and to hang up
 INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
 GENERATOR_BLOCK_BYTES_MAX = 1024 * 1024 * 1024
 INPUT_LOOK_INTERVAL_S = 5.0  # between two looks for files that are in no checkpoint
@@ -213,5 +219,7 @@ assert PACE_WAIT_S < PACE_WAIT_MAX_S, "a slow machine gets fewer reads"
 assert USER_MESSAGE_CHARS_MAX + USER_RECORD_CHARS_MAX + USER_TRACE_CHARS_MAX < FAILURE_BYTES_MAX, (
     "an error of the user's is kept whole"
 )
+assert SOURCE_READ_BYTES_MAX < INGEST_BATCH_BYTES_MAX < INGEST_MESSAGE_BYTES_MAX, "a read fits"
+assert INGEST_MESSAGE_BYTES_MAX < ELEMENT_BYTES_MAX, "what is pushed fits an element"
 assert SINK_PART_BYTES * 2 < SINK_BUFFER_BYTES_MAX, "one part is encoded while one fills"
 assert SOURCE_READ_BYTES_MAX * 4 < ELEMENT_BYTES_MAX, "steps may widen the rows of one read"

@@ -270,7 +270,7 @@ def plain_schema(path: Path, columns: Columns) -> pa.Schema:
     read_identity(first)
     found = pq.read_schema(first)
     if not columns:
-        fields = [pa.field(f.name, _value_type(f.type), f.nullable) for f in found]
+        fields = [pa.field(f.name, value_type(f.type), f.nullable) for f in found]
         return pa.schema(fields)
     declared = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns])
     fit_schema(found, declared, first, first)
@@ -298,7 +298,7 @@ def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> 
                 f"parquet source: file {file} has no column {field.name!r}: it has"
                 f" {', '.join(found.names)}"
             )
-        if not _fits(_value_type(found.field(index).type), field.type):
+        if not fits(value_type(found.field(index).type), field.type):
             has = f"column {field.name!r} is {found.field(index).type}"
             raise ConfigError(
                 f"parquet source: in {file} {has}, declared is {field.type}{_remedy(found, field)}"
@@ -327,11 +327,12 @@ def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column: of a dictionary that of its values."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether every value of ``found`` is one of ``wanted``."""
     if found == wanted or pa.types.is_null(found):
         return True  # a column of nulls has values of no type

@@ -95,7 +95,8 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             ),
             text(
                 "announce",
-                "folder in which workers say where they listen; senders look there",
+                "folder in which workers say where they listen; senders look there. On one machine "
+                "it is for its user alone: mode 0700",
                 required=True,
                 length_max=_PATH_LENGTH_MAX,
             ),

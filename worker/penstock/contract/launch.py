@@ -9,7 +9,8 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal
 class EnginePlace:
     """Where an engine's Flight server listens and is dialled; port 0: any free one.
 
-    ``ingest_port`` is that of senders of a pushed source, at the same host.
+    ``ingest_port`` is that of senders of a pushed source, at the same host; 0: they are heard at
+    a Unix socket, in a folder that only this user may enter.
     ``advertised`` None: peers dial ``host``. ``trust`` is the folder of the job's certificates and
     ``certificate_host`` the name in them; None: no TLS, for the loopback address only.
     """

@@ -99,10 +99,11 @@ def scheme(shown: Credentials | None) -> str:
 class IngestPlace:
     """Where a worker hears the senders of pushed input; port 0: any free one.
 
-    ``trust`` None: whoever can connect may push, which is for the loopback address only.
+    ``host`` empty: at a Unix socket in the folder where the worker announces itself, which only
+    its own user may enter. Else ``trust`` None means that whoever can connect may push.
     """
 
-    host: str = "127.0.0.1"
+    host: str = ""
     port: int = 0
     trust: TrustSource | None = None
 
@@ -111,4 +112,4 @@ class IngestPlace:
         return None if self.trust is None else self.trust.now
 
 
-ON_LOOPBACK = IngestPlace()
+OF_ONE_USER = IngestPlace()

@@ -112,12 +112,6 @@ class JobParts:
             if found is not None and isinstance(found.source, PushedSource):
                 found.source.listen(want_checkpoint, place)
 
-    def renew(self) -> None:
-        """Have sources that are pushed to show the certificates of now."""
-        for found in self._inputs.values():
-            if found is not None and isinstance(found.source, PushedSource):
-                found.source.renew()
-
     def claim(self, *, fresh: bool, origin: Origin | None = None) -> None:
         """Take the outputs for this job; ``origin`` is the savepoint it has just begun from.
 

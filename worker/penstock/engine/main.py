@@ -23,7 +23,7 @@ from penstock.contract.codec import decode
 from penstock.contract.control import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
-from penstock.contract.trust import IngestPlace
+from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.memory import keep_freed_memory
 from penstock.transport.polling import poll_where_waited
 
@@ -125,6 +125,8 @@ def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[Endpoint, 
     from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
 
     peers = Endpoint(place.host, place.port, place.advertised, trust)
+    if not place.ingest_port:  # on one machine there is no fixed port, and no certificate
+        return peers, OF_ONE_USER
     return peers, IngestPlace(place.host, place.ingest_port, trust)
 
 

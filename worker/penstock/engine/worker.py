@@ -22,7 +22,7 @@ from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
-from penstock.contract.trust import ON_LOOPBACK, IngestPlace
+from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
 from penstock.engine.build import JobParts
 from penstock.engine.inbox import Stop
@@ -63,7 +63,7 @@ class Worker:
         heartbeat_interval_s: float,
         warmed: threading.Event,
         endpoint: Endpoint = LOOPBACK,
-        ingest: IngestPlace = ON_LOOPBACK,
+        ingest: IngestPlace = OF_ONE_USER,
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
@@ -112,7 +112,6 @@ class Worker:
         """
         try:
             self._exchange.renew()
-            self._job.renew()
         except ConfigError as error:
             log.critical("event=address_lost reason=%s", error)
             os._exit(EXIT_STUCK)

@@ -39,7 +39,8 @@ def generator(
 def ingest(partitions: int, announce: "str | PathLike[str]") -> Connector:
     """Take rows pushed over Arrow Flight by so many senders, ``penstock replay`` for example.
 
-    Workers say in the folder ``announce`` where they listen; senders look there.
+    Workers say in the folder ``announce`` where they listen; senders look there. On one machine
+    only the user who runs the job may enter it: it has mode 0700, and no other user can push.
     """
     return Connector("ingest", {"partitions": partitions, "announce": fspath(announce)})
 

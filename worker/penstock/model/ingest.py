@@ -11,6 +11,7 @@ from penstock.base.errors import PeerError
 from penstock.contract import codec
 
 WIRE_VERSION = 1
+NUMBER_MAX = 2**63 - 1  # of a sender, and of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,22 @@ def decode_hello(data: bytes) -> Hello:
     hello = codec.decode(Hello, data)
     if hello.wire != WIRE_VERSION:
         raise PeerError(f"the sender speaks version {hello.wire}, this worker {WIRE_VERSION}")
+    _check_number("sender", hello.sender)
     return hello
 
 
 def decode_push(data: bytes) -> Rows | End:
     """Read what a sender says beside or after its batches. Raises PeerError."""
     push: Rows | End = codec.decode(Rows | End, data)  # type: ignore[arg-type]
+    _check_number("offset", push.offset)
     return push
 
 
 def decode_reply(data: bytes) -> Reply:
     """Read a worker's answer. Raises PeerError."""
     return codec.decode(Reply, data)
+
+
+def _check_number(name: str, number: int) -> None:
+    if not 0 <= number <= NUMBER_MAX:
+        raise PeerError(f"{name} {number} is out of range")

@@ -1,0 +1,153 @@
+"""The rows of one stream of a sender: known by size, then decoded, then validated, then taken.
+
+    message ─ sizes (model/ipc) ─> Arrow's reader ─ values (model/validate) ─> declared columns
+
+A sender is trusted with its own rows, never with the memory of a worker: a batch has at most
+``INGEST_BATCH_BYTES_MAX`` bytes and ``INGEST_BATCH_ROWS_MAX`` rows, whatever it says of itself, and
+however often it refers to the same bytes.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base import limits
+from penstock.base.errors import PeerError
+from penstock.connectors.flight_data import FlightData
+from penstock.connectors.parquet_source import fits, to_schema, value_type
+from penstock.model import ipc
+from penstock.model.validate import validate
+
+_READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False)
+_VIEWS = (pa.string_view(), pa.binary_view())
+_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+_CONTINUES = b"\xff\xff\xff\xff"
+
+
+class Arrivals:
+    """Decodes the messages of one stream. One thread."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Take the columns of ``schema``; a sender may have more."""
+        self._schema = schema
+        self._given = _Given()
+        self._reader: Any = None
+        self._dictionaries: dict[int, int] = {}
+
+    def rows(self, message: FlightData) -> pa.RecordBatch | None:
+        """Return the rows of a message, None when it only prepares them.
+
+        Raises PeerError when it is broken, too large, or of other columns than those declared.
+        """
+        sizes = ipc.message_sizes(message.header, message.body)
+        if (sizes.kind == ipc.SCHEMA) is (self._reader is not None):
+            raise PeerError("a stream has one schema, before its rows")
+        if sizes.kind == ipc.DICTIONARIES:
+            self._count(sizes)
+        ipc.check(sizes, limits.INGEST_BATCH_BYTES_MAX, limits.INGEST_BATCH_ROWS_MAX)
+        self._given.add(message)
+        try:
+            if sizes.kind == ipc.SCHEMA:
+                self._begin()
+            return self._decode() if sizes.kind == ipc.ROWS else None
+        except (pa.ArrowException, OSError, StopIteration) as error:
+            raise PeerError(f"rows cannot be decoded: {error}") from error
+
+    def _begin(self) -> None:
+        self._reader = pa.ipc.open_stream(pa.PythonFile(self._given, "r"), options=_READ)
+        found = self._reader.schema
+        for field in self._schema:
+            if found.names.count(field.name) != 1:
+                has = ", ".join(found.names)
+                raise PeerError(f"rows with {', '.join(self._schema.names)} are taken, got {has}")
+            kind = found.field(field.name).type
+            if not fits(value_type(kind), field.type):
+                raise PeerError(f"column {field.name!r} is {kind}, declared is {field.type}")
+
+    def _decode(self) -> pa.RecordBatch:
+        batch = self._reader.read_next_batch().select(self._schema.names)
+        validate(batch)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            size = _plain_bytes(column)
+            if size > limits.INGEST_BATCH_BYTES_MAX:
+                raise PeerError(
+                    f"column {name!r} has {size} bytes where each value is written out, at most "
+                    f"{limits.INGEST_BATCH_BYTES_MAX} are taken: send fewer rows at once"
+                )
+        return to_schema(batch, self._schema)
+
+    def _count(self, sizes: ipc.Sizes) -> None:
+        """Count what the dictionaries of a stream take together, with all that was added."""
+        before = self._dictionaries.get(sizes.dictionary, 0) if sizes.is_delta else 0
+        self._dictionaries[sizes.dictionary] = before + sizes.size
+        total = sum(self._dictionaries.values())
+        if total > limits.INGEST_BATCH_BYTES_MAX:
+            raise PeerError(
+                f"the dictionaries of a stream take {total} bytes, at most "
+                f"{limits.INGEST_BATCH_BYTES_MAX} are taken"
+            )
+
+
+def _plain_bytes(column: pa.Array) -> int:
+    """Return the bytes of values that may lie in memory once and be meant many times; else 0.
+
+    The array has been validated. Texts and binaries count, by which a batch can grow.
+    """
+    if column.type in _VIEWS:
+        return int(_view_lengths(column).sum())
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    values = column.dictionary
+    if values.type in _VIEWS:
+        lengths = pa.array(_view_lengths(values))
+    elif values.type in _TEXTS:
+        lengths = pc.binary_length(values).cast(pa.int64())
+    else:
+        return 0
+    return pc.sum(lengths.take(column.indices)).as_py() or 0
+
+
+def _view_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the length of each text or binary of a view (16 bytes: length, prefix, place)."""
+    first = 16 * column.offset
+    views = np.frombuffer(column.buffers()[1], np.int32, 4 * len(column), first).reshape(-1, 4)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(valid, views[:, 0], 0).astype(np.int64)
+
+
+class _Given:
+    """The messages that were let through, as the file that Arrow's reader reads. Copies nothing."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[memoryview] = []
+
+    def add(self, message: FlightData) -> None:
+        """Append a message, framed as in an IPC stream."""
+        size = len(message.header)
+        padding = bytes(-size % 8)
+        length = (size + len(padding)).to_bytes(4, "little")
+        self._parts += [memoryview(_CONTINUES), memoryview(length), message.header]
+        self._parts += [memoryview(padding), message.body]
+
+    def read(self, size: int) -> "memoryview | bytes":
+        """Return the next bytes: ``size`` of them, fewer only at the end of what was given."""
+        found: list[memoryview] = []
+        while size and self._parts:
+            part = self._parts[0]
+            found.append(part[:size])
+            if len(part) > size:
+                self._parts[0] = part[size:]
+            else:
+                del self._parts[0]
+            size -= len(found[-1])
+        found = [part for part in found if part]
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def close(self) -> None:
+        """Keep nothing: Arrow's reader closes its file."""
+        self._parts.clear()

@@ -1,0 +1,179 @@
+"""One worker's end of all streams of pushed rows: where it listens, and what is let in.
+
+On one machine it listens at a Unix socket in the folder where it announces itself. Nobody but its
+own user may enter that, which is checked; so no other user of the machine can push, and none can
+listen in a worker's place. In a cluster it listens on a port, and both sides show certificates.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.base import limits
+from penstock.base.addresses import join_address
+from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.connectors.announce import (
+    SOCKET_SUFFIX,
+    Announcement,
+    announce,
+    finished_note,
+    read_owners,
+    socket_address,
+)
+from penstock.connectors.arrivals import Arrivals
+from penstock.connectors.flight_data import FlightData
+from penstock.connectors.ingest_queue import PartitionQueue
+from penstock.contract import codec
+from penstock.contract.trust import IngestPlace, scheme
+from penstock.folders import PrivateFolder
+from penstock.model.ingest import Answer, End, Hello, Reply, Rows, decode_hello, decode_push
+from penstock.protocol import ingest as core
+
+_SOCKET_PATH_BYTES_MAX = 100  # of 104 to 108, by system
+
+
+class IngestHub:
+    """What one worker hears of pushed rows, and the Flight server that it hears them by."""
+
+    def __init__(
+        self,
+        partitions: int,
+        folder: Path,
+        schema: pa.Schema,
+        want_checkpoint: Callable[[], None],
+        *,
+        place: IngestPlace,
+    ) -> None:
+        """Listen at ``place`` and announce it in ``folder``.
+
+        Raises ConfigError when the place is taken, or others may enter a folder of one user.
+        """
+        self._shown = folder
+        self._private = None if place.host else PrivateFolder(folder.absolute(), make=True)
+        self._folder = folder if self._private is None else self._private.path
+        self._life = uuid.uuid4().hex
+        self._schema = schema
+        self._queues = [PartitionQueue(index, self) for index in range(partitions)]
+        self._streams = 0
+        self._lock = threading.Lock()
+        self.want_checkpoint = want_checkpoint
+        self.address = self._listen(place)
+        self.announce()
+
+    def queue(self, index: int) -> PartitionQueue:
+        """Return the queue of a partition."""
+        return self._queues[index]
+
+    def announce(self) -> None:
+        """Write where this worker listens and what it owns."""
+        owned = tuple(q.index for q in self._queues if q.is_open)
+        with self._lock:
+            announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
+
+    def finished(self, partition: int, offset: int) -> None:
+        """Leave a note for a sender that loses its stream when the job ends."""
+        finished_note(self._folder, partition).write_text(str(offset))
+
+    def unfinished(self, partition: int, offset: int) -> None:
+        """Remove the note of an earlier job, before any sender is let in.
+
+        A job that begins removes all notes. So one beside a partition that has begun was written
+        since: the partition has ended, and the job was taken back. Raises StateError.
+        """
+        note = finished_note(self._folder, partition)
+        if offset > 0 and note.exists():
+            raise StateError(
+                f"ingest source: partition {partition} ended at row {note.read_text()} and its "
+                f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
+                f"follows. Restore the newest checkpoint; or push it once more: remove "
+                f"{self._shown / note.name}, run the job again and start the sender anew"
+            )
+        note.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End all streams and stop listening. Idempotent."""
+        self._door.close()
+        if self._private is not None:
+            self._private.close()
+
+    def _listen(self, place: IngestPlace) -> str:
+        """Listen, and return the address that senders dial."""
+        from penstock.connectors.flight_door import FlightDoor  # noqa: PLC0415 - loads gRPC
+
+        where = join_address(place.host, place.port) if place.host else self._socket()
+        streams_max = 2 * len(self._queues) + limits.INGEST_STREAMS_SPARE
+        self._door = FlightDoor(where, place.credentials, self._serve, streams_max)
+        if not place.host:
+            return socket_address(self._shown.absolute(), self._life)
+        return f"{scheme(place.credentials())}://{join_address(place.host, self._door.port)}"
+
+    def _socket(self) -> str:
+        path = self._folder / f"{self._life}{SOCKET_SUFFIX}"
+        if len(str(path).encode()) > _SOCKET_PATH_BYTES_MAX:
+            raise ConfigError(
+                f"ingest source: {path} is longer than the path of a socket may be "
+                f"({_SOCKET_PATH_BYTES_MAX} bytes): announce in a folder with a shorter name"
+            )
+        return f"unix:{path}"
+
+    # --- On the thread of a stream ------------------------------------------------------------
+
+    def _serve(self, messages: Iterator[FlightData]) -> Iterator[bytes]:
+        """Serve one stream to its end."""
+        try:
+            for reply in self._answers(messages):
+                yield codec.encode(reply)
+        except PeerError as error:
+            yield codec.encode(Reply(Answer.REFUSED, text=str(error)))
+
+    def _answers(self, messages: Iterator[FlightData]) -> Iterator[Reply]:
+        first = next(messages, None)
+        if first is None:
+            return  # the sender is gone; it dials anew and hears where to go on
+        hello = decode_hello(bytes(first.command))
+        if not 0 <= hello.partition < len(self._queues) == hello.partitions:
+            raise PeerError(f"partition {hello.partition} of {hello.partitions} is not known")
+        queue = self._queues[hello.partition]
+        with self._lock:
+            self._streams += 1
+            stream = self._streams
+        try:
+            yield from self._exchange(queue, stream, hello, messages)
+        finally:
+            queue.leave(stream)
+
+    def _exchange(
+        self, queue: PartitionQueue, stream: int, hello: Hello, messages: Iterator[FlightData]
+    ) -> Iterator[Reply]:
+        pushes = self._pushes(messages)
+        say = queue.greet(stream, hello.sender)
+        yield self._reply(say, queue.index)
+        while not say.last and (came := next(pushes, None)) is not None:
+            match came:
+                case Rows(offset), pa.RecordBatch() as batch:
+                    say = queue.push(stream, offset, batch)
+                case End(offset), None:
+                    say = queue.finish(stream, offset)
+                case push, _:
+                    raise PeerError(f"{type(push).__name__} with a batch, or without its own")
+            yield self._reply(say, queue.index)
+
+    def _pushes(
+        self, messages: Iterator[FlightData]
+    ) -> Iterator[tuple[Rows | End, pa.RecordBatch | None]]:
+        arrivals = Arrivals(self._schema)
+        for message in messages:
+            batch = arrivals.rows(message) if message.header else None
+            if batch is not None or not message.header:  # else a schema, or dictionaries
+                yield decode_push(bytes(message.metadata)), batch
+
+    def _reply(self, say: core.Say, partition: int) -> Reply:
+        owner = ""
+        answer = say.answer
+        if answer is Answer.RETRY:
+            owner = read_owners(self._folder).get(partition, "")
+            answer = Answer.MOVED if owner not in {"", self.address} else answer
+        return Reply(answer, say.next, say.committed, owner)

@@ -1,0 +1,147 @@
+"""Rows of one pushed partition on their way from the handlers of streams to the task."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.base import limits
+from penstock.connectors.bounded import head
+from penstock.protocol import ingest as core
+
+
+class Hub(Protocol):
+    """What a queue asks of the worker's end of all streams."""
+
+    want_checkpoint: Callable[[], None]
+
+    def announce(self) -> None:
+        """Say which partitions this worker owns."""
+        ...
+
+    def unfinished(self, partition: int, offset: int) -> None:
+        """Refuse a partition whose sender was let go (StateError)."""
+        ...
+
+    def finished(self, partition: int, offset: int) -> None:
+        """Leave a note that a partition is committed to its end."""
+        ...
+
+
+class PartitionQueue:
+    """Rows of one partition between handler threads and the task; decisions by the core."""
+
+    def __init__(self, index: int, hub: Hub) -> None:
+        """Begin closed."""
+        self.index = index
+        self._hub = hub
+        self._core = core.IngestPartition()
+        self._changed = threading.Condition()
+        self._rows: deque[tuple[int, pa.RecordBatch]] = deque()
+        self._bytes = 0
+        self._says: dict[int, list[core.Say]] = {}
+
+    # --- From the task ------------------------------------------------------------------------
+
+    def open(self, offset: int, finished: bool) -> None:
+        """Own the partition; what was queued under an older owner is dropped.
+
+        Raises StateError when its sender was let go: the job is back before the end.
+        """
+        if not finished:
+            self._hub.unfinished(self.index, offset)
+        with self._changed:
+            self._rows.clear()
+            self._bytes = 0
+            self._step(core.Opened(offset, finished))
+        self._hub.announce()
+
+    def close(self) -> None:
+        """Own it no longer."""
+        with self._changed:
+            self._rows.clear()
+            self._bytes = 0
+            self._step(core.Closed())
+        self._hub.announce()
+
+    def take(self, max_rows: int) -> tuple[int, pa.RecordBatch] | None:
+        """Return the next rows with their offset, or None when nothing is there."""
+        with self._changed:
+            if not self._rows:
+                return None
+            offset, batch = self._rows.popleft()
+            whole, batch = batch, head(batch, max_rows)
+            if batch.num_rows < whole.num_rows:
+                rest = whole.slice(batch.num_rows)
+                self._rows.appendleft((offset + batch.num_rows, rest))
+                self._bytes += rest.nbytes
+            self._bytes -= whole.nbytes
+            self._changed.notify_all()
+            return offset, batch
+
+    def end(self) -> int | None:
+        """Return the number of rows of the partition, once its sender has said it."""
+        with self._changed:
+            return self._core.end
+
+    def committed(self, offset: int, finished: bool) -> None:
+        """Tell what a committed checkpoint says of this partition."""
+        with self._changed:
+            self._step(core.Committed(offset, finished))
+        if finished:
+            self._hub.finished(self.index, offset)
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether this worker owns the partition."""
+        with self._changed:
+            return self._core.is_open
+
+    # --- From the handler of a stream ---------------------------------------------------------
+
+    def greet(self, stream: int, sender: int) -> core.Say:
+        """Let a stream in, or say why not."""
+        with self._changed:
+            self._says[stream] = []
+            self._step(core.Greeted(stream, sender))
+            return self._says[stream].pop(0)
+
+    def push(self, stream: int, offset: int, batch: pa.RecordBatch) -> core.Say:
+        """Queue rows when there is room, and answer. Raises PeerError on a contradiction."""
+        with self._changed:
+            while self._bytes >= limits.INGEST_QUEUE_BYTES_MAX and self._core.stream == stream:
+                self._changed.wait(limits.INGEST_WAIT_S)
+            if self._says[stream]:
+                return self._says[stream].pop(0)
+            actions = self._step(core.RowsCame(stream, offset, batch.num_rows))
+            for action in actions:
+                if isinstance(action, core.Take):
+                    kept = batch.slice(action.skip)
+                    self._rows.append((offset + action.skip, kept))
+                    self._bytes += kept.nbytes
+            return self._says[stream].pop(0)
+
+    def finish(self, stream: int, offset: int) -> core.Say:
+        """Wait until the end is committed, or the stream is dismissed."""
+        with self._changed:
+            actions = self._step(core.EndCame(stream, offset))
+            if any(isinstance(a, core.WantCheckpoint) for a in actions):
+                self._hub.want_checkpoint()
+            while not self._says[stream]:
+                self._changed.wait(limits.INGEST_WAIT_S)
+            return self._says[stream].pop(0)
+
+    def leave(self, stream: int) -> None:
+        """Forget a stream that has ended."""
+        with self._changed:
+            self._says.pop(stream, None)
+
+    def _step(self, event: core.Event) -> tuple[core.Action, ...]:
+        actions = self._core.step(event)
+        for action in actions:
+            if isinstance(action, core.Say) and action.stream in self._says:
+                self._says[action.stream].append(action)
+        self._changed.notify_all()
+        return actions

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
-from penstock.contract.codec import decode
+from penstock.contract.codec import decode, decode_known
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Desired, Latest, decode_latest
 from penstock.contract.status import JobStatus
@@ -211,7 +211,7 @@ def running_view(plain: Plain) -> JobStatus | None:
     """Read what the leader says of the running job; None before it says anything."""
     text = text_at(plain, "data", pod.RECORD)
     try:
-        return decode(JobStatus, text.encode()) if text else None
+        return decode_known(JobStatus, text.encode()) if text else None
     except PeerError:
         return None  # of another version of the workers: shown when it can be read again
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.contract.codec import decode, digest, encode
+from penstock.contract.codec import decode, decode_known, digest, encode
 from penstock.contract.control import EngineHello, Envelope, Inject
 from penstock.contract.ids import (
     Attempt,
@@ -19,6 +19,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.status import CheckpointStatus, JobState, JobStatus, StepStatus
 
 INJECT = Envelope(
     JobUid("u"), Term(3), Ordinal(1), Inject(Attempt(2), Epoch(7), Version(1), 0, Epoch(6))
@@ -85,3 +86,25 @@ def test_a_value_outside_the_contract_is_a_defect() -> None:
 
     with pytest.raises(TypeError, match="bytes is not part of the contract"):
         encode(Odd(b""))
+
+
+def test_a_view_of_another_version_is_read_without_what_is_new() -> None:
+    status = JobStatus(
+        "words",
+        "u",
+        JobState.RUNNING,
+        5,
+        steps=(StepStatus("a", 1), StepStatus("b", 2, rows_in=7)),
+        checkpoint=CheckpointStatus(3, 4, 5, 0.5, "p"),
+    )
+    plain = json.loads(encode(status))
+    plain["novelty"] = {"is": "Novelty"}
+    plain["checkpoint"]["zone"] = "x"
+    plain["steps"][1]["heat"] = 1.5
+    data = json.dumps(plain).encode()
+    assert decode_known(JobStatus, data) == status
+    with pytest.raises(PeerError):
+        decode(JobStatus, data)
+    for nonsense in (b"{", b"[]", b'{"job": 1}'):
+        with pytest.raises(PeerError):
+            decode_known(JobStatus, nonsense)

@@ -39,6 +39,35 @@ def decode(kind: type[T], data: bytes) -> T:
     return value
 
 
+def decode_known(kind: type[T], data: bytes) -> T:
+    """Read like :func:`decode`, leaving aside the fields that this version does not know.
+
+    For what is only shown: another version of the project may have written it.
+    """
+    try:
+        plain = json.loads(data)
+    except ValueError as error:
+        raise PeerError(f"not JSON: {error}") from error
+    value: T = from_plain(kind, _known(kind, plain))
+    return value
+
+
+def _known(kind: Any, plain: Any) -> Any:
+    kind = _resolve(kind)
+    args = get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(plain, dict):
+        fields = _fields(kind)  # type: ignore[arg-type]
+        kept = {n: _known(fields[n][0], v) for n, v in plain.items() if n in fields}
+        return {**kept, **({TAG: plain[TAG]} if TAG in plain else {})}
+    if get_origin(kind) in (Union, types.UnionType) and isinstance(plain, dict):
+        members = [m for m in map(_resolve, args) if _is_value_class(m)]
+        named = [m for m in members if m.__name__ == plain.get(TAG)]
+        return _known(named[0], plain) if named else plain
+    if get_origin(kind) is tuple and isinstance(plain, list) and args[-1] is Ellipsis:
+        return [_known(args[0], v) for v in plain]
+    return plain
+
+
 def digest(data: bytes) -> str:
     """Return the SHA-256 of ``data`` in hex: the hash that manifests hold."""
     return hashlib.sha256(data).hexdigest()

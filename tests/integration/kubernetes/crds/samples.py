@@ -56,6 +56,7 @@ FULL: Plain = {
         "compression": {"mode": "auto", "entropyThreshold": 6},
     },
     "placement": {"strategy": "ParallelismFirst", "nodes": ["node-1", "node-2.example"]},
+    "snapshots": {"every": "1h30m", "keep": 3},
     "replay": {"dataset": "/data/words", "image": "spark:4", "rate": 1000, "duration": "5m"},
     "deletionPolicy": "Savepoint",
     "deletionDeadline": "10m",

@@ -17,6 +17,7 @@ from penstock.contract.streamjob_status import (
     LastFailure,
     LastStable,
     Pending,
+    PeriodicStatus,
     Reason,
     RestoreStatus,
     SparkApplicationStatus,
@@ -55,6 +56,7 @@ STATUS = StreamJobStatus(
     autoscaling=AutoscalingStatus(
         3, "2026-11-20T08:00:00Z", "busy", undone=True, busy=0.91, step="counts"
     ),
+    snapshots=PeriodicStatus("2026-11-20T08:00:00Z", "words-20261120-080000"),
 )
 
 

@@ -13,7 +13,7 @@ from penstock.cli.app import exit_code, make_app
 from penstock.cli.fitting import Begins
 from penstock.cli.local import cluster_settings, restore_of
 from penstock.cli.preflight import check_before_start
-from penstock.contract.latest import ANY_STATE
+from penstock.contract.latest import ANY_STATE, Restore, is_done
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
 from penstock.graph import keep_job_file, read_job_file
 
@@ -178,3 +178,17 @@ def test_state_is_given_up_of_the_newest_checkpoint_unless_another_is_named(tmp_
     assert (folder.path, folder.drop_state) == (str(tmp_path), ("a",))
     with pytest.raises(ConfigError, match="leave --drop-state out"):
         restore_of(spec, "empty", drop_state=["a"], **common)
+
+
+def test_a_restore_by_option_counts_for_the_one_of_the_file(tmp_path: Path) -> None:
+    spec = Spec(Job(entrypoint="a:b"), restore=RestoreFrom("n1", path=str(tmp_path)))
+    of_file = restore_of(spec, None, replay_output=False, drop_unpublished=False)
+    by_option = restore_of(spec, "latest", replay_output=False, drop_unpublished=False)
+    assert of_file is not None
+    assert by_option is not None
+    assert not is_done(of_file, None)
+    assert not is_done(of_file, "n2")
+    assert is_done(of_file, "n1")
+    assert is_done(of_file, by_option.nonce)
+    assert not is_done(Restore("n2"), by_option.nonce)
+    assert not is_done(Restore("n1"), "other/n1"), "a nonce of the file's own"

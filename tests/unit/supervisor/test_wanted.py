@@ -8,7 +8,7 @@ from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
-from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest
+from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
 from penstock.supervisor.wanted import Wanted
 from penstock.testing.fakes import FakeMetaStore
 
@@ -44,6 +44,17 @@ def test_the_first_run_makes_latest_and_later_ones_keep_it(
     desired = wanted.desired()
     assert (desired.workers, desired.requests, desired.restore) == (3, (), Restore("nonce"))
     assert desired.run != first_run
+
+
+def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    done = overriding("a", Restore("of-the-file"))
+    lead(store, wanted, restored=done)
+    wanted.begin(2, Restore("of-the-file", empty=True))
+    assert wanted.desired().restore == Restore(done, empty=True)
+    wanted.begin(2, Restore("another"))
+    assert wanted.desired().restore == Restore("another")
 
 
 def test_a_request_is_taken_away_once_answered(store: FakeMetaStore, wanted: Wanted) -> None:

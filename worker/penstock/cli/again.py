@@ -22,6 +22,7 @@ from penstock.cli.output_files import counted, foreign_files, is_anothers, missi
 from penstock.cli.record import Digest, JobRecord, Place, keep_record
 from penstock.connectors.input_files import look_at
 from penstock.contract.inputs import named, unread_text
+from penstock.contract.latest import is_done
 from penstock.contract.status import JobState, JobStatus
 from penstock.supervisor.committed import committed_rows
 from penstock.supervisor.wording import as_options
@@ -107,7 +108,7 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
 
 def _is_newest(before: Before, restore: "Restore | None") -> bool:
     """Say whether a job goes on from its newest checkpoint: then all its output has to be there."""
-    if restore is None or restore.nonce == before.latest.restored:
+    if restore is None or is_done(restore, before.latest.restored):
         return True
     return restore.path is None and restore.epoch is None and not restore.empty
 
@@ -141,7 +142,7 @@ def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[
     """Say whether nothing is to be run: the job has finished and nobody asks for a restore."""
     if before is None or not before.latest.finished:
         return False
-    return restore is None or restore.nonce == before.latest.restored
+    return restore is None or is_done(restore, before.latest.restored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ def goes_on(before: Before | None, now: JobRecord, restore: "Restore | None") ->
     if before is None or not before.latest.run:
         return ()
     latest = before.latest
-    if restore is not None and restore.nonce != latest.restored:
+    if restore is not None and not is_done(restore, latest.restored):
         return ()
     ended = "was ended at once"
     if latest.failure is not None:

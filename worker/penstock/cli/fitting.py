@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError, StateError
-from penstock.contract.latest import ANY_STATE, Latest
+from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.protocol.matching import match, refusal, without
 from penstock.supervisor.wording import as_options
 
@@ -65,7 +65,8 @@ def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Se
     latest, given = _latest(folder), job.spec.restore
     restore, drop = begins.restore, begins.drop
     asked = restore is not None or bool(drop)
-    if not asked and given is not None and (latest is None or latest.restored != given.nonce):
+    restored = None if latest is None else latest.restored
+    if not asked and given is not None and not is_done(Restore(given.nonce), restored):
         restore, drop = EMPTY if given.empty else given.path, given.dropped
     if restore == EMPTY or (restore is not None and restore.isdigit()):
         return None, ()

@@ -11,7 +11,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.settings import CheckpointSettings
 from penstock.contract.ids import Epoch
-from penstock.contract.latest import Restore
+from penstock.contract.latest import Restore, overriding
 from penstock.contract.streamjob import Spec, Unpublished
 from penstock.protocol.settings import ControlSettings
 
@@ -81,7 +81,9 @@ def restore_of(
     if wanted is not None:
         path = None if wanted in {LATEST, EMPTY} or wanted.isdigit() else _folder(wanted)
         epoch = Epoch(int(wanted)) if wanted.isdigit() else None
-        nonce = str(uuid.uuid4())
+        given = spec.restore
+        file = None if given is None else Restore(given.nonce)
+        nonce = overriding(str(uuid.uuid4()), file)
         return Restore(
             nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped
         )

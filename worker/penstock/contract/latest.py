@@ -25,6 +25,7 @@ from penstock.contract.manifest import BlobRef
 CLIPPED = " [...]"
 # Raised whenever an older version could misread a record. 1 had no field for it.
 LATEST_FORMAT = 2
+OVERRIDES = "instead-"  # begins the nonce of a restore in the place of the file's
 ANY_STATE = "*"  # no step has such a name
 
 
@@ -260,6 +261,22 @@ class Restore:
     drop_unpublished: bool = False
     empty: bool = False
     drop_state: tuple[str, ...] = ()
+
+
+def overriding(nonce: str, given: Restore | None) -> str:
+    """Return the nonce of a restore that a command asks for in the place of the file's ``given``.
+
+    When it is done the file's counts as done, too: the next run without an option goes on.
+    """
+    return nonce if given is None else f"{OVERRIDES}{nonce}/{given.nonce}"
+
+
+def is_done(wanted: Restore, restored: str | None) -> bool:
+    """Say whether a restore was done, or another one in its place; ``restored`` is the newest."""
+    if restored is None or restored == wanted.nonce:
+        return restored is not None
+    overrides, _, nonce = restored.partition("/")
+    return overrides.startswith(OVERRIDES) and nonce == wanted.nonce
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from penstock.cluster.metadata import metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
 from penstock.cluster.watch import Changes, NotedMetaStore
 from penstock.contract.ids import Ordinal
-from penstock.contract.latest import Latest, Restore
+from penstock.contract.latest import Latest, Restore, is_done
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
 from penstock.contract.summary import Seen, job_status
@@ -305,7 +305,7 @@ def _release(lease: SqliteLeaseStore) -> None:
 
 def pending_restore(latest: Latest, wanted: Restore | None) -> bool:
     """Say whether a run begins from another checkpoint than the newest one."""
-    return wanted is not None and wanted.nonce != latest.restored
+    return wanted is not None and not is_done(wanted, latest.restored)
 
 
 def _wall_us() -> int:

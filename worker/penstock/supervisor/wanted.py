@@ -15,7 +15,15 @@ from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
-from penstock.contract.latest import Desired, Latest, Request, Restore, decode_latest, encode_latest
+from penstock.contract.latest import (
+    Desired,
+    Latest,
+    Request,
+    Restore,
+    decode_latest,
+    encode_latest,
+    is_done,
+)
 from penstock.contract.status import RequestAnswer
 from penstock.ports import MetaStore
 from penstock.supervisor.policy import is_over
@@ -54,6 +62,9 @@ class Wanted:
         else:
             first = Latest(self._uid, SwapId(RandomIds().fresh()))
             self._store.create(self._latest, encode_latest(first))
+        restored = self.latest().restored
+        if restore is not None and restored is not None and is_done(restore, restored):
+            restore = replace(restore, nonce=restored)  # or what was done in its place
         run = RandomIds().fresh()
         with self._lock:
             self._write(lambda _: Desired(workers, restore=restore, run=run))

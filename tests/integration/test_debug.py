@@ -139,7 +139,9 @@ def test_a_breakpoint_gives_a_prompt_and_the_job_goes_on(folder: Path) -> None:
         assert [f"seen {n}" in before for n in range(4)] == [True, True, True, False]
         assert "INFO:mine:logged 2" in before
         assert "looked.py(11)look()" in before.replace("->", "") or "looked.py(1" in before
-        assert not children(screen.process.pid), "everything is in this process"
+        beside = [Path(f"/proc/{n}/cmdline").read_text() for n in children(screen.process.pid)]
+        assert all("penstock.cli.overseer" in c for c in beside), "all else is in this process"
+        assert len(beside) == 1
         screen.type("p record['n'] * 14\n")
         assert "42" in screen.wait_for("(Pdb) ")
         screen.type("up\n")
@@ -219,3 +221,22 @@ def test_a_breakpoint_without_a_terminal_says_what_helps(folder: Path) -> None:
     assert done.returncode == 1
     assert "offset 3: BdbQuit" in done.stderr
     assert "penstock run --debug" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["os._exit(3)", "os.kill(os.getpid(), 11)"])
+def test_a_record_that_kills_the_process_is_named(folder: Path, how: str) -> None:
+    (folder / "looked.py").write_text("import os\n" + JOB.replace("breakpoint()", how))
+    with terminal(folder, "--debug") as screen:
+        screen.wait_for("died in the middle of the job")
+        said = screen.wait_for("run it again to go on from the last checkpoint")
+        assert "in flight: step 'look', source 'numbers', partition 'part-0.parquet'" in said
+        assert "offsets 0 to 5" in said
+        screen.process.wait(WITHIN_S)
+
+
+def test_a_run_that_ends_well_says_nothing_of_a_death(folder: Path) -> None:
+    (folder / "looked.py").write_text(JOB.replace("breakpoint()", "pass"))
+    with terminal(folder, "--debug") as screen:
+        code, rest = screen.end()
+    assert code == 0, rest
+    assert "died" not in rest

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.kernels.jit import INT, Kernel, cache_folder
+from penstock.model.kernels.place import folder_of_version, is_compiling
 
 
 def _twice(number: int) -> int:
@@ -17,9 +18,14 @@ def _twice(number: int) -> int:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return an empty cache folder that is the project's for this test."""
     monkeypatch.setenv("PENSTOCK_KERNEL_CACHE", str(tmp_path))
-    cache_folder.cache_clear()
+    forget()
     yield cache_folder()
+    forget()
+
+
+def forget() -> None:
     cache_folder.cache_clear()
+    folder_of_version.cache_clear()
 
 
 def test_one_that_is_built_elsewhere_is_left_alone(folder: Path) -> None:
@@ -31,3 +37,17 @@ def test_one_that_is_built_elsewhere_is_left_alone(folder: Path) -> None:
     assert kernel.try_compile()
     assert list(folder.rglob("*.nbi"))
     assert kernel(21) == 42
+
+
+def test_one_that_is_compiled_for_the_first_time_is_seen(folder: Path) -> None:
+    kernel = Kernel(_twice, INT(INT))
+    assert not is_compiling(folder)
+    with (folder / "test_kernel_cache._twice.lock").open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert is_compiling(folder)
+    assert not is_compiling(folder)
+    assert kernel.try_compile()
+    with (folder / "test_kernel_cache._twice.lock").open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert not is_compiling(folder), "it is loaded, which takes 5 ms"
+    assert not is_compiling(folder / "none")

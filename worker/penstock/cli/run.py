@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from penstock.base.errors import ConfigError
+from penstock.cli.compiling import Compiling
 from penstock.cli.exits import Exit, exit_of_state, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.supervisor.workers import StartKeeper
 
 LOOK_INTERVAL_S = 0.5
+PAGE_OF_WORKER_0 = Path("workers", "0", "scratch", "in-flight")
 
 
 WorkersOption = Annotated[
@@ -242,7 +244,13 @@ def _start(
     keep_job_file(checks.job, settings.job_file)
     changes = () if found.fresh else checks.changes
     notes = [*found.notes, *_notes(checks.job, settings, debug=debug), *changes]
-    return _show(_Run(settings, forks, checks.keepers, found.record), notes, screen)
+    run_of = _Run(settings, forks, checks.keepers, found.record)
+    if not debug:
+        return _show(run_of, notes, screen)
+    from penstock.cli.overseer import overseen  # noqa: PLC0415
+
+    with overseen(settings.directory / settings.job / PAGE_OF_WORKER_0):
+        return _show(run_of, notes, screen)
 
 
 def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
@@ -280,8 +288,10 @@ def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") ->
 
     Where nobody reads what is shown any more (``| head``), that is a reason to stop as well.
     """
+    compiling = Compiling(screen.note)
     while True:
         ended = cluster.wait(LOOK_INTERVAL_S)
+        compiling.look()
         status = ended if ended is not None else cluster.status()
         # The last counters are there when every process has ended, not before.
         if status.state not in ENDED or ended is not None:

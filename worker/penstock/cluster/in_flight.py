@@ -135,12 +135,21 @@ class InFlightPage:
             self._free.append(at)
 
 
+def read_newest(path: Path) -> list[InFlight] | None:
+    """Return what :func:`read_in_flight` does of the newest life that has left a page."""
+    return _read(path, None)
+
+
 def read_in_flight(path: Path, life: Incarnation) -> list[InFlight] | None:
     """Return what the engine ``life`` had handed to functions of the user when it ended.
 
     None when it left no page: it ended before it was ready, or it calls no function. The engine
     runs code of the user, so nothing in the file is believed: what makes no sense is left out.
     """
+    return _read(path, life)
+
+
+def _read(path: Path, life: Incarnation | None) -> list[InFlight] | None:
     try:
         data = path.read_bytes()
     except OSError:
@@ -148,7 +157,7 @@ def read_in_flight(path: Path, life: Incarnation) -> list[InFlight] | None:
     if len(data) < HEADER.size:
         return None
     magic, name = HEADER.unpack_from(data)
-    if magic != MAGIC or name.rstrip(b"\0") != life.encode():
+    if magic != MAGIC or (life is not None and name.rstrip(b"\0") != life.encode()):
         return None
     starts = range(HEADER.size, len(data) - SLOT_BYTES + 1, SLOT_BYTES)
     found = (_read_slot(data[at : at + SLOT_BYTES]) for at in starts[:IN_FLIGHT_SLOTS_MAX])

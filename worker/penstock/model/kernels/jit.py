@@ -7,7 +7,6 @@ calls and numba looks only at the kernel's own file.
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
@@ -24,9 +23,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-F = TypeVar("F", bound=Callable[..., Any])
+from penstock.model.kernels.place import BUILT_SUFFIX, LOCK_SUFFIX, folder_of_version
 
-CACHE_ENV = "PENSTOCK_KERNEL_CACHE"
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Input arrays are declared read-only: that accepts Arrow buffers and numpy arrays alike.
 U8 = types.Array(types.uint8, 1, "C", readonly=True)
@@ -111,7 +110,7 @@ def _alone(function: Callable[..., Any], *, wait: bool) -> Iterator[bool]:
     Engines start together, and with an empty cache each would compile everything. The lock goes
     with its process. Yields False, without ``wait``, when another one has it.
     """
-    with (cache_folder() / f"{_name(function)}.lock").open("w") as file:
+    with (cache_folder() / f"{_name(function)}{LOCK_SUFFIX}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -128,7 +127,7 @@ def _mark(function: Callable[..., Any]) -> Path:
     """Name the file that is there once a kernel was built by this numba for such a processor."""
     config: Any = numba.config
     processor = config.CPU_NAME or binding.get_host_cpu_name()
-    return cache_folder() / f"{_name(function)}.{numba.__version__}.{processor}.built"
+    return cache_folder() / f"{_name(function)}.{numba.__version__}.{processor}{BUILT_SUFFIX}"
 
 
 _BUILDING = Lock()  # numba's folder is a setting of the process: two builds would mix theirs
@@ -155,16 +154,10 @@ def _build(function: Callable[..., Any], signature: Any) -> Any:
 def cache_folder() -> Path:
     """Return the folder of compiled kernels, made if need be.
 
-    ``PENSTOCK_KERNEL_CACHE``, or ``penstock/kernels`` in the user's cache folder, or a private
-    temporary folder where neither can be written; below it one folder per version of the sources.
-    A folder that may only be read, as in an image, is copied to a private temporary one.
+    A private temporary folder where that cannot be written; see :func:`folder_of_version`. A
+    folder that may only be read, as in an image, is copied to a private temporary one.
     """
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    root = Path(os.environ.get(CACHE_ENV) or os.path.join(home, "penstock", "kernels"))
-    folder = root / digest.hexdigest()[:16]
+    folder = folder_of_version()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a read-only home: compile once per process rather than fail

@@ -2,7 +2,11 @@
 
 import queue
 import signal
+import socket
+import subprocess
+import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.contract.control import EngineHello, EngineReport, EngineStatus
@@ -10,7 +14,7 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.reports import DOES_NOT_LOAD
 from penstock.keeper.last_words import how_it_ended
-from penstock.keeper.process import EngineProcess, LocalChild
+from penstock.keeper.process import EngineProcess, LocalChild, Spawn
 from penstock.protocol.events import EngineGone
 from tests.integration.local_job import cluster_settings, make_lines
 
@@ -30,7 +34,7 @@ class Ears:
             assert isinstance(report, EngineStatus)
         return report
 
-    def start(self, root: Path, job_file: Path) -> EngineProcess:
+    def start(self, root: Path, job_file: Path, spawn: Spawn = LocalChild) -> EngineProcess:
         launch = EngineLaunch(
             job_uid=JobUid("uid"),
             job="wordcount",
@@ -48,7 +52,7 @@ class Ears:
             lambda _life, report: self.reports.put(report),
             lambda _progress: None,
             self.ends.put,
-            spawn=LocalChild,
+            spawn=spawn,
         )
 
 
@@ -73,6 +77,7 @@ def test_an_engine_says_hello_and_ends_when_told(tmp_path: Path) -> None:
     gone = ears.ends.get(timeout=WITHIN_S)
     assert (gone.incarnation, gone.fatal) == (engine.incarnation, False)
     assert ears.ends.empty(), "mourned once"
+    assert gone.reason == "the engine ended, as it was told to"
     assert not (tmp_path / "scratch").exists()
 
 
@@ -85,3 +90,35 @@ def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:
     gone = ears.ends.get(timeout=WITHIN_S)
     assert (gone.fatal, gone.known) == (False, True)
     assert gone.reason == how_it_ended(-signal.SIGKILL)
+
+
+class Hung:
+    """A process that says nothing until it is killed; nobody has to wait for it."""
+
+    pid = 1
+    memory = ""
+
+    def __init__(self, _launch: EngineLaunch, link: socket.socket) -> None:
+        self._link = link.dup()  # open, as long as it lives
+        self._killed = threading.Event()
+
+    def kill(self) -> None:
+        self._link.close()
+        self._killed.set()
+
+    def wait(self, timeout: float | None = None) -> int:
+        if timeout is not None and not self._killed.is_set():
+            raise subprocess.TimeoutExpired("engine", timeout)
+        self._killed.wait()
+        return -signal.SIGKILL
+
+    def lines(self) -> Iterator[str]:
+        return iter(())
+
+
+def test_an_engine_that_never_says_a_word_is_ended_with_the_reason(tmp_path: Path) -> None:
+    ears = Ears()
+    ears.start(tmp_path, tmp_path / "job.json", Hung)
+    gone = ears.ends.get(timeout=WITHIN_S)
+    assert gone.reason == "the engine said nothing for 600 s after its start"
+    assert (gone.fatal, gone.known) == (False, True)

@@ -234,3 +234,29 @@ def test_ctrl_c_while_everything_loads(job: Path, after_s: float) -> None:
     text, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode in {0, 130}, text
     assert "Traceback" not in text
+
+
+HUGE = """\
+import penstock as ps
+
+def job(params):
+    job = ps.Job()
+    lines = job.source("lines", ps.parquet("input"), columns={"line": "string"})
+    lines.key_by("line").process(
+        "look", lambda batch, state: batch, state={"n": "int64"}, columns={"line": "string"}
+    ).sink("output", ps.discard())
+    return job
+"""
+
+
+def test_a_row_that_is_too_large_is_named(job: Path) -> None:
+    rows = ["a", "b" * (65 << 20), "c"]
+    pq.write_table(pa.table({"line": rows}), job / "input" / "part-0.parquet")
+    (job / "coded.py").write_text(HUGE)
+    (job / "job.yaml").write_text(CODE)
+    code, text = run(job, *penstock("run", "job.yaml", "--set", "restart.attempts=0"))
+    assert code == 1, text
+    assert "source 'lines', partition 'part-0.parquet', offset " in text
+    assert "bytes is larger than an element may be" in text
+    assert "split it in the job, or leave out column 'line', which has " in text
+    assert "record: {'line': 'bbb" in text

@@ -1,5 +1,6 @@
 """How the life of an engine ended, in words."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,13 @@ import pytest
 import penstock
 from penstock.base.limits import ENGINE_LAST_WORDS_LINES
 from penstock.cluster.in_flight import InFlight
-from penstock.keeper.last_words import STATUS_UNKNOWN, LastWords, how_it_ended, story
+from penstock.keeper.last_words import (
+    STATUS_UNKNOWN,
+    LastWords,
+    Printed,
+    how_it_ended,
+    story,
+)
 
 OURS = f'  File "{Path(penstock.__file__).parent}/engine/performer.py", line 77 in _process'
 
@@ -91,3 +98,11 @@ def test_of_a_fatal_error_the_first_lines_are_kept_and_no_frames_of_ours() -> No
     before, fatal = [f"line {n}" for n in range(9)], "Fatal Python error: Segmentation fault"
     kept = heard(*before, fatal, "", OURS, *frames)
     assert kept == [*before[-3:], fatal, *frames[: ENGINE_LAST_WORDS_LINES - 4]]
+
+
+def test_what_was_printed_is_among_the_last_words(capfd: pytest.CaptureFixture[str]) -> None:
+    os.write(1, b"of the life before\n")
+    printed = Printed()
+    os.write(1, b"row 7\n2026-11-23T19:00:00.000Z keeper job=words worker=0 event=x\nrow 8\n")
+    assert printed.last_lines() == ["row 7", "row 8"]
+    assert "row 8" in capfd.readouterr().out

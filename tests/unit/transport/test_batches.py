@@ -109,8 +109,10 @@ def test_a_row_is_charged_the_same_however_small_the_piece_is() -> None:
 
 def test_a_row_larger_than_an_element_is_an_error_of_the_job() -> None:
     huge = Data(batch(1), 1, ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES + 1)
-    with pytest.raises(ConfigError, match=r"a row of \d+ bytes is larger than an element"):
+    said = r"a row of \d+ bytes is larger than an element.* column '\w+', which has \d+ of them"
+    with pytest.raises(ConfigError, match=said) as raised:
         list(batches.pieces(huge, ELEMENT_BYTES_MAX))
+    assert "\nrecord: {" in str(raised.value)
 
 
 def test_the_fingerprint_is_that_of_the_types_not_of_the_notes() -> None:

@@ -25,6 +25,10 @@ class ConfigError(PenstockError):
     """The user must edit a job, a setting or a command; the message names the place."""
 
 
+class RowTooLargeError(ConfigError):
+    """A row is larger than what crosses between two tasks at once."""
+
+
 class BusyError(PenstockError):
     """Another process has what is needed, a job's folder for example; it is to end first."""
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from penstock.base.errors import RowTooLargeError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
 from penstock.engine.inbox import Near, Stop
@@ -70,11 +71,19 @@ class TaskThread(threading.Thread):
         except TaskStopped:
             pass
         except BaseException as error:
-            self._host.broken(self.task, error)
+            self._host.broken(self.task, self._placed(error))
             while self.inbox.reset is None:
                 self._wakeup.wait(REST_S)
         finally:
             self._end()
+
+    def _placed(self, error: BaseException) -> BaseException:
+        """Say of a row that is too large in which read it was, where this task reads a source."""
+        source = self._parts.source
+        reading = None if source is None else source.where()
+        if source is None or reading is None or not isinstance(error, RowTooLargeError):
+            return error
+        return RowTooLargeError(f"{Where(source.name, *reading)} or behind it: {error}")
 
     def _turn(self) -> None:
         """Do one thing of each kind; sleep if there was none, or it is known to be the last."""

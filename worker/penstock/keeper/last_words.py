@@ -1,7 +1,9 @@
 """How the life of an engine ended, in words: its status, what was in flight, what it said last."""
 
 import collections
+import os
 import signal
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,15 +12,19 @@ from penstock.base.limits import (
     ENGINE_END_CHARS_MAX,
     ENGINE_LAST_WORDS_LINES,
     IN_FLIGHT_NAMED_MAX,
+    LOG_TAIL_BYTES_MAX,
 )
 from penstock.cluster.in_flight import InFlight
 from penstock.contract.reports import DOES_NOT_LOAD, OUT_OF_MEMORY
 
+STDOUT = 1
+LOG = f"/proc/self/fd/{STDOUT}"
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
 STATUS_UNKNOWN = -1_000  # no signal has that number: nobody saw how it ended
+EXIT_NOBODY_LISTENS = 4
 EXITS = {
-    4: "its keeper did not listen any more",
+    EXIT_NOBODY_LISTENS: "its keeper did not listen any more",
     70: "a task did not end in time, and only the end of the process ends it",
 }
 SIGNALS = {
@@ -30,6 +36,7 @@ _NOISE = (
     "part=engine level=WARNING",
     "Extension modules:",
     " in _bootstrap",  # of every thread
+    "Z keeper job=",  # what the keeper logs to the same file
 )
 BEFORE_FATAL_LINES = 3
 _FATAL = "Fatal Python error"
@@ -82,18 +89,60 @@ def how_it_ended(status: int, memory: str = "") -> str:
     return f"the engine was killed by {name} (signal {-status}{more})"
 
 
+class Printed:
+    """The log of this worker, when that is a file: there the functions of a job print.
+
+    What an engine prints does not pass through its keeper, which has the file as its own standard
+    output. So the end of the file is read, from where it ended when the engine began.
+    """
+
+    def __init__(self) -> None:
+        """Remember where the log ends now."""
+        self._from = _log_size()
+
+    def last_lines(self) -> list[str]:
+        """Return the last words that are in the log; none where it is no file."""
+        size = _log_size()
+        begin = max(self._from, size - LOG_TAIL_BYTES_MAX)
+        try:
+            with open(LOG, "rb") as file:
+                file.seek(begin)
+                text = file.read(size - begin).decode(errors="replace")
+        except OSError:
+            return []
+        words = LastWords()
+        cut = begin > self._from  # in the middle of a line
+        for line in text.splitlines()[cut:]:
+            words.hear(line)
+        return words.lines()
+
+
+def _log_size() -> int:
+    """Return the size of this process's standard output, 0 when that is no file."""
+    try:
+        found = os.fstat(STDOUT)
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
 def story(
-    status: int, words: Sequence[str], in_flight: Sequence[InFlight] | None, memory: str = ""
+    status: int,
+    words: Sequence[str],
+    in_flight: Sequence[InFlight] | None,
+    memory: str = "",
+    *,
+    how: str = "",
 ) -> str:
     """Tell how a life ended. The first line says how; what was in flight and its words follow.
 
-    ``memory`` as of :func:`how_it_ended`.
+    ``memory`` as of :func:`how_it_ended`; ``how`` is said in the place of what the status tells.
     """
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
     # An exception that nobody caught is named where only the first line is shown.
     uncaught = f": {words[-1]}" if status == EXIT_UNCAUGHT and words else ""
-    lines = [how_it_ended(status, memory) + uncaught]
+    lines = [how or how_it_ended(status, memory) + uncaught]
     if in_flight is not None:
         lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]
         if len(in_flight) > IN_FLIGHT_NAMED_MAX:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S
+from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
 from penstock.cluster.in_flight import read_in_flight
@@ -27,7 +27,14 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.progress import EngineProgress
-from penstock.keeper.last_words import EXIT_CANNOT_START, STATUS_UNKNOWN, LastWords, story
+from penstock.keeper.last_words import (
+    EXIT_CANNOT_START,
+    EXIT_NOBODY_LISTENS,
+    STATUS_UNKNOWN,
+    LastWords,
+    Printed,
+    story,
+)
 from penstock.protocol.events import EngineGone
 
 
@@ -60,6 +67,8 @@ class Child(Protocol):
         ...
 
 
+ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
+
 Spawn = Callable[[EngineLaunch, socket.socket], Child]  # the socket is the engine's; never blocks
 
 
@@ -83,6 +92,10 @@ class EngineProcess:
         self._on_progress = on_progress
         self._on_gone = on_gone
         self._last_words = LastWords()
+        self._printed = Printed()
+        self._spoke = threading.Event()
+        self._told_to_end = False
+        self._silent = False
         self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(COURIER_QUEUE_MAX)
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
@@ -110,6 +123,10 @@ class EngineProcess:
 
     def end(self) -> None:
         """Close the socket, which ends a sound engine, and kill what is left after the grace."""
+        self._told_to_end = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         self._link.close()
         threading.Thread(target=self._kill_later, name="engine-killer", daemon=True).start()
 
@@ -149,15 +166,26 @@ class EngineProcess:
             except PeerError as error:
                 self._last_words.hear(f"the engine spoke nonsense: {error}")
                 break
+            self._spoke.set()
             if isinstance(message, EngineProgress):
                 self._on_progress(message)
             else:
                 self._on_report(self.incarnation, message)
         # A process whose socket is closed is never attached again, whatever it still does.
-        self.end()
+        self._hang_up()
+
+    def _wait_for_end(self) -> int:
+        """Wait for the end of the process; one that never says a word is ended."""
+        try:
+            return self._process.wait(ENGINE_FIRST_WORD_S)
+        except subprocess.TimeoutExpired:
+            if not self._spoke.is_set():
+                self._silent = True
+                self._process.kill()
+        return self._process.wait()
 
     def _wait(self) -> None:
-        status = self._process.wait()
+        status = self._wait_for_end()
         # A child of the engine may hold the other end open: its death is what counts.
         self._link.close()
         with suppress(queue.Full):  # a full one finds the closed link by itself
@@ -167,7 +195,14 @@ class EngineProcess:
         in_flight = None if self._page is None else read_in_flight(self._page, self.incarnation)
         # What a life kept on the local disk is of no use to another.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        reason = story(status, self._last_words.lines(), in_flight, self._process.memory)
+        heard = self._last_words.lines()
+        words = heard if status == EXIT_CANNOT_START else self._printed.last_lines() or heard
+        how = ""
+        if self._silent:
+            how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"
+        elif self._told_to_end and status in ENDS_WHEN_TOLD:
+            how = "the engine ended, as it was told to"
+        reason = story(status, words, in_flight, self._process.memory, how=how)
         known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
         self._on_gone(EngineGone(self.incarnation, reason, fatal, known))
 

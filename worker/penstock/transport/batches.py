@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, RowTooLargeError
 from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
 from penstock.model.wire import CHARGE_MAX
+from penstock.steps.calls import shown
 
 CHARGES_MAX = 2  # a decoded batch may take so many times its charge: columns may share memory
 _PINNED_TO_COMPACT = 2  # a slice may keep this many times its own size alive
@@ -119,21 +120,28 @@ def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | Non
     return min(low), max(high)
 
 
+def _largest(row: pa.RecordBatch) -> str:
+    sizes = {name: row.column(name).nbytes for name in row.schema.names}
+    name = max(sizes, key=sizes.__getitem__)
+    return f"column {name!r}, which has {sizes[name]} of them"
+
+
 def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
     """Cut a batch into pieces of at most ``charge_max``, or of one row, in order; none is copied.
 
     Each is charged what it holds, never what it pins: else rows in small pieces would look larger,
-    and windows follow the size of rows. Raises ConfigError when a single row is larger than an
-    element may be.
+    and windows follow the size of rows. Raises RowTooLargeError when a single row is larger
+    than an element may be.
     """
     if data.charge <= charge_max:
         yield data
         return
     if data.rows == 1:
         if data.charge > CHARGE_MAX:
-            raise ConfigError(
+            raise RowTooLargeError(
                 f"a row of {data.charge} bytes is larger than an element may be "
-                f"({ELEMENT_BYTES_MAX} bytes): split it in the job"
+                f"({ELEMENT_BYTES_MAX} bytes): split it in the job, or leave out "
+                f"{_largest(data.payload)}\nrecord: {shown(data.payload)}"
             )
         yield data
         return

@@ -176,7 +176,7 @@ class World:
             first = self.decide(seen)
             if not first.actions and first.status is None:
                 self.quiet[which] = dict(self.caches[which])
-            elif self.workers.calm:  # nobody else is there: what was seen is what is
+            elif first.shows or self.workers.calm:  # shown from what was seen, whatever is
                 yield from self._perform(first, seen)
             else:
                 live = dict(self.caches[which])

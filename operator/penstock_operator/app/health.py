@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from aiohttp import web
 
-OLDEST_S = 1200.0  # a job is looked at every RESYNC_S even when nothing happens
+OLDEST_S = 1200.0  # a job is looked at every REST_S even when nothing happens
 HEAD_S = 180.0
 TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens
 ASKED_S = 15.0  # a standby asks every two seconds, each call with a deadline

@@ -31,5 +31,5 @@ def log_as_json(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for name in ("kopf", "httpx", "httpcore", "aiohttp.access"):
+    for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)

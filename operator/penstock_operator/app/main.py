@@ -6,6 +6,7 @@ Losing the Lease ends the process: a new one begins from what is there.
 import asyncio
 import logging
 import os
+import random
 import signal
 import time
 from dataclasses import dataclass, field
@@ -28,7 +29,9 @@ from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import Performer
 from penstock_operator.cluster.store import Store
 from penstock_operator.cluster.strangers import Strangers
+from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.reconciler import Reconciler
+from penstock_operator.handlers.records import KINDS, RecordWatch
 from penstock_operator.handlers.watches import configure, register
 from penstock_operator.handlers.work_queue import WorkQueue
 
@@ -85,8 +88,10 @@ class Operator:
         self.metrics.leading.set(1)
         lister = Lister(self.client, self.reconciler.store, self.settings.namespaces)
         tasks += [asyncio.create_task(self._watch())]
+        records = self._records()
+        tasks += [asyncio.create_task(each.run()) for each in records]
         tasks += [asyncio.create_task(self.reconciler.relist(lister))]
-        tasks += [asyncio.create_task(self.reconciler.work()) for _ in range(self.settings.workers)]
+        tasks += [asyncio.create_task(self._work(records)) for _ in range(self.settings.workers)]
         done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         told = self.stop.is_set()
         self.stop.set()  # Kopf ends by it, and takes its connections along
@@ -98,6 +103,23 @@ class Operator:
             return 0
         LOG.error("ended", extra={"reason": "; ".join(failures) or "the Lease is lost"})
         return EXIT_LEASE
+
+    def _records(self) -> list[RecordWatch]:
+        store, queue, backoffs = (
+            self.reconciler.store,
+            self.reconciler.queue,
+            Backoffs(random.random),
+        )
+        return [
+            RecordWatch(self.client, store, queue, backoffs, kind, namespace)
+            for kind in KINDS
+            for namespace in self.settings.namespaces or ("",)
+        ]
+
+    async def _work(self, records: list[RecordWatch]) -> None:
+        """Reconcile once all records are known: what is not listed yet would be made again."""
+        await asyncio.gather(*(each.listed.wait() for each in records))
+        await self.reconciler.work()
 
     async def _told_to_stop(self) -> None:
         await self.stop.wait()

@@ -25,9 +25,11 @@ class Access:
     token: str | None
     in_pod: bool
 
-    def bearer(self) -> str | None:
-        """Return the token of now, None when a certificate says who asks."""
-        return TOKEN_FILE.read_text().strip() if self.in_pod else self.token
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a request: what is wanted, and the token of now where one is."""
+        token = TOKEN_FILE.read_text().strip() if self.in_pod else self.token
+        named = {"Authorization": f"Bearer {token}"} if token else {}
+        return {"Accept": "application/json", **named}
 
 
 def login(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo:

@@ -1,9 +1,9 @@
 """Requests to the API server: one try each, every one counted, with a deadline."""
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
-import httpx
+import aiohttp
 
 from penstock.base.errors import StorageError
 from penstock.contract.fields import Plain
@@ -18,18 +18,27 @@ PAGE = 500  # objects of one answer to a list
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TEXT_CHARS_MAX = 500
+RETRY_AFTER_MAX_S = 120.0  # of a server that asks for longer: by then all may be different
+ASKS_TO_WAIT = (429, 503)
+WATCH_S = 300  # the server ends a watch then, and another one goes on from where it was
+WATCH_SILENT_S = 70.0  # bookmarks come every 60 s: a connection without one is dead
+WATCH_BUFFER_BYTES = 1024 * 1024  # of one turn, beyond which the connection is left alone
 NO_VERSION = "1"  # etcd's before the first write: no object has it
 
 
 class ApiError(StorageError):
-    """The API server refused, or did not answer (``code`` 0); ``reason`` is its word for why."""
+    """The API server refused, or did not answer (``code`` 0); ``reason`` is its word for why.
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    ``retry_after_s``: for how long it asks to be left alone; 0 when it does not.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         """Keep the answer."""
         super().__init__(f"{code} {reason}: {message}"[:TEXT_CHARS_MAX])
         self.code = code
         self.reason = reason
         self.message = message
+        self.retry_after_s = retry_after_s
 
     @property
     def conflict(self) -> bool:
@@ -53,14 +62,20 @@ class Client:
         """Open no connection yet."""
         self._access = access
         self._count = count
-        limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
-        self._http = httpx.AsyncClient(
-            base_url=access.server, verify=access.tls, timeout=TIMEOUT_S, limits=limits
-        )
+        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
+
+    def _http(self) -> aiohttp.ClientSession:
+        """Return the session of the running loop, which is made by the first call."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(ssl=self._access.tls, limit=CONNECTIONS_MAX)
+            timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self._session
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return the newest object, read through a quorum; None when there is none."""
@@ -83,6 +98,46 @@ class Client:
             query["continue"] = text_at(found, "metadata", "continue")
             if not query["continue"]:
                 return items, int(text_at(found, "metadata", "resourceVersion") or 0)
+
+    async def watch(
+        self, kind: Kind, namespace: str, selector: str, version: str
+    ) -> AsyncIterator[list[bytes]]:
+        """Watch from ``version`` on, with bookmarks, until the server or silence ends it.
+
+        Gives the events, one JSON text each, that have come since it was last asked: nothing is
+        read meanwhile. Raises ApiError: 410 when the version is too old.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        url = self._access.server + kind.path(namespace)
+        timeout = aiohttp.ClientTimeout(sock_connect=TIMEOUT_S, sock_read=WATCH_SILENT_S)
+        try:
+            async with self._http().get(
+                url,
+                params=query,
+                headers=self._access.headers(),
+                timeout=timeout,
+                read_bufsize=WATCH_BUFFER_BYTES,
+            ) as answer:
+                self._count("watch", kind.plural, answer.status)
+                if answer.status != 200:
+                    _read(answer.status, answer.headers.get("Retry-After", ""), await answer.text())
+                transport = answer.connection and answer.connection.transport
+                left = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, left = (left + chunk).split(b"\n")
+                    if transport is not None:
+                        transport.pause_reading()  # the kernel keeps what comes until the next turn
+                    yield lines
+                    if transport is not None:
+                        transport.resume_reading()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unanswered", f"watch {kind.plural}: {error!r}") from error
 
     async def serves(self, kind: Kind) -> bool:
         """Say whether the API server knows a kind."""
@@ -181,35 +236,41 @@ class Client:
         query: dict[str, str] | None = None,
         content: str = "application/json",
     ) -> Object:
-        headers = {"Accept": "application/json"}
-        token = self._access.bearer()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        headers = self._access.headers()
         data = None
         if body is not None:
             headers["Content-Type"] = content
             data = json.dumps(body).encode()
         try:
-            answer = await self._http.request(
-                method, path, params=query, headers=headers, content=data
-            )
-        except httpx.HTTPError as error:
+            url = self._access.server + path
+            async with self._http().request(
+                method, url, params=query, headers=headers, data=data
+            ) as answer:
+                text = await answer.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count(verb, kind.plural, 0)
             raise ApiError(0, "Unanswered", f"{method} {path}: {error!r}") from error
-        self._count(verb, kind.plural, answer.status_code)
-        return _read(answer)
+        self._count(verb, kind.plural, answer.status)
+        return _read(answer.status, answer.headers.get("Retry-After", ""), text)
 
 
-def _read(answer: httpx.Response) -> Object:
+def _read(status: int, retry_after: str, text: str) -> Object:
     try:
-        found = answer.json()
-    except ValueError:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
         found = {}
     plain: Object = found if isinstance(found, dict) else {}
-    if answer.is_success:
+    if 200 <= status < 300:
         return plain
-    message = text_at(plain, "message") or answer.text[:TEXT_CHARS_MAX]
-    raise ApiError(answer.status_code, text_at(plain, "reason"), message)
+    message = text_at(plain, "message") or text[:TEXT_CHARS_MAX]
+    raise ApiError(status, text_at(plain, "reason"), message, retry_after_s(status, retry_after))
+
+
+def retry_after_s(status: int, header: str) -> float:
+    """Return for how long a server asks to be left alone; 0 where it does not, or by a date."""
+    if status not in ASKS_TO_WAIT or not header.isdecimal():
+        return 0.0
+    return min(float(header), RETRY_AFTER_MAX_S)
 
 
 def _place(manifest: Object) -> tuple[Kind, str, str]:

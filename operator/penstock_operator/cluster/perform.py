@@ -30,7 +30,7 @@ class RefusedError(ApiError):
 
     def __init__(self, what: str, error: ApiError) -> None:
         """Keep the answer, and what it was about."""
-        super().__init__(error.code, error.reason, error.message)
+        super().__init__(error.code, error.reason, error.message, error.retry_after_s)
         self.what = what
 
 
@@ -43,27 +43,33 @@ class Performer:
     strangers: Strangers
     events: Events
 
-    async def perform(self, seen: Observed, decided: act.Decision) -> None:
-        """Do all of it. Raises RefusedError at the first refusal or silence, else ApiError."""
+    async def perform(self, seen: Observed, decided: act.Decision) -> list[str]:
+        """Do all of it; returns the actions that have changed something.
+
+        Raises RefusedError at the first refusal or silence, else ApiError.
+        """
         if decided.status_first:
             await self.tell(seen, decided)
-            await self.do(seen, decided)
-        else:
-            await self.do(seen, decided)
-            await self.tell(seen, decided)
+            return await self.do(seen, decided)
+        done = await self.do(seen, decided)
+        await self.tell(seen, decided)
+        return done
 
-    async def do(self, seen: Observed, decided: act.Decision) -> None:
+    async def do(self, seen: Observed, decided: act.Decision) -> list[str]:
         """Do the actions alone. Raises RefusedError at the first refusal or silence.
 
         A conflict is none: it is an ApiError, and says that another look is due.
         """
+        done: list[str] = []
         for action in decided.actions:
             try:
-                await self._do(seen, action)
+                changed = await self._do(seen, action)
             except ApiError as error:
                 if error.conflict:
                     raise
                 raise RefusedError(_what(action), error) from error
+            done += [type(action).__name__] if changed else []
+        return done
 
     async def tell(self, seen: Observed, decided: act.Decision) -> None:
         """Write the status and post the events, without any action. Raises ApiError."""
@@ -88,12 +94,15 @@ class Performer:
         body: Object = {**job, "metadata": metadata, "status": status}
         self._keep(STREAM_JOB, await self.client.replace_status(STREAM_JOB, body))
 
-    async def _do(self, seen: Observed, action: act.Action) -> None:
+    async def _do(self, seen: Observed, action: act.Action) -> bool:
+        """Do it; False when what it has applied was there already."""
         owner = owner_of(seen.job)
         match action:
             case act.Apply(manifest, _, version, uid) if uid:
+                before = self.store.version_at(manifest)
                 made = await self.client.apply(manifest, uid=uid, version=version)
                 self._keep_as(manifest, made)
+                return before != text_at(made, "metadata", "resourceVersion")
             case act.Apply(manifest) | act.Create(manifest):
                 await self._create(seen, manifest)
             case act.Scale():
@@ -107,7 +116,7 @@ class Performer:
             case act.Archive():
                 await self._archive(seen, action)
             case act.Delete("StreamSnapshot", name) if await self._is_needed(seen, name):
-                return
+                return False
             case act.Delete(kind, name, uid, now):
                 place = (seen.job.namespace, name)
                 for found in kinds_named(kind):
@@ -118,6 +127,7 @@ class Performer:
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():
                 await self._snapshot(seen, action)
+        return True
 
     async def _is_needed(self, seen: Observed, name: str) -> bool:
         """Ask the API server itself whether a StreamJob restores from a snapshot: its files go."""

@@ -3,16 +3,22 @@
 An object that a write returned is put in as well, so that the next look is not older than the
 last touch; an older version never replaces a newer one. Every write comes back through a watch:
 one that does not shows a watch that has gone silent, which nothing else would.
+
+Every look-up is by an index: its cost depends on the objects of one job, never on how many jobs
+there are.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, list_at, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.plain import Object, text_at, texts_at, whole_at
+from penstock_operator.api.slim import slim
+from penstock_operator.reconcile.matters import Gist, gist_of, matters
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,27 +33,35 @@ class JobKey:
         return f"{self.namespace}/{self.name}"
 
 
+K = TypeVar("K")
+V = TypeVar("V")
 Place = tuple[str, str]  # kind and name
+Spot = tuple[str, Place]  # namespace, kind and name
 
 
 @dataclass(slots=True)
 class Store:
-    """Objects by namespace, then kind and name. ``clock`` is monotonic, in seconds.
+    """Objects by namespace, kind and name. ``clock`` is monotonic, in seconds.
 
-    ``awaited`` are our own writes that no watch has shown yet, and since when.
+    ``awaited`` are our own writes that no watch has shown yet, and since when. ``owned`` are the
+    places of each job's own objects; ``wanted`` the jobs that name a claim or a snapshot.
     """
 
     clock: Callable[[], float]
-    spaces: dict[str, dict[Place, Object]] = field(default_factory=dict)
-    awaited: dict[tuple[str, Place], tuple[int, float]] = field(default_factory=dict)
+    spots: dict[Spot, Object] = field(default_factory=dict)
+    gists: dict[Spot, Gist] = field(default_factory=dict)
+    awaited: dict[Spot, tuple[int, float]] = field(default_factory=dict)
+    owned: dict[JobKey, set[Place]] = field(default_factory=dict)
+    wanted: dict[Spot, set[JobKey]] = field(default_factory=dict)
+    known: dict[JobKey, Object] = field(default_factory=dict)
 
     def keep(self, plain: Object) -> None:
         """Take in what a write has returned."""
-        namespace, place = text_at(plain, "metadata", "namespace"), place_of(plain)
-        known = self.spaces.get(namespace, {}).get(place)
-        if known is None or _version(known) < _version(plain):
-            self.awaited[namespace, place] = (_version(plain), self.clock())
-        self._put(plain)
+        spot = spot_of(plain)
+        old = self.spots.get(spot)
+        if old is None or _version(old) < _version(plain):
+            self.awaited[spot] = (_version(plain), self.clock())
+        self._put(spot, plain)
 
     def silent_s(self) -> float:
         """Return for how long a watch has owed one of our writes; 0 when none does."""
@@ -55,113 +69,122 @@ class Store:
         return max((now - since for _, since in self.awaited.values()), default=0.0)
 
     def put(self, plain: Object) -> list[JobKey]:
-        """Take in what a watch shows. Returns the jobs that it concerns."""
-        self._heard(plain, _version(plain))
-        return self._put(plain)
-
-    def _heard(self, plain: Object, version: float) -> None:
-        key = (text_at(plain, "metadata", "namespace"), place_of(plain))
-        awaited, _ = self.awaited.get(key, (0, 0.0))
-        if version >= awaited:
-            self.awaited.pop(key, None)
-
-    def _put(self, plain: Object) -> list[JobKey]:
-        """Take an object in, unless a newer one is there. Returns the jobs that it concerns."""
-        space = self.spaces.setdefault(text_at(plain, "metadata", "namespace"), {})
-        place = place_of(plain)
-        old = space.get(place)
-        if old is not None and _version(old) > _version(plain) and _uid(old) == _uid(plain):
-            return []
-        space[place] = _slim(plain)
-        return self.jobs_of(plain)
+        """Take in what a watch shows. Returns the jobs whose decision it may change."""
+        spot = spot_of(plain)
+        self._heard(spot, _version(plain))
+        return self._put(spot, plain)
 
     def remove(self, plain: Object) -> list[JobKey]:
         """Forget an object, unless another of its name has taken its place."""
-        self._heard(plain, math.inf)
-        space = self.spaces.get(text_at(plain, "metadata", "namespace"), {})
-        old = space.get(place_of(plain))
-        if old is not None and _uid(old) == _uid(plain):
-            del space[place_of(plain)]
-        return self.jobs_of(plain)
+        spot = spot_of(plain)
+        self._heard(spot, math.inf)
+        old = self.spots.get(spot)
+        if old is None or _uid(old) != _uid(plain):
+            return []
+        found = self.jobs_of(old)
+        self._drop(spot, old)
+        return found
 
     def compare(self, kind: str, namespace: str, listed: list[Object], version: int) -> set[JobKey]:
         """Take a whole list in, as of ``version``; what it does not have is gone.
 
-        Empty ``namespace``: of all. Returns the jobs of what differed.
+        Empty ``namespace``: of all. Returns the jobs whose decision a difference may change.
         """
-        there = {(text_at(o, "metadata", "namespace"), _uid(o)) for o in listed}
+        there = {(spot_of(o), _uid(o)) for o in listed}
         found: set[JobKey] = set()
-        for plain in self._of(kind, namespace):
-            space = text_at(plain, "metadata", "namespace")
-            if (space, _uid(plain)) not in there and _version(plain) <= version:
+        for spot, plain in self._of(kind, namespace):
+            if (spot, _uid(plain)) not in there and _version(plain) <= version:
                 found.update(self.remove(plain))
         for plain in listed:
-            known = self.spaces.get(text_at(plain, "metadata", "namespace"), {})
-            old = known.get(place_of(plain))
+            spot = spot_of(plain)
+            old = self.spots.get(spot)
             if old is None or _version(old) < _version(plain):
-                found.update(self._put(plain))
+                found.update(self._put(spot, plain))
         return found
-
-    def _of(self, kind: str, namespace: str) -> list[Object]:
-        return [
-            plain
-            for space, objects in self.spaces.items()
-            for (each, _), plain in objects.items()
-            if each == kind and namespace in {"", space}
-        ]
 
     def job(self, key: JobKey) -> Object | None:
         """Return the StreamJob of a key."""
-        return self.spaces.get(key.namespace, {}).get(("StreamJob", key.name))
+        return self.known.get(key)
+
+    def version_at(self, plain: Plain) -> str:
+        """Return the version of the object of that kind and name; empty when none is known."""
+        return text_at(self.spots.get(spot_of(plain)), "metadata", "resourceVersion")
 
     def jobs(self) -> list[JobKey]:
         """List all jobs."""
-        return [
-            JobKey(space, name)
-            for space, objects in self.spaces.items()
-            for kind, name in objects
-            if kind == "StreamJob"
-        ]
+        return list(self.known)
 
     def autoscaled_workers(self) -> int:
         """Add up the workers that autoscalers have chosen."""
-        jobs = (self.job(key) for key in self.jobs())
-        return sum(whole_at(job, "status", "autoscaling", "replicas") for job in jobs)
+        return sum(whole_at(j, "status", "autoscaling", "replicas") for j in self.known.values())
 
     def objects(self, key: JobKey) -> dict[Place, Object]:
-        """Return all that a reconcile of the job looks at, beside the StreamJob itself."""
-        space = self.spaces.get(key.namespace, {})
-        job = space.get(("StreamJob", key.name))
-        claim, snapshot = claim_of(key.name, job), _restores(job)
-        return {
-            place: plain
-            for place, plain in space.items()
-            if key in self._direct(plain)
-            or place in {("PersistentVolumeClaim", claim), ("StreamSnapshot", snapshot)}
-        }
+        """Return all that a reconcile of the job looks at, beside what it reads live."""
+        places = set(self.owned.get(key, ()))
+        job = self.known.get(key)
+        if job is not None:
+            places.update(place for _, place in _wants(key.name, job))
+        found = ((place, self.spots.get((key.namespace, place))) for place in places)
+        return {place: plain for place, plain in found if plain is not None}
 
     def jobs_of(self, plain: Object) -> list[JobKey]:
         """Say which jobs an object concerns."""
-        found = self._direct(plain)
-        kind, name = place_of(plain)
-        if kind in {"PersistentVolumeClaim", "StreamSnapshot"}:
-            space = text_at(plain, "metadata", "namespace")
-            for (other, job_name), job in self.spaces.get(space, {}).items():
-                wanted = claim_of(job_name, job) if kind != "StreamSnapshot" else _restores(job)
-                if other == "StreamJob" and wanted == name:
-                    found.append(JobKey(space, job_name))
-        return found
+        own = _owner(plain)
+        others = self.wanted.get(spot_of(plain), set())
+        return [*([] if own is None else [own]), *sorted(others - {own})]
 
-    def _direct(self, plain: Object) -> list[JobKey]:
-        space = text_at(plain, "metadata", "namespace")
-        kind, name = place_of(plain)
-        if kind == "StreamJob":
-            return [JobKey(space, name)]
-        if kind == "StreamSnapshot":
-            # One that names files and no job is looked at under the empty name.
-            return [JobKey(space, text_at(plain, "spec", "jobRef"))]
-        job = texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB, "")
-        return [JobKey(space, job)] if job else []
+    def _put(self, spot: Spot, plain: Object) -> list[JobKey]:
+        """Take an object in, unless a newer one is there. Returns the jobs that it matters to."""
+        old = self.spots.get(spot)
+        same = old is not None and _uid(old) == _uid(plain)
+        if old is not None and same and _version(old) >= max(_version(plain), 1):
+            return []
+        before = self.gists.get(spot) if same else None
+        if old is not None:
+            self._drop(spot, old)
+        kept = slim(plain)
+        gist = self.gists[spot] = gist_of(kept)
+        self._add(spot, kept)
+        return [k for k in self.jobs_of(kept) if matters(before, gist, self.known.get(k))]
+
+    def _add(self, spot: Spot, plain: Object) -> None:
+        self.spots[spot] = plain
+        owner = _owner(plain)
+        if owner is not None:
+            self.owned.setdefault(owner, set()).add(spot[1])
+        if spot[1][0] == "StreamJob" and owner is not None:
+            self.known[owner] = plain
+            for wish in _wants(owner.name, plain):
+                self.wanted.setdefault(wish, set()).add(owner)
+
+    def _drop(self, spot: Spot, plain: Object) -> None:
+        del self.spots[spot]
+        self.gists.pop(spot, None)
+        owner = _owner(plain)
+        if owner is not None:
+            _discard(self.owned, owner, spot[1])
+        if spot[1][0] == "StreamJob" and owner is not None:
+            del self.known[owner]
+            for wish in _wants(owner.name, plain):
+                _discard(self.wanted, wish, owner)
+
+    def _heard(self, spot: Spot, version: float) -> None:
+        awaited, _ = self.awaited.get(spot, (0, 0.0))
+        if version >= awaited:
+            self.awaited.pop(spot, None)
+
+    def _of(self, kind: str, namespace: str) -> list[tuple[Spot, Object]]:
+        """Scan everything: only for the rare comparison with a whole list."""
+        return [
+            (spot, plain)
+            for spot, plain in self.spots.items()
+            if spot[1][0] == kind and namespace in {"", spot[0]}
+        ]
+
+
+def spot_of(plain: Plain) -> Spot:
+    """Return namespace, kind and name of an object."""
+    return text_at(plain, "metadata", "namespace"), place_of(plain)
 
 
 def place_of(plain: Plain) -> Place:
@@ -175,18 +198,32 @@ def claim_of(name: str, job: Plain) -> str:
     return given or names.claim_name(name)
 
 
-def _restores(job: Plain) -> str:
-    return text_at(job, "spec", "restore", "snapshotRef")
+def _owner(plain: Plain) -> JobKey | None:
+    """Return the job that an object is part of; of a StreamJob it is the object itself."""
+    space, (kind, name) = spot_of(plain)
+    if kind == "StreamJob":
+        return JobKey(space, name)
+    if kind == "StreamSnapshot":
+        # One that names files and no job is looked at under the empty name.
+        return JobKey(space, text_at(plain, "spec", "jobRef"))
+    job = texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB, "")
+    return JobKey(space, job) if job else None
 
 
-def _slim(plain: Object) -> Object:
-    """Leave out what is large and never looked at: of those who manage fields, all but scalers."""
-    metadata = {k: v for k, v in object_at(plain, "metadata").items() if k != "managedFields"}
-    managers = list_at(plain, "metadata", "managedFields")
-    scalers = [m for m in managers if text_at(m, "subresource") == "scale"]
-    if scalers:
-        metadata["managedFields"] = scalers
-    return {**plain, "metadata": metadata}
+def _wants(name: str, job: Plain) -> list[Spot]:
+    """Return where the claim and the snapshot are that a job names."""
+    space = text_at(job, "metadata", "namespace")
+    snapshot = text_at(job, "spec", "restore", "snapshotRef")
+    claim: Spot = (space, ("PersistentVolumeClaim", claim_of(name, job)))
+    return [claim, (space, ("StreamSnapshot", snapshot))] if snapshot else [claim]
+
+
+def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
+    """Take a value out of an index; a set that is empty goes too."""
+    kept = index.get(key, set())
+    kept.discard(value)
+    if not kept:
+        index.pop(key, None)
 
 
 def _version(plain: Plain) -> int:

@@ -5,6 +5,7 @@ every object, and nothing is kept in annotations. What is missed while the opera
 in the first listing.
 """
 
+import random
 from typing import Any
 
 import kopf
@@ -13,9 +14,18 @@ from penstock.contract import pod
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.cluster.store import Store
+from penstock_operator.handlers import records
+from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.work_queue import WorkQueue
 
-WATCHED = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT, kinds.CLAIM, *kinds.CHILDREN)
+PAGE = 500  # objects of one answer to Kopf's first list of a kind
+# All but what handlers/records.py watches.
+WATCHED = (
+    kinds.STREAM_JOB,
+    kinds.STREAM_SNAPSHOT,
+    kinds.CLAIM,
+    *(kind for kind in kinds.CHILDREN if kind not in records.KINDS),
+)
 
 
 def register(
@@ -33,6 +43,11 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330  # a frozen connection is left after so long
     settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = PAGE
+    settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = Backoffs(random.random)
+    # A task for each object that had an event ends after so long: thousands begin at once.
+    settings.queueing.idle_timeout = 1.0
     settings.execution.max_workers = 2
     settings.scanning.disabled = True
     for kind in (*kinds.CHILDREN, kinds.SPARK_KUBEFLOW, kinds.SPARK_APACHE):

@@ -3,9 +3,13 @@
 ::
 
     add ──> waiting until due ──> taken ──> done ──> (added meanwhile: waiting again)
+
+``due`` says when each key is due; ``_heap`` orders them, so that a take costs the logarithm of
+their number. An entry of the heap whose time is not the key's any more is passed over.
 """
 
 import asyncio
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,7 +28,10 @@ class WorkQueue:
     due: dict[JobKey, float] = field(default_factory=dict)
     taken: dict[JobKey, float] = field(default_factory=dict)
     failures: dict[JobKey, int] = field(default_factory=dict)
+    paused_until: float = 0.0
+    _heap: list[tuple[float, JobKey]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def add(self, key: JobKey, after_s: float = 0.0) -> None:
         """Have a key taken after so long at the latest; sooner when it was to be sooner."""
@@ -33,26 +40,32 @@ class WorkQueue:
         # Events do not make a failing call succeed: it keeps its wait, which is bounded.
         keeps = known is not None and (at >= known or key in self.failures)
         if not keeps:
-            self.due[key] = at
-            self._wake.set()
+            self._set_due(key, at)
 
     async def take(self) -> JobKey:
         """Wait for the key that has been due the longest, and take it."""
+        async with self._turn:  # one waits for the head, the others for it: one alone is woken
+            return await self._take()
+
+    async def _take(self) -> JobKey:
         while True:
             now = self.clock()
-            ready = [(at, k) for k, at in self.due.items() if at <= now and k not in self.taken]
-            if ready:
-                _, key = min(ready)
+            head = self._head()
+            begins = None if head is None else max(head[0], self.paused_until)
+            if head is not None and begins is not None and begins <= now:
+                key = heapq.heappop(self._heap)[1]
                 del self.due[key]
                 self.taken[key] = now
                 return key
             self._wake.clear()
-            later = [at for key, at in self.due.items() if key not in self.taken]
-            pause = min(later) - now if later else None
             try:
-                await asyncio.wait_for(self._wake.wait(), pause)
+                await asyncio.wait_for(self._wake.wait(), None if begins is None else begins - now)
             except TimeoutError:
                 continue
+
+    def pause(self, for_s: float) -> None:
+        """Have no key taken for so long: the server has asked for it, and would refuse others."""
+        self.paused_until = max(self.paused_until, self.clock() + for_s)
 
     def done(self, key: JobKey, again_s: float | None) -> None:
         """Give a key back; it is taken again after ``again_s``, or when it is added."""
@@ -61,14 +74,13 @@ class WorkQueue:
         if again_s is not None:
             self.add(key, max(again_s, PAUSE_S))
 
-    def failed(self, key: JobKey) -> float:
+    def failed(self, key: JobKey, at_least_s: float = 0.0) -> float:
         """Give a key back that failed; it waits longer each time. Returns for how long."""
         count = self.failures.get(key, 0)
         self.failures[key] = count + 1
         self._release(key)
-        wait = min(BACKOFF_FIRST_S * 2.0 ** min(count, 16), BACKOFF_MAX_S)
-        self.due[key] = self.clock() + wait
-        self._wake.set()
+        wait = max(min(BACKOFF_FIRST_S * 2.0 ** min(count, 16), BACKOFF_MAX_S), at_least_s)
+        self._set_due(key, self.clock() + wait)
         return wait
 
     def forget(self, key: JobKey) -> None:
@@ -79,8 +91,24 @@ class WorkQueue:
     def _release(self, key: JobKey) -> None:
         self.taken.pop(key, None)
         if key in self.due:  # added meanwhile
-            self.due[key] = max(self.due[key], self.clock() + PAUSE_S)
-        self._wake.set()
+            self._set_due(key, max(self.due[key], self.clock() + PAUSE_S))
+
+    def _set_due(self, key: JobKey, at: float) -> None:
+        self.due[key] = at
+        if key in self.taken:
+            return  # it comes back when it is given back
+        heapq.heappush(self._heap, (at, key))
+        if self._heap[0] == (at, key):
+            self._wake.set()
+
+    def _head(self) -> tuple[float, JobKey] | None:
+        """Return the first entry that still holds; those before it are dropped."""
+        while self._heap:
+            at, key = self._heap[0]
+            if self.due.get(key) == at and key not in self.taken:
+                return at, key
+            heapq.heappop(self._heap)
+        return None
 
     def depth(self) -> int:
         """Count the keys that are due and wait."""

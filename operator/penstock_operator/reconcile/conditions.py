@@ -226,9 +226,14 @@ def _input_complete(at: Judged) -> tuple[Truth, Reason, str]:
 
 
 def checkpoint_age(at: Judged) -> float | None:
-    """Return how old the newest checkpoint is; None when it was only now seen, or there is none."""
-    known = at.seen.job.status.checkpoint
+    """Return how old the newest checkpoint is; None when nobody has said when it was."""
+    latest, told, known = at.latest, at.seen.running, at.seen.job.status.checkpoint
+    if latest is None:
+        return None
+    newest = None if told is None else told.checkpoint
+    if newest is not None and newest.epoch == latest.epoch and newest.time_us:
+        return max(0.0, at.seen.now - newest.time_us / 1e6)
     done = None if known is None else known.last_completed
-    if done is None or at.latest is None or done.epoch != at.latest.epoch:
+    if done is None or done.epoch != latest.epoch:
         return None
     return max(0.0, at.seen.now - seconds(done.time))

@@ -26,11 +26,11 @@ from penstock_operator.reconcile.metadata import Metadata, metadata_of
 from penstock_operator.reconcile.periodic import decide_periodic
 from penstock_operator.reconcile.replay import decide_replay, replay_trouble, unavailable
 from penstock_operator.reconcile.snapshots import decide_snapshots
-from penstock_operator.reconcile.status import is_worth_writing, pending_of, status_of
+from penstock_operator.reconcile.status import Worth, pending_of, status_of, worth_of
 from penstock_operator.reconcile.surroundings import (
+    drop_views,
     keep_finalizer,
     of_earlier,
-    show_epochs,
     surround,
 )
 from penstock_operator.reconcile.taken import names_taken, taken_trouble
@@ -38,12 +38,12 @@ from penstock_operator.reconcile.workers import refresh_set, steer
 
 AUTOSCALED = "Autoscaled"  # reasons of events
 ENGINE_DIED = "EngineDied"
-RESYNC_S = 300.0
 WARNED = (
     (ConditionType.STALLED, Truth.TRUE),
     (ConditionType.ACCEPTED, Truth.FALSE),
     (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
 )
+REST_S = 30.0  # of a job at rest: how often its epochs and rows are looked at, to be shown
 WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
 
 
@@ -68,11 +68,12 @@ def decide(seen: Observed) -> Decision:
     status = decide_periodic(seen, accepted.target, status, draft, runs=runs)
     if seen.look_again_s is not None:
         draft.again(seen.look_again_s)
-    draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else RESYNC_S)
-    worth = is_worth_writing(seen.job.status, status, seen.now)
+    draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else REST_S)
+    worth = worth_of(seen.job.status, status)
     return Decision(
         tuple(draft.actions),
-        status if worth else None,
+        None if worth is Worth.NOTHING else status,
+        shows=worth is Worth.SHOWN and not draft.actions,
         events=(*draft.events, *_news(seen.job.status, status)),
         again_s=draft.again_s,
     )
@@ -96,7 +97,7 @@ def _act(at: Judged, pending: Pending | None, draft: Draft, *, taken: bool) -> N
         if accepted.target is not None and not (of_earlier(seen) or begins or newer):
             surround(seen, accepted.target, draft)
             refresh_set(seen, accepted.target, draft)
-            show_epochs(seen, accepted.target.owner, draft)
+            drop_views(seen, draft)
     if at.latest is not None and not (taken and going.course is Course.START):
         steer(seen, accepted, going.course, pending, draft)
     if at.latest is not None:

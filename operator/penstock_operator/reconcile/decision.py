@@ -130,12 +130,15 @@ class Event:
 class Decision:
     """``status`` is written before the actions when ``status_first``: a target before its effects.
 
-    ``again_s``: reconcile again after so long, although nothing happens until then.
+    - ``shows``: nothing is done, and the status differs in what changes by itself: it may wait,
+      and be left out.
+    - ``again_s``: reconcile again after so long, although nothing happens until then.
     """
 
     actions: tuple[Action, ...] = ()
     status: StreamJobStatus | None = None
     status_first: bool = False
+    shows: bool = False
     events: tuple[Event, ...] = ()
     again_s: float | None = None
 

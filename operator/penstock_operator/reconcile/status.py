@@ -1,12 +1,15 @@
 """The status of a StreamJob: conditions, numbers, and the operation that is under way."""
 
+import re
 from dataclasses import replace
+from enum import Enum
 
 from penstock.contract import pod
 from penstock.contract.latest import Deaths, Latest
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
     CheckpointSummary,
+    Condition,
     ConditionType,
     LastCompleted,
     LastFailure,
@@ -43,7 +46,15 @@ from penstock_operator.resources.target import Target
 
 TRIED = "-at-"  # in the name of a savepoint that is tried again
 TRY_AGAIN_S = 20.0
-WRITE_INTERVAL_S = 5.0  # of what changes by itself: it is not written at every chance
+DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+class Worth(Enum):
+    """What a new status is worth: a write at once, one now and then, or none."""
+
+    NOTHING = "nothing"
+    SHOWN = "shown"  # epochs, rows, shares of time: what changes by itself
+    NEWS = "news"
 
 
 def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending | None:
@@ -159,7 +170,9 @@ def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:
 def _checkpoint(seen: Observed, latest: Latest) -> CheckpointSummary | None:
     old = seen.job.status.checkpoint or CheckpointSummary()
     failures = old.failures if seen.running is None else seen.running.failed_checkpoints
-    summary = CheckpointSummary(_last_completed(seen, latest, old.last_completed), failures)
+    retained = tuple(int(kept.epoch) for kept in latest.retained)
+    done = _last_completed(seen, latest, old.last_completed)
+    summary = CheckpointSummary(done, failures, retained)
     return None if summary == CheckpointSummary() else summary
 
 
@@ -222,21 +235,16 @@ def _last_stable(at: Judged) -> LastStable | None:
     return LastStable(seen.job.generation, target.digest)
 
 
-def is_worth_writing(old: StreamJobStatus, new: StreamJobStatus, now: float) -> bool:
-    """Say whether to write: at once for a change of meaning, rarely for epochs and rows alone."""
-    if replace(old, checkpoint=None) != replace(new, checkpoint=None):
-        return _messages_aside(old) != _messages_aside(new) or _is_due(old, now)
-    return old != new and (old.checkpoint is None or _is_due(old, now))
+def worth_of(old: StreamJobStatus, new: StreamJobStatus) -> Worth:
+    """Judge a status against the one that is written."""
+    if old == new:
+        return Worth.NOTHING
+    return Worth.SHOWN if _still(old) == _still(new) else Worth.NEWS
 
 
-def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
-    """Leave out what changes by itself: epochs, also as words in messages, rows and shares."""
-    kept = tuple(
-        replace(c, message="")
-        if c.type in {ConditionType.CHECKPOINTING, ConditionType.READY}
-        else c
-        for c in status.conditions
-    )
+def _still(status: StreamJobStatus) -> StreamJobStatus:
+    """Leave out what changes by itself: epochs, rows, shares, and the numbers in messages."""
+    kept = tuple(replace(c, message=_words(c)) for c in status.conditions)
     spark = status.spark_application
     still = None if spark is None else replace(spark, rows=0)
     chosen = status.autoscaling
@@ -246,6 +254,7 @@ def _messages_aside(status: StreamJobStatus) -> StreamJobStatus:
     )
 
 
-def _is_due(old: StreamJobStatus, now: float) -> bool:
-    done = None if old.checkpoint is None else old.checkpoint.last_completed
-    return done is None or now - seconds(done.time) >= WRITE_INTERVAL_S
+def _words(condition: Condition) -> str:
+    if condition.type in {ConditionType.CHECKPOINTING, ConditionType.READY}:
+        return ""
+    return DIGITS.sub("#", condition.message)

@@ -19,7 +19,7 @@ from penstock_operator.reconcile.decision import (
     SetFinalizer,
 )
 from penstock_operator.resources import access, records, workload
-from penstock_operator.resources.target import Owner, Target
+from penstock_operator.resources.target import Target
 
 
 def content_hash(manifest: Object) -> str:
@@ -68,20 +68,11 @@ def keep_finalizer(seen: Observed, draft: Draft) -> None:
         draft.do(SetFinalizer(wanted, version=job.version))
 
 
-def show_epochs(seen: Observed, owner: Owner, draft: Draft) -> None:
-    """Have one view for each retained epoch, and none for others."""
-    latest = seen.latest.value if seen.latest is not None else None
-    if latest is None or latest.job_uid != owner.uid:
-        return
-    folder = pod.checkpoint_path(owner.namespace, owner.name, owner.uid)
-    retained = {int(kept.epoch): kept for kept in latest.retained}
-    for kept in retained.values():
-        if ChildKey("ConfigMap", pod.epoch_name(owner.name, kept.epoch)) not in seen.children:
-            draft.do(Create(records.epoch_view(owner, kept, folder)))
+def drop_views(seen: Observed, draft: Draft) -> None:
+    """Delete the views of single epochs that earlier operators made: the status lists them now."""
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        epoch = records.epoch_of(owner.name, key.name) if key.kind == "ConfigMap" else None
-        gone = epoch is not None and epoch not in retained
-        if gone and child.job_uid and not child.deleting:
+        epoch = records.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
+        if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
             draft.do(Delete("ConfigMap", key.name, child.uid))
 
 

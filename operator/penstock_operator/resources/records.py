@@ -6,7 +6,7 @@ from penstock.contract import pod
 from penstock.contract.codec import encode
 from penstock.contract.fields import Plain
 from penstock.contract.ids import Epoch, JobUid, SwapId
-from penstock.contract.latest import Desired, Latest, Retained, encode_latest
+from penstock.contract.latest import Desired, Latest, encode_latest
 from penstock.contract.streamjob import API_VERSION, KIND, ClaimTemplate
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at
@@ -77,19 +77,6 @@ def leader_lease(owner: Owner) -> Object:
     name = pod.lease_name(owner.name)
     frame = framed("coordination.k8s.io/v1", "Lease", owner, name, component=names.STATE)
     return {**frame, "spec": {}}
-
-
-def epoch_view(owner: Owner, kept: Retained, folder: str) -> Object:
-    """Show one retained epoch to people; nothing reads it to recover."""
-    name = pod.epoch_name(owner.name, kept.epoch)
-    frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, owned=False)
-    data: Object = {
-        "epoch": str(kept.epoch),
-        "manifest": f"{folder}/{kept.root.name}",
-        "sha256": kept.root.sha256,
-        "jobUid": owner.uid,
-    }
-    return {**frame, "data": data}
 
 
 def epoch_of(job: str, name: str) -> Epoch | None:

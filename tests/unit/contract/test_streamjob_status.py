@@ -59,6 +59,7 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
     assert plain["checkpoint"] == {
         "lastCompleted": {"epoch": 17, "time": NOW, "bytes": 5, "duration": "0.25s", "path": "x"},
         "failures": 0,
+        "retained": [],
     }
     assert plain["restarts"] == {
         "count": 2,

@@ -10,13 +10,13 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob import Replay
-from penstock.contract.streamjob_status import CheckpointSummary, LastCompleted
+from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
-from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Create
+from penstock_operator.reconcile.status import Worth, worth_of
 from penstock_operator.resources.replay import replay_application, replay_name
 from tests.unit.operator.observing import running, spec_of, target_for
 
@@ -107,16 +107,21 @@ def test_rows_that_the_job_has_taken_are_shown_and_never_fall() -> None:
     assert shown_rows(later) == 700, "an attempt that begins anew counts from 0"
 
 
-def test_rows_alone_are_written_now_and_then() -> None:
-    spec = spec_of(replay=REPLAY, job=PUSHED)
-    seen = replace(running(spec), spark_installed=True, running=taken(lines=700))
-    summary = CheckpointSummary(LastCompleted(1, stamp(seen.now)))
+def test_rows_alone_are_shown_now_and_then() -> None:
+    seen = replace(running(spec_of(replay=REPLAY, job=PUSHED)), spark_installed=True)
+    name = replay_name(target_for(spec_of(replay=REPLAY, job=PUSHED)))
+    seen = replace(seen, running=taken(lines=700), spark=SparkView(name, "RUNNING"))
     status = decide(seen).status
     assert status is not None
-    known = replace(seen.job, status=replace(status, checkpoint=summary))
-    more = replace(seen, job=known, running=taken(lines=900))
-    assert decide(more).status is None
-    assert decide(replace(more, now=seen.now + 60.0)).status is not None
+    known = replace(seen, job=replace(seen.job, status=status))
+    assert worth_of(status, status_in(known)) is Worth.NOTHING
+    assert worth_of(status, status_in(replace(known, running=taken(lines=900)))) is Worth.SHOWN
+    ended = replace(known, spark=SparkView(name, "COMPLETED"))
+    assert worth_of(status, status_in(ended)) is Worth.NEWS
+
+
+def status_in(seen: Observed) -> StreamJobStatus:
+    return decide(seen).status or seen.job.status
 
 
 def test_of_a_job_in_python_the_first_step_is_the_source() -> None:

@@ -74,3 +74,20 @@ def test_the_age_of_the_head_is_seen() -> None:
     queue.add(A)
     clock.now += 7
     assert queue.head_age_s() == 7
+
+
+def test_a_pause_holds_every_key_and_ends() -> None:
+    async def conversation() -> None:
+        clock = Clock()
+        queue = WorkQueue(clock)
+        queue.add(A)
+        queue.pause(7.0)
+        taking = asyncio.create_task(queue.take())
+        await asyncio.sleep(0)
+        assert not taking.done()
+        clock.now += 7.0
+        queue.add(B, -10.0)  # a new head wakes whoever waits
+        assert await taking == B
+        assert await queue.take() == A
+
+    asyncio.run(conversation())

@@ -29,7 +29,7 @@ def latest_name(job: str) -> str:
 
 
 def epoch_name(job: str, epoch: int) -> str:
-    """Name the ConfigMap that shows one committed epoch to people; a view, made by the operator."""
+    """Name the ConfigMap that showed one committed epoch; the operator makes none any more."""
     return f"{job}-ckpt-epoch-{epoch}"
 
 

@@ -240,10 +240,11 @@ class LastCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSummary:
-    """The newest checkpoint, and how many in a row have failed since."""
+    """The newest checkpoint, how many in a row have failed since, and the epochs that are kept."""
 
     last_completed: LastCompleted | None = None
     failures: int = 0
+    retained: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

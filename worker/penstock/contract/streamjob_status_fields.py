@@ -1,5 +1,6 @@
 """The table of a StreamJob's ``status``: what the CRD schema, the reader and the writer use."""
 
+from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
 from penstock.contract import streamjob_status as st
 from penstock.contract.fields import (
     Field,
@@ -22,6 +23,7 @@ from penstock.contract.writer import carried, plain_object
 MESSAGE_CHARS_MAX = 2048
 CLIPPED = " [...]"
 CONDITIONS_MAX = 16
+RETAINED_MAX = RETAINED_CHECKPOINTS_MAX + SAVEPOINTS_UNDER_WAY_MAX
 
 
 def time(name: str, meaning: str, **more: object) -> Field:
@@ -94,6 +96,7 @@ CHECKPOINT = group(
         text("path", "its folder on the checkpoint volume", default="", length_max=4096),
     ),
     count("failures", "failed ones in a row since then", default=0),
+    integers("retained", "epochs whose files are kept", length_max=RETAINED_MAX, minimum=0),
 )
 RESTARTS = group(
     "restarts",

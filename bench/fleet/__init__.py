@@ -1,0 +1,5 @@
+"""A fleet of running jobs against a real API server: what the operator costs, and how fast it is.
+
+``python -m bench.fleet``: see ``__main__``. ``workers.py`` plays what a real job's workers write,
+``server.py`` starts the server and the operator, ``figures.py`` reads what they used.
+"""

@@ -1,0 +1,102 @@
+"""Watches the kinds that workers write many times a minute: ConfigMaps and Leases.
+
+::
+
+    list, page by page ──> watch from its version ──> broken: watch from the newest version seen
+             ^──────────── the version is too old ────────────┘
+
+Kopf watches all the others. It makes a task for each object and a handler's whole surroundings for
+each event, some 0.4 ms (docs/decisions/052): a hundred times a second that is most of a core's
+twentieth. Here events are taken in turns, all that has come at once, and most end in the store.
+"""
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, field
+
+from penstock.contract import pod
+from penstock_operator.api import kinds
+from penstock_operator.api.kinds import Kind
+from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.store import Store
+from penstock_operator.handlers.backoff import Backoffs
+from penstock_operator.handlers.work_queue import WorkQueue
+
+LOG = logging.getLogger("penstock_operator.records")
+KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
+TURN_S = 0.2  # between two turns: what comes together is taken together
+FULL_TURN_BYTES = 64 * 1024  # after one there is no pause: the server is ahead of us
+GONE = 410
+
+
+class TooOldError(Exception):
+    """The server does not know the version any more from which to watch."""
+
+
+@dataclass(slots=True)
+class RecordWatch:
+    """One kind in one namespace (empty: all). ``listed`` is set after its first whole list."""
+
+    client: Client
+    store: Store
+    queue: WorkQueue
+    backoffs: Backoffs
+    kind: Kind
+    namespace: str = ""
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+    version: str = ""
+    failures: int = 0
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        while True:
+            try:
+                if not self.version:
+                    await self._list()
+                await self._watch()
+            except TooOldError:
+                self.version = ""
+            except ApiError as error:
+                if error.code == GONE:
+                    self.version = ""
+                    continue
+                wait = max(self.backoffs.after(self.failures), error.retry_after_s)
+                self.failures += 1
+                LOG.warning(
+                    "cannot watch",
+                    extra={"kind": self.kind.kind, "reason": str(error), "wait": round(wait, 1)},
+                )
+                await asyncio.sleep(wait)
+
+    async def _list(self) -> None:
+        objects, version = await self.client.list_all(self.kind, self.namespace, pod.LABEL_JOB)
+        for key in self.store.compare(self.kind.kind, self.namespace, objects, version):
+            self.queue.add(key)
+        self.version = str(version)
+        self.listed.set()
+
+    async def _watch(self) -> None:
+        """Take events until the server ends the watch, as it does from time to time."""
+        turns = self.client.watch(self.kind, self.namespace, pod.LABEL_JOB, self.version)
+        async for lines in turns:
+            self.failures = 0
+            for line in lines:
+                self._take(json.loads(line))
+            if sum(map(len, lines)) < FULL_TURN_BYTES:
+                await asyncio.sleep(TURN_S)
+
+    def _take(self, event: Object) -> None:
+        what, plain = text_at(event, "type"), object_at(event, "object")
+        if what == "ERROR":
+            if whole_at(plain, "code") == GONE:
+                raise TooOldError
+            text = text_at(plain, "message")
+            raise ApiError(whole_at(plain, "code"), text_at(plain, "reason"), text)
+        self.version = text_at(plain, "metadata", "resourceVersion") or self.version
+        if what == "BOOKMARK":
+            return
+        change = self.store.remove if what == "DELETED" else self.store.put
+        for key in change(plain):
+            self.queue.add(key)

@@ -1,0 +1,152 @@
+"""What a job at rest costs: no call for a checkpoint, one write now and then, no two in step."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.cluster.client import ApiError
+from penstock_operator.cluster.events import Events
+from penstock_operator.cluster.observe import Observer
+from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.store import Store
+from penstock_operator.cluster.strangers import Strangers
+from penstock_operator.handlers.reconciler import (
+    JITTER,
+    REFRESH_S,
+    SHOW_INTERVAL_S,
+    Reconciler,
+)
+from penstock_operator.handlers.work_queue import WorkQueue
+from penstock_operator.reconcile.decide import REST_S
+from tests.unit.operator.api_fake import CORE, JOB_PATH, KEY, FakeApi
+from tests.unit.operator.observing import spec_of
+
+INTERVAL_S = 10.0
+
+
+class Rig:
+    """One reconciler of one job, with a clock that stands until it is moved."""
+
+    def __init__(self, chance: float = 0.5) -> None:
+        self.now = 1000.0
+        self.api = FakeApi()
+        self.store = Store(self._clock)
+        self.queue = WorkQueue(self._clock)
+        strangers = Strangers(self._clock)
+        observer = Observer(self.api, self.store, strangers)
+        performer = Performer(self.api, self.store, strangers, Events(self.api))
+        self.reconciler = Reconciler(
+            self.store, self.queue, observer, performer, _told, lambda: chance, self._clock
+        )
+        metadata: Object = {"name": "wc", "namespace": "apps", "generation": 1}
+        job: Object = {"apiVersion": "penstock.dev/v1alpha1", "kind": "StreamJob"}
+        self.api.put(JOB_PATH, {**job, "metadata": metadata, "spec": dict(spec_of())})
+        spec: Object = {"accessModes": ["ReadWriteMany"]}
+        claim: Object = {"kind": "PersistentVolumeClaim", "spec": spec}
+        named: Object = {"name": "shared", "namespace": "apps"}
+        self.api.put(f"{CORE}/persistentvolumeclaims/shared", {**claim, "metadata": named})
+
+    def _clock(self) -> float:
+        return self.now
+
+    async def settle(self) -> None:
+        """Bring the job to rest: all objects there, workers ready, an epoch committed."""
+        for epoch in (0, 0, 0, 0, 1, 2, 2, 2, 2, 2):
+            self.now += 700.0
+            if epoch:
+                self.api.play(epoch)
+            self.api.show(self.store)
+            for _ in range(4):
+                await self.reconciler.reconcile(KEY)
+        assert text_at(self.api.objects[JOB_PATH], "status", "state") == "Running"
+        self.api.asked.clear()
+
+    def shown(self) -> int:
+        done = object_at(self.api.objects[JOB_PATH], "status", "checkpoint", "lastCompleted")
+        return whole_at(done, "epoch")
+
+
+def _told(_outcome: str, _seconds: float) -> None:
+    """Count nothing."""
+
+
+def run(conversation: Callable[[Rig], Awaitable[None]], chance: float = 0.5) -> None:
+    rig = Rig(chance)
+
+    async def both() -> None:
+        await rig.settle()
+        await conversation(rig)
+
+    asyncio.run(both())
+
+
+def test_checkpoints_of_a_job_at_rest_cost_one_write_now_and_then() -> None:
+    async def conversation(rig: Rig) -> None:
+        looks, due, checkpoints = 0, rig.now, 30
+        begun = rig.now
+        for epoch in range(3, 3 + checkpoints):
+            rig.now += INTERVAL_S
+            rig.api.play(epoch)
+            assert rig.api.show(rig.store) == [], "a commit queues nothing"
+            if rig.now >= due:
+                again = await rig.reconciler.reconcile(KEY)
+                assert again is not None
+                looks, due = looks + 1, rig.now + again
+                assert rig.api.show(rig.store) == [], "our own write queues nothing"
+        assert set(rig.api.asked) == {"status streamjobs"}
+        passed = rig.now - begun
+        assert len(rig.api.asked) <= looks <= passed / SHOW_INTERVAL_S + 1
+        assert len(rig.api.asked) < checkpoints / 2
+        assert rig.shown() >= 3 + checkpoints - 1 - 2 * REST_S / INTERVAL_S
+
+    run(conversation)
+
+
+def test_what_is_only_shown_is_written_once_an_interval_however_often_it_is_looked_at() -> None:
+    async def conversation(rig: Rig) -> None:
+        for epoch in range(3, 13):
+            rig.now += 1.0
+            rig.api.play(epoch)
+            rig.api.show(rig.store)
+            await rig.reconciler.reconcile(KEY)
+        assert len(rig.api.asked) == 1
+
+    run(conversation)
+
+
+def test_everything_is_applied_anew_at_times_that_chance_draws_apart() -> None:
+    async def waits(rig: Rig) -> None:
+        rig.now = rig.reconciler.refresh_at[KEY]
+        await rig.reconciler.reconcile(KEY)
+        assert rig.api.asked.count("apply networkpolicies") == 1
+        rig.api.asked.clear()
+        again = await rig.reconciler.reconcile(KEY)
+        assert again is not None
+        assert rig.api.asked.count("apply networkpolicies") == 0
+        found.append((rig.reconciler.refresh_at[KEY] - rig.now, again))
+
+    found: list[tuple[float, float]] = []
+    run(waits, 0.0)
+    run(waits, 1.0)
+    (early, soon), (late, later) = found
+    assert (early, late) == (REFRESH_S, REFRESH_S * (1 + JITTER))
+    assert soon < later <= REST_S * (1 + JITTER)
+
+
+def test_a_server_that_asks_to_wait_is_left_alone_by_all() -> None:
+    async def conversation(rig: Rig) -> None:
+        rig.api.play(3)
+        spec = object_at(rig.api.objects[JOB_PATH], "spec")
+        changed = {**rig.api.objects[JOB_PATH], "spec": {**spec, "replicas": 3}}
+        rig.api.put(JOB_PATH, changed)
+        assert rig.api.show(rig.store) == [KEY]
+        rig.api.refusal = ApiError(429, "TooManyRequests", "busy", 7.0)
+        rig.queue.add(KEY)
+        working = asyncio.create_task(rig.reconciler.work())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert rig.queue.paused_until == rig.now + 7.0
+        assert rig.queue.due[KEY] >= rig.now + 7.0
+        working.cancel()
+
+    run(conversation)

@@ -17,7 +17,7 @@ OLDEST_S = 1200.0  # a job is looked at every REST_S even when nothing happens
 HEAD_S = 180.0
 TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens
 ASKED_S = 15.0  # a standby asks every two seconds, each call with a deadline
-SILENT_S = 420.0  # Kopf leaves a frozen connection after 330 s and begins another
+SILENT_S = 420.0  # a connection without a bookmark is left after 70 s
 
 
 @dataclass(frozen=True, slots=True)

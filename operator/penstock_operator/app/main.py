@@ -1,4 +1,4 @@
-"""Starts the operator: probes first, then the Lease, then watches and workers of the queue.
+"""Starts the operator: probes first, then the Lease, then Kopf, whose startup starts the rest.
 
 Losing the Lease ends the process: a new one begins from what is there.
 """
@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
 import kopf
@@ -32,7 +33,7 @@ from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.reconciler import Reconciler
 from penstock_operator.handlers.records import KINDS, RecordWatch
-from penstock_operator.handlers.watches import configure, register
+from penstock_operator.handlers.registry import Parts, handlers
 from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator")
@@ -54,6 +55,8 @@ class Operator:
     port: int = 0
     leads: bool = False
     lease: OperatorLease = field(init=False)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Make the Lease that all operators of a namespace contend for."""
@@ -66,50 +69,84 @@ class Operator:
         runner, self.port = await health.serve(self.settings.http_port)
         LOG.info("listening", extra={"port": self.port})
         try:
-            return await self._lead(self.lease)
+            if self.settings.leader_election and not await self._acquired():
+                return 0
+            return await self._lead()
         finally:
             if self.settings.leader_election:
                 await self.lease.release()
             await runner.cleanup()
             await self.client.close()
 
-    async def _lead(self, lease: OperatorLease) -> int:
+    async def _acquired(self) -> bool:
+        """Wait for the Lease; False when told to stop before."""
         stopped = asyncio.create_task(self._told_to_stop())
-        tasks: list[asyncio.Task[None]] = [stopped]
-        if self.settings.leader_election:
-            acquired = asyncio.create_task(lease.acquire())
-            await asyncio.wait({acquired, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not acquired.done():
-                acquired.cancel()
-                return 0
+        acquired = asyncio.create_task(self.lease.acquire())
+        await asyncio.wait({acquired, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (acquired, stopped):
+            task.cancel()
+        if acquired.done() and not acquired.cancelled():
             LOG.info("leading", extra={"identity": self.settings.identity})
-            tasks.append(asyncio.create_task(lease.hold()))
+            return True
+        return False
+
+    async def _lead(self) -> int:
+        """Have Kopf run until it is told to stop, or one of our tasks ends."""
         self.leads = True
         self.metrics.leading.set(1)
-        lister = Lister(self.client, self.reconciler.store, self.settings.namespaces)
-        tasks += [asyncio.create_task(self._watch())]
+        reconciler, port = self.reconciler, self.settings.probe_port
+        spark = await self._spark()
+        parts = Parts(
+            reconciler.store, reconciler.queue, self._begin, self._end, self._stuck, spark
+        )
+        try:
+            await kopf.operator(
+                registry=handlers(parts),
+                settings=self.kopf_settings,
+                standalone=True,
+                clusterwide=not self.settings.namespaces,
+                namespaces=self.settings.namespaces,
+                liveness_endpoint=f"http://0.0.0.0:{port}/healthz" if port else None,
+                stop_flag=self.stop,
+                ready_flag=self.watching,
+            )
+        except Exception as error:
+            LOG.exception("Kopf has ended")
+            self.ended.append(str(error))
+        if self.ended:
+            LOG.error("ended", extra={"reason": "; ".join(self.ended)})
+        return EXIT_LEASE if self.ended else 0
+
+    async def _begin(self) -> None:
+        """Start our own tasks: Kopf's startup handler."""
         records = self._records()
-        tasks += [asyncio.create_task(each.run()) for each in records]
-        tasks += [asyncio.create_task(self.reconciler.relist(lister))]
-        tasks += [asyncio.create_task(self._work(records)) for _ in range(self.settings.workers)]
-        done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        told = self.stop.is_set()
-        self.stop.set()  # Kopf ends by it, and takes its connections along
-        for task in left:
+        lister = Lister(self.client, self.reconciler.store, self.settings.namespaces)
+        begun: list[Coroutine[None, None, None]] = [each.run() for each in records]
+        begun.append(self.reconciler.relist(lister))
+        begun += [self._work(records) for _ in range(self.settings.workers)]
+        if self.settings.leader_election:
+            begun.append(self.lease.hold())
+        self.tasks = [asyncio.create_task(self._guard(task)) for task in begun]
+
+    async def _end(self) -> None:
+        """End our own tasks: Kopf's cleanup handler."""
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        failures = [str(e) for task in done if (e := task.exception()) is not None]
-        if told and not failures:
-            return 0
-        LOG.error("ended", extra={"reason": "; ".join(failures) or "the Lease is lost"})
-        return EXIT_LEASE
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _guard(self, task: Coroutine[None, None, None]) -> None:
+        """Run a task that has no end: if it has one, so has the operator."""
+        try:
+            await task
+            self.ended.append("the Lease is lost")
+        except Exception as error:
+            LOG.exception("a task has ended")
+            self.ended.append(str(error))
+        self.stop.set()
 
     def _records(self) -> list[RecordWatch]:
-        store, queue, backoffs = (
-            self.reconciler.store,
-            self.reconciler.queue,
-            Backoffs(random.random),
-        )
+        store, queue = self.reconciler.store, self.reconciler.queue
+        backoffs = Backoffs(random.random)
         return [
             RecordWatch(self.client, store, queue, backoffs, kind, namespace)
             for kind in KINDS
@@ -123,26 +160,6 @@ class Operator:
 
     async def _told_to_stop(self) -> None:
         await self.stop.wait()
-
-    async def _watch(self) -> None:
-        registry = kopf.OperatorRegistry()
-
-        @kopf.on.login(registry=registry, id="login")
-        def log_in(**_: object) -> kopf.ConnectionInfo:
-            return login(self.kopf_settings)
-
-        store, queue = self.reconciler.store, self.reconciler.queue
-        register(registry, store, queue, await self._spark())
-        await kopf.operator(
-            registry=registry,
-            settings=self.kopf_settings,
-            standalone=True,
-            clusterwide=not self.settings.namespaces,
-            namespaces=self.settings.namespaces,
-            stop_flag=self.stop,
-            ready_flag=self.watching,
-        )
-        self.stop.set()  # Kopf has heard the signal before us: it takes the loop's handlers
 
     async def _spark(self) -> tuple[Kind, ...]:
         """Return the flavours that are served; one that is installed later needs a new start."""
@@ -173,7 +190,6 @@ class Operator:
 def build(settings: Settings) -> Operator:
     """Put an operator together. Raises ConfigError when there is no API server to talk to."""
     kopf_settings = kopf.OperatorSettings()
-    configure(kopf_settings)
     metrics = Metrics()
     client = Client(access_of(login(kopf_settings)), metrics.called)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)

@@ -11,6 +11,7 @@ KNOWN = (
     "PENSTOCK_NAMESPACES",
     "PENSTOCK_WORKERS",
     "PENSTOCK_HTTP_PORT",
+    "PENSTOCK_PROBE_PORT",
     "PENSTOCK_LEADER_ELECTION",
     "PENSTOCK_LOG_LEVEL",
 )
@@ -20,7 +21,8 @@ KNOWN = (
 class Settings:
     """``namespaces``: those that are served, all when empty. ``identity``: of this process.
 
-    ``pod_uid``: of the pod of that name; empty outside a cluster.
+    ``pod_uid``: of the pod of that name; empty outside a cluster. ``probe_port``: where Kopf serves
+    its own liveness page; 0: nowhere.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -29,6 +31,7 @@ class Settings:
     pod_uid: str = ""
     workers: int = 8
     http_port: int = 8080
+    probe_port: int = 0
     leader_election: bool = True
     log_level: str = "INFO"
 
@@ -46,6 +49,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         pod_uid=environment.get("POD_UID", ""),
         workers=_whole(environment, "PENSTOCK_WORKERS", 8, at_least=1),
         http_port=_whole(environment, "PENSTOCK_HTTP_PORT", 8080, at_least=0),
+        probe_port=_whole(environment, "PENSTOCK_PROBE_PORT", 0, at_least=0),
         leader_election=environment.get("PENSTOCK_LEADER_ELECTION", "true") != "false",
         log_level=environment.get("PENSTOCK_LOG_LEVEL", "INFO"),
     )

@@ -61,9 +61,9 @@ class Running:
         assert lines, "asked before it listened"
         return int(lines[-1]["port"])
 
-    def page(self, path: str) -> tuple[int, str]:
-        """Give the status and the text of one of its pages."""
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=10)) as line:
+    def page(self, path: str, port: int = 0) -> tuple[int, str]:
+        """Give the status and the text of one of its pages; ``port``: of another server's."""
+        with closing(HTTPConnection("127.0.0.1", port or self.port, timeout=10)) as line:
             line.request("GET", path)
             answer = line.getresponse()
             return answer.status, answer.read().decode()
@@ -75,9 +75,12 @@ class Running:
 
 
 class Start(Protocol):
-    """Starts an operator. Another one of the same name takes its Lease over at once."""
+    """Starts an operator. Another one of the same name takes its Lease over at once.
 
-    def __call__(self, name: str = "") -> Running: ...
+    ``more`` are variables of its environment.
+    """
+
+    def __call__(self, name: str = "", **more: str) -> Running: ...
 
 
 def settle(server: ApiServer) -> None:
@@ -129,7 +132,7 @@ def operators(server: ApiServer, namespace: str, folder: Path) -> Iterator[Start
     # An operator refuses variables of ours that it does not know; the tests' own is one.
     own = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
-    def run(name: str = "") -> Running:
+    def run(name: str = "", **more: str) -> Running:
         log = folder / f"operator-{len(started)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -144,6 +147,7 @@ def operators(server: ApiServer, namespace: str, folder: Path) -> Iterator[Start
                     "POD_NAMESPACE": namespace,
                     "POD_NAME": name or f"operator-{len(started)}",
                     "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "operator")]),
+                    **more,
                 },
             )
         started.append(Running(process, log))

@@ -10,6 +10,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SCENARIO ?= chaos
 SEEDS ?= 1..2000
+MESSAGES ?= 1000000
+FIRST ?= 0
 TOOLS ?= all
 # Two tests at a time on two cores; more processes than this only wait for each other's.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
@@ -19,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim integration check bench bench-compare image e2e-tools cluster-up \
+.PHONY: help setup demo test unit sim fuzz integration check bench bench-compare image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -49,6 +51,11 @@ unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000 (make test runs it too)
 	@echo "== make sim: $(SCENARIO), seeds $(SEEDS); a violation prints the command that repeats it"
 	@$(BIN)/python -m penstock.testing --scenario $(SCENARIO) --seeds $(SEEDS)
+
+fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0 (make test reads 10,000)
+	@echo "== make fuzz: $(MESSAGES) messages; a failure prints the command that repeats it"
+	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.fuzz --first $(FIRST) \
+		--messages $(MESSAGES)
 
 integration: $(STAMP)  ## run the tests with real processes, sockets, files and signals
 	@echo "== make integration: real processes"

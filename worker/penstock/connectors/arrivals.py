@@ -53,7 +53,7 @@ class Arrivals:
             if sizes.kind == ipc.SCHEMA:
                 self._begin()
             return self._decode() if sizes.kind == ipc.ROWS else None
-        except (pa.ArrowException, OSError, StopIteration) as error:
+        except ipc.READ_ERRORS as error:
             raise PeerError(f"rows cannot be decoded: {error}") from error
 
     def _begin(self) -> None:

@@ -25,6 +25,8 @@ LZ4_RATIO_MAX = 256  # a byte of LZ4 stands for 255 bytes at most: what claims m
 _I8, _U16, _I32, _U32, _I64 = Struct("<b"), Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
 _PAIR = Struct("<qq")
 _PREFIX_BYTES = 8
+# What Arrow raises for broken bytes; the last one for names of columns that are no UTF-8.
+READ_ERRORS = (pa.ArrowException, OSError, StopIteration, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,14 @@ def message_sizes(metadata: "pa.Buffer | bytes", body: "pa.Buffer | None") -> Si
         return _sizes(memoryview(metadata).cast("B"), data.cast("B"))
     except (error, IndexError) as broken:
         raise PeerError(f"the metadata of an Arrow message is broken: {broken}") from broken
+
+
+def spelt(schema: pa.Schema) -> str:
+    """Return a schema that others wrote as a text; it may have names that are none."""
+    try:
+        return str(schema)
+    except UnicodeDecodeError:
+        return "columns whose names are no UTF-8"
 
 
 def check(sizes: Sizes, size_max: int, rows_max: int) -> None:

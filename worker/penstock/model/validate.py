@@ -35,14 +35,15 @@ def validate(batch: pa.RecordBatch) -> None:
     """
     try:
         batch.validate()
-    except pa.ArrowException as error:
+        names, columns = batch.schema.names, batch.columns
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise PeerError(f"invalid batch: {error}") from error
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+    for name, column in zip(names, columns, strict=True):
         if not _is_sound(column):
-            _judged(name, column)
+            _judge(name, column)
 
 
-def _judged(name: str, column: pa.Array) -> None:
+def _judge(name: str, column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowException as error:

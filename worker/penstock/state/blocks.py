@@ -215,12 +215,11 @@ def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
         ipc.check(sizes[1], ipc.LZ4_RATIO_MAX * value.size, BLOCK_ROWS)
         block = pa.ipc.open_stream(value, options=_READ).read_next_batch()
         validate(block)
-    except (PeerError, pa.ArrowException, OSError, StopIteration) as error:
+        names, types = block.schema.names, block.schema.types
+    except (PeerError, *ipc.READ_ERRORS) as error:
         raise StateError(f"{origin}: a block cannot be read: {error}") from error
-    if block.schema.types[: len(_FRAME)] != list(_FRAME.values()) or (
-        block.schema.names[: len(_FRAME)] != list(_FRAME)
-    ):
-        raise StateError(f"{origin}: a block of {block.schema.names} is none of a state file")
+    if dict(zip(names[: len(_FRAME)], types, strict=False)) != _FRAME:
+        raise StateError(f"{origin}: a block of {names} is none of a state file")
     return block
 
 

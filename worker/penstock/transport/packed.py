@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import PeerError
 from penstock.base.settings import CompressionMode, CompressionSettings
-from penstock.model.ipc import ROWS, SCHEMA, check, stream_sizes
+from penstock.model.ipc import READ_ERRORS, ROWS, SCHEMA, check, spelt, stream_sizes
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
 from penstock.transport.batches import CHARGES_MAX, has_dictionaries
 
@@ -65,7 +65,7 @@ def unpack(packed: pa.Buffer, head: DataHead, schema: pa.Schema) -> pa.RecordBat
     try:
         with pa.ipc.open_stream(packed, options=_READ) as reader:
             if not reader.schema.equals(schema):
-                raise PeerError(f"packed are [{reader.schema}], announced was [{schema}]")
+                raise PeerError(f"packed are [{spelt(reader.schema)}], announced was [{schema}]")
             return reader.read_next_batch()
-    except (pa.ArrowException, OSError, StopIteration) as error:
+    except READ_ERRORS as error:
         raise PeerError(f"{packed.size} bytes are no packed batch: {error}") from error

@@ -26,6 +26,7 @@ from penstock.model.handshake import (
     decode_hello,
     encode_reply,
 )
+from penstock.model.ipc import spelt
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
 from penstock.protocol.admission import Admission, Decision
@@ -258,7 +259,9 @@ def _element(
 
 def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> None:
     if not got.equals(expected, check_metadata=False):
-        raise PeerError(f"channel {channel}: batches are [{got}], announced was [{expected}]")
+        raise PeerError(
+            f"channel {channel}: batches are [{spelt(got)}], announced was [{expected}]"
+        )
 
 
 def _refuse_link(decision: Decision, writer: Any) -> None:

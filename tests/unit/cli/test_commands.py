@@ -13,6 +13,7 @@ from penstock.cli.app import exit_code, make_app
 from penstock.cli.fitting import Begins
 from penstock.cli.local import cluster_settings, restore_of
 from penstock.cli.preflight import check_before_start
+from penstock.cli.run import logs_command
 from penstock.contract.latest import ANY_STATE, Restore, is_done
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
 from penstock.graph import keep_job_file, read_job_file
@@ -192,3 +193,13 @@ def test_a_restore_by_option_counts_for_the_one_of_the_file(tmp_path: Path) -> N
     assert is_done(of_file, by_option.nonce)
     assert not is_done(Restore("n2"), by_option.nonce)
     assert not is_done(Restore("n1"), "other/n1"), "a nonce of the file's own"
+
+
+def test_the_command_for_logs_names_the_folder(tmp_path: Path) -> None:
+    job = read_job_file(EXAMPLES / "wordcount.yaml", ["job.parameters.input=a"])
+    elsewhere = tmp_path / "my state"
+    assert logs_command(cluster_settings(job, elsewhere, None)) == (
+        f"penstock logs wordcount --dir '{elsewhere}'"
+    )
+    here = cluster_settings(job, Path(".penstock"), None)
+    assert logs_command(here) == "penstock logs wordcount"

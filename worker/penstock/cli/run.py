@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -219,9 +220,15 @@ def _notes(job: "JobFile", settings: "ClusterSettings", *, debug: bool) -> list[
     if ignored:
         notes.append(f"ignored on this machine: {', '.join(ignored)}")
     if not debug and has_functions(job.job.spec.job):
-        where = "" if settings.directory == DEFAULT_DIRECTORY.absolute() else " --dir DIR"
-        notes.append(f"what functions print is in: penstock logs {settings.job}{where}")
+        notes.append(f"what functions print is in: {logs_command(settings)}")
     return notes
+
+
+def logs_command(settings: "ClusterSettings") -> str:
+    """Return the command that shows the logs of a job, wherever it is run from."""
+    default = settings.directory == DEFAULT_DIRECTORY.absolute()
+    where = "" if default else f" --dir {shlex.quote(str(settings.directory))}"
+    return f"penstock logs {settings.job}{where}"
 
 
 def _start(

@@ -26,7 +26,7 @@ from penstock_operator.reconcile.disposal import decide_orphans
 
 LOG = logging.getLogger("penstock_operator.reconcile")
 ORPHANS_AGAIN_S = 5.0
-SHOW_INTERVAL_S = 30.0  # between two writes of what changes by itself, whatever the job's interval
+SHOW_INTERVAL_S = 60.0  # between two writes of what changes by itself, whatever the job's interval
 REFRESH_S = 600.0  # between two times that all objects of a job are applied anew
 RELIST_S = 300.0  # between two comparisons of everything with the server
 JITTER = 0.2  # of a time at rest: what began together does not stay together

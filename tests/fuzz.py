@@ -68,6 +68,7 @@ ROWS = pa.record_batch(
     }
 )
 CHOSEN = ("word", "large", "bytes")
+WORDS = ROWS.select(CHOSEN)
 DICTIONARIES = pa.record_batch(
     {
         "word": pa.array(["a b", "c", None, "a b"]).dictionary_encode(),
@@ -105,11 +106,13 @@ def from_a_peer(message: bytes, _: Path, like: pa.RecordBatch = ROWS) -> pa.Reco
 
 
 def plain_from_a_peer(message: bytes, _: Path) -> pa.RecordBatch:
-    """Read a batch as Flight does: the server gets what Arrow has decoded."""
+    """Read a batch as Flight does: the server gets what Arrow has decoded, and knows its schema."""
     try:
         rows = pa.ipc.open_stream(message).read_next_batch()
     except READ_ERRORS as error:
         raise PeerError(str(error)) from error
+    if not any(rows.schema.equals(known.schema) for known in (ROWS, WORDS, DICTIONARIES)):
+        raise PeerError("batches of another schema")
     validate(rows)
     return rows
 
@@ -170,7 +173,6 @@ def _varint(value: int) -> bytes:
     return bytes([*found, value])
 
 
-WORDS = ROWS.select(CHOSEN)
 DOORS = {
     "peer, packed": Door((pack(ROWS, ROWS.schema, b"").to_pybytes(),), from_a_peer),
     "peer, packed texts": Door(

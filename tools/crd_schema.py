@@ -109,7 +109,6 @@ def _typed(row: Field, place: Place) -> Schema:
                 "type": "string",
                 "minLength": 1,
                 "maxLength": DURATION_CHARS_MAX,
-                "pattern": _anchored(DURATION_PATTERN, place.parameters),
             }
         case Kind.QUANTITY:
             bounded = Field("", Kind.TEXT, row.meaning, length_max=QUANTITY_CHARS_MAX)
@@ -181,10 +180,18 @@ def _anchored(pattern: str, parameters: bool) -> str:
     return f"^(?:{pattern}|{PLACEHOLDER})$" if parameters else f"^(?:{pattern})$"
 
 
+DURATION_WORDS = (
+    "must be a duration: numbers with the units h, m, s, ms or us, the largest first and each "
+    "once, such as 10s, 1m30s or 500ms"
+)
+
 # --- Rules in CEL -----------------------------------------------------------------------------
 
 
 def _rules(row: Field, place: Place) -> Iterator[Schema]:
+    if row.kind in {Kind.DURATION_S, Kind.DURATION_US}:
+        # A rule and no pattern: the API server would answer with the expression.
+        yield {"rule": _is_duration(place), "message": DURATION_WORDS}
     yield from _bounds(row, place)
     if row.immutable and (row.required or row.default is not None):
         yield {"rule": "self == oldSelf", "message": f"{row.name} is immutable"}
@@ -220,6 +227,10 @@ def _immutable_members(row: Field) -> Iterator[Schema]:
             }
 
 
+def _is_duration(place: Place) -> str:
+    return f"self.matches(r'{_anchored(DURATION_PATTERN, place.parameters)}')"
+
+
 def _bounds(row: Field, place: Place) -> Iterator[Schema]:
     """Compare durations and quantities; whole numbers have bounds of their own in a schema."""
     bounds = {"least": row.minimum, "most": row.maximum}
@@ -227,6 +238,8 @@ def _bounds(row: Field, place: Place) -> Iterator[Schema]:
         if bound is not None and row.kind in _WITHIN:
             within = _WITHIN[row.kind][word].format(bound)
             unless = "self.contains('${') || " if place.parameters else ""
+            if row.kind is not Kind.QUANTITY:  # what is no duration is told as that, and no more
+                unless += f"!{_is_duration(place)} || "
             yield {"rule": unless + within, "message": f"must be at {word} {bound}"}
 
 

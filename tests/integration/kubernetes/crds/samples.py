@@ -298,7 +298,11 @@ BAD: dict[str, tuple[Plain, str]] = {
     "too many workers": (job({"replicas": 1025}), "should be less than or equal to 1024"),
     "a misspelt field": (job({"replicaz": 1}), 'unknown field "spec.replicaz"'),
     "a number as a duration": (job({"checkpoint": {"interval": 10}}), "must be of type string"),
-    "no duration": (job({"checkpoint": {"interval": "10 s"}}), "should match"),
+    "no duration": (
+        job({"checkpoint": {"interval": "10 s"}}),
+        "must be a duration: numbers with the units h, m, s, ms or us",
+    ),
+    "a duration without a unit": (job({"deletionDeadline": "300"}), "must be a duration: "),
     "an empty duration": (job({"checkpoint": {"interval": ""}}), "should be at least 1 chars"),
     "no quantity": (job({"state": {"memory": "64MB"}}), "should match"),
     "a negative quantity": (job({"state": {"memory": -1}}), "greater than or equal to 0"),

@@ -216,7 +216,7 @@ def build(settings: Settings) -> Operator:
         "Workers that the built-in autoscaler wants, over all jobs",
         lambda: float(store.autoscaled_workers()),
     )
-    metrics.watch("penstock_operator_jobs", "StreamJobs", lambda: float(len(store.jobs())))
+    metrics.watch_jobs(lambda: [store.job(key) for key in store.jobs()])
     stop, watching = asyncio.Event(), asyncio.Event()
     return Operator(settings, kopf_settings, client, metrics, reconciler, stop, watching)
 

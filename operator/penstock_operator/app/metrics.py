@@ -1,11 +1,57 @@
-"""What Prometheus finds: never a job's name in a label, so their number bounds nothing."""
+"""What Prometheus finds: the name of a job only in a label of those that stall, which are few."""
 
-from collections.abc import Callable
+from collections import Counter as Count
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.contract.fields import Plain
+from penstock.contract.streamjob_status import ConditionType, StreamJobState
+from penstock_operator.api.plain import list_at, text_at
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+STALLED_MAX = 500  # jobs that are named; where more stall, the number of states tells
+
+
+class JobCollector(Collector):
+    """Counts StreamJobs by their state, and names those that stall."""
+
+    def __init__(self, jobs: Callable[[], Iterable[Plain]]) -> None:
+        """``jobs`` gives every StreamJob that is known, as its object."""
+        self._jobs = jobs
+
+    def collect(self) -> Iterable[Metric]:
+        """Make both metrics, when Prometheus asks."""
+        states: Count[str] = Count({str(state): 0 for state in StreamJobState})
+        stalled = GaugeMetricFamily(
+            "penstock_operator_stalled_job",
+            "1 for each StreamJob whose condition Stalled is True",
+            labels=("namespace", "job", "state", "reason"),
+        )
+        for job in self._jobs():
+            state = text_at(job, "status", "state") or str(StreamJobState.PENDING)
+            states[state] += 1
+            reason = _stall_of(job)
+            if reason and len(stalled.samples) < STALLED_MAX:
+                place = [text_at(job, "metadata", "namespace"), text_at(job, "metadata", "name")]
+                stalled.add_metric([*place, state, reason], 1)
+        counted = GaugeMetricFamily("penstock_operator_jobs", "StreamJobs", labels=("state",))
+        for state, number in sorted(states.items()):
+            counted.add_metric([state], number)
+        return (counted, stalled)
+
+
+def _stall_of(job: Plain) -> str:
+    """Return why a job stalls; empty when it does not."""
+    for condition in list_at(job, "status", "conditions"):
+        if text_at(condition, "type") == ConditionType.STALLED:
+            return text_at(condition, "reason") if text_at(condition, "status") == "True" else ""
+    return ""
 
 
 @dataclass(slots=True)
@@ -43,12 +89,16 @@ class Metrics:
             "1 in the process that holds the Lease",
             registry=self.registry,
         )
-        for outcome in ("done", "failed"):
+        for outcome in ("done", "conflict", "failed"):
             self.reconciles.labels(outcome)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """Show a number that is read when Prometheus asks."""
         Gauge(name, text, registry=self.registry).set_function(value)
+
+    def watch_jobs(self, jobs: Callable[[], Iterable[Plain]]) -> None:
+        """Show how many jobs there are, and which of them stall."""
+        self.registry.register(JobCollector(jobs))
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count one reconcile."""

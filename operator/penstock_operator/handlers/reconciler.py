@@ -175,12 +175,13 @@ class Reconciler:
         self.queue.done(key, REST_S if again_s is None else again_s)
 
     def _failed(self, key: JobKey, error: Exception, begun: float) -> None:
-        self.told("failed", self.clock() - begun)
+        conflict = isinstance(error, ApiError) and error.conflict
+        self.told("conflict" if conflict else "failed", self.clock() - begun)
         later = error.retry_after_s if isinstance(error, ApiError) else 0.0
         if later:
             self.queue.pause(later)  # it would refuse the others, too
         wait = self.queue.failed(key, later)
-        if isinstance(error, ApiError) and error.conflict:
+        if conflict:
             return  # Somebody was faster: look again, that is all; if he always is, less often.
         LOG.warning("reconcile failed", extra={"job": str(key), "reason": str(error), "wait": wait})
 

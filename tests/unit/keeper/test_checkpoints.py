@@ -182,8 +182,23 @@ def test_a_former_leader_no_longer_exports_its_last_checkpoint() -> None:
 
     me = Incarnation("me")
     for leader in (None, Leader(Ordinal(0), me, "")):
-        watch.saw_leader(leader, me)
+        watch.saw_leader(leader, me, 13.0)
         assert exported()
-    watch.saw_leader(Leader(Ordinal(1), Incarnation("other"), ""), me)
+    watch.saw_leader(Leader(Ordinal(1), Incarnation("other"), ""), me, 14.0)
     assert not exported()
     assert (watch.trouble, watch.failures) == (None, 0)
+
+
+def test_a_leader_waits_since_it_leads_or_has_committed() -> None:
+    watch, me = CheckpointWatch(), Incarnation("me")
+    mine, other = Leader(Ordinal(0), me, ""), Leader(Ordinal(1), Incarnation("other"), "")
+
+    def since(leader: Leader | None, now: float) -> float | None:
+        watch.saw_leader(leader, me, now)
+        return watch.waits_since
+
+    assert [since(None, 1.0), since(mine, 2.0), since(mine, 3.0)] == [None, 2.0, 2.0]
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    assert [since(mine, 13.0), since(other, 14.0)] == [12.0, None]

@@ -32,6 +32,8 @@ REPORT = WorkerReport(
     engine_deaths=2,
     progress=EngineProgress(Attempt(2), STEPS),
     checkpoint=CheckpointDone(9, 1234, 0.5),
+    checkpoint_interval_s=1800.0,
+    uncommitted_s=61.5,
 )
 
 
@@ -59,6 +61,8 @@ def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
     assert found["penstock_checkpoint_epoch", ""] == 9
     assert found["penstock_checkpoint_bytes", ""] == 1234
     assert found["penstock_checkpoint_duration_seconds", ""] == 0.5
+    assert found["penstock_checkpoint_interval_seconds", ""] == 1800
+    assert found["penstock_checkpoint_uncommitted_seconds", ""] == 61.5
     assert found["penstock_engine_restarts_total", ""] == 3
     assert found["penstock_engine_deaths_total", ""] == 2
     assert found["penstock_engine_up", ""] == 1
@@ -70,4 +74,5 @@ def test_a_worker_without_an_engine_says_so() -> None:
     report = WorkerReport(Ordinal(1), "life", 100, Incarnation(""), None, "127.0.0.1:1")
     found = scrape(report)
     assert found["penstock_engine_up", ""] == 0
-    assert not any(name.startswith(("penstock_step", "penstock_checkpoint")) for name, _ in found)
+    shown = {name for name, _ in found if name.startswith(("penstock_step", "penstock_checkpoint"))}
+    assert shown == {"penstock_checkpoint_interval_seconds"}

@@ -40,6 +40,8 @@ class WorkerReport:
     newest checkpoint as leader failed, until one succeeds, and ``failed_checkpoints`` how many have
     since then. ``pod`` is the pod's uid in a cluster. ``unready`` is why its engine ended before it
     was ready, until one is. ``engine_deaths`` counts those that ended unasked.
+    ``checkpoint_interval_s`` is the job's; ``uncommitted_s`` for how long this worker has led the
+    open job without a commit, None while it does not lead.
     """
 
     ordinal: Ordinal
@@ -57,3 +59,5 @@ class WorkerReport:
     failed_checkpoints: int = 0
     unready: str | None = None
     engine_deaths: int = 0
+    checkpoint_interval_s: float = 0.0
+    uncommitted_s: float | None = None

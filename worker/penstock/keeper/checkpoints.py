@@ -17,21 +17,27 @@ class CheckpointWatch:
     it and ``failures`` how many have failed; one that timed out is seen to have failed when the
     next begins. A file of the leader's own that cannot be written, output that cannot be published
     and an attempt that storage ended are trouble, too: no epoch has failed then, and none begins.
+    ``waits_since`` is when this keeper last committed one, or began to lead; None: it does not.
     """
 
     def __init__(self) -> None:
         self.newest: CheckpointDone | None = None
         self.trouble: str | None = None
+        self.waits_since: float | None = None
         self._epoch = Epoch(0)
         self._began = 0.0
         self._bytes = 0
         self._swaps: dict[SwapId, Epoch] = {}
         self._failed: set[Epoch] = set()
 
-    def saw_leader(self, leader: Leader | None, me: Incarnation) -> None:
+    def saw_leader(self, leader: Leader | None, me: Incarnation, now: float) -> None:
         """Forget what was done as leader when another leads: it says so, and this grows old."""
-        if leader is None or leader.incarnation == me:
+        if leader is None:
             return
+        if leader.incarnation == me:
+            self.waits_since = now if self.waits_since is None else self.waits_since
+            return
+        self.waits_since = None
         self.newest, self.trouble = None, None
         self._epoch = Epoch(0)
         self._swaps.clear()
@@ -67,6 +73,7 @@ class CheckpointWatch:
             return
         epoch = self._swaps.pop(event.swap_id)
         self.trouble = None
+        self.waits_since = now
         self._failed.clear()
         if self.newest is None or self.newest.epoch != epoch:
             self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))

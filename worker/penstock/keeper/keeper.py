@@ -152,7 +152,7 @@ class Keeper:
         office, member = self._coordinator.office, self._member
         desired = self._coordinator.desired
         leads = None if office is None or desired is None else (office.lead.latest, desired)
-        self._checkpoints.saw_leader(member.leader, self._life)
+        self._checkpoints.saw_leader(member.leader, self._life, time.monotonic())
         status = member.status
         running = member.engine is Engine.UP and 0 < status.running == member.taken.attempt
         wanted = member.closed is False and not member.retired
@@ -218,7 +218,14 @@ class Keeper:
             self._checkpoints.failures,
             view.unready,
             self._member.deaths_unasked,
+            self._launch.control.checkpoint_interval_s,
+            self._uncommitted_s(),
         )
+
+    def _uncommitted_s(self) -> float | None:
+        since = self._checkpoints.waits_since
+        open_ = self._facts.leads is not None and self._facts.wanted
+        return round(time.monotonic() - since, 1) if open_ and since is not None else None
 
 
 def _due(at: float | None, now: float) -> bool:

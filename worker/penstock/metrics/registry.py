@@ -88,6 +88,19 @@ def _worker_metrics(labels: list[str], report: WorkerReport) -> Iterator[Metric]
     up = GaugeMetricFamily("penstock_engine_up", "1 while an engine runs", labels=WORKER_LABELS)
     up.add_metric(labels, 0 if report.engine_pid is None else 1)
     yield up
+    interval = GaugeMetricFamily(
+        "penstock_checkpoint_interval_seconds", "spec.checkpoint.interval", labels=WORKER_LABELS
+    )
+    interval.add_metric(labels, report.checkpoint_interval_s)
+    yield interval
+    if report.uncommitted_s is not None:
+        waits = GaugeMetricFamily(
+            "penstock_checkpoint_uncommitted_seconds",
+            "For how long this worker has led the running job without a commit",
+            labels=WORKER_LABELS,
+        )
+        waits.add_metric(labels, report.uncommitted_s)
+        yield waits
     done = report.checkpoint
     if done is None:
         return

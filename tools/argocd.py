@@ -15,7 +15,7 @@ FILE = FOLDER / "argocd-cm.yaml"
 ACTIONS = ("suspend", "resume", "restart", "savepoint")
 HEAD = """\
 # Made by `python -m tools.argocd` from the Lua files beside it; edit those.
-#   kubectl patch configmap argocd-cm -n argocd --patch-file argocd-cm.yaml
+#   kubectl patch configmap argocd-cm -n argocd --patch-file gitops/argocd/argocd-cm.yaml
 """
 
 

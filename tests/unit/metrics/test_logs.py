@@ -1,5 +1,8 @@
 import io
+import json
 import re
+import subprocess
+import sys
 
 from penstock.metrics.logs import VALUE_CHARS_MAX, Log
 
@@ -31,3 +34,30 @@ def test_a_reader_that_went_away_harms_nobody() -> None:
     stream = io.StringIO()
     stream.close()
     Log("keeper", {}, stream).say("x")
+
+
+WRAPPED = """
+import os, sys, warnings
+from penstock.metrics.logs import JsonLog, WrappedErrors
+errors = WrappedErrors("keeper", {"pod": "words-worker-0"})
+log = JsonLog("keeper", {"worker": 0}, errors.stream)
+os.write(2, b'E0000 00:00:1 ssl_transport_security.cc:1] Handshake failed\\n')
+log.say("keeper started")
+print('{"component": "keeper", "event": "forged"}', file=sys.stderr)
+errors.close()
+os.write(2, b'as before\\n')
+"""
+
+
+def test_lines_of_libraries_are_structured_like_ours() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=True, timeout=60
+    )
+    *lines, last = done.stderr.splitlines()
+    assert last == "as before"
+    plain = [json.loads(line) for line in lines]
+    assert {each["component"] for each in plain} == {"keeper"}
+    messages = [each["message"] for each in plain if "message" in each]
+    assert any("Handshake failed" in text for text in messages)
+    assert any("forged" in text for text in messages)
+    assert [each["event"] for each in plain if "event" in each] == ["keeper started"]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
@@ -40,7 +41,7 @@ from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.config_maps import ConfigMapMetaStore
 from penstock.kubernetes.lease import KubernetesLeaseStore
 from penstock.kubernetes.watch import ObjectWatch
-from penstock.metrics.logs import JsonLog, Log
+from penstock.metrics.logs import JsonLog, Log, WrappedErrors
 from penstock.metrics.pages import Pages
 from penstock.metrics.registry import registry_of
 from penstock.ports import LeaseStore, MetaStore
@@ -258,20 +259,24 @@ def _wall_us() -> int:
 
 def main() -> int:
     """Run the keeper of this pod to its end. Gives the exit status."""
-    log: Log = JsonLog("keeper", {"pod": os.environ.get(pod.ENV_POD_NAME)})
+    ids = {"pod": os.environ.get(pod.ENV_POD_NAME)}
+    errors = WrappedErrors("keeper", dict(ids))
+    log: Log = JsonLog("keeper", dict(ids), errors.stream)
     try:
-        return _run()
+        return _run(errors.stream)
     except BaseException as error:
         status, ended = judge(error)
         log.say("keeper cannot go on", reason=ended.reason, message=ended.message)
         root = os.environ.get(pod.ENV_ROOT, "/")
         say_why(ended, Path(pod.below(root, pod.TERMINATION_FILE)))
         return status
+    finally:
+        errors.close()
 
 
-def _run() -> int:
+def _run(stream: TextIO) -> int:
     mounted = read_mounted(os.environ)
-    log = JsonLog("keeper", {"job": mounted.job.name, "worker": mounted.ordinal})
+    log = JsonLog("keeper", {"job": mounted.job.name, "worker": mounted.ordinal}, stream)
     tokens = Path(pod.below(mounted.root, pod.TOKEN_FOLDER))
     access = pod_access(os.environ, tokens, mounted.namespace)
     around = PodSurroundings(mounted, access)

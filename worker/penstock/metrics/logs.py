@@ -8,12 +8,14 @@ The ids of a process come first in each of its lines: ``grep worker=0`` tells on
 """
 
 import json
+import os
 import sys
 import threading
 from datetime import UTC, datetime
 from typing import TextIO
 
 VALUE_CHARS_MAX = 2000
+STANDARD_ERROR = 2
 
 Value = str | int | float | bool | None
 
@@ -68,6 +70,37 @@ class JsonLog(Log):
         }
         plain = {"time": _now(), **short, **self._ids}
         self._write(json.dumps(plain, ensure_ascii=False) + "\n")
+
+
+class WrappedErrors:
+    """Makes JSON of whatever a process writes to its standard error, gRPC's own lines among it.
+
+    Libraries in C write to the descriptor itself, so it is the descriptor that is replaced, by a
+    pipe that a thread reads. ``stream`` leads to where standard error led before: for a JsonLog.
+    What is in the pipe when the process is killed is lost.
+    """
+
+    def __init__(self, component: str, ids: dict[str, Value]) -> None:
+        """Begin; one for a process."""
+        self.stream: TextIO = os.fdopen(os.dup(STANDARD_ERROR), "w", encoding="utf-8")
+        reading, writing = os.pipe()
+        os.dup2(writing, STANDARD_ERROR)
+        os.close(writing)
+        self._log = JsonLog(component, ids, self.stream)
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader.start()
+
+    def close(self) -> None:
+        """Write what is left and put standard error back; blocks for a second at most."""
+        sys.stderr.flush()
+        os.dup2(self.stream.fileno(), STANDARD_ERROR)
+        self._reader.join(1.0)
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.strip():
+                    self._log.line(line.rstrip())
 
 
 def _now() -> str:

@@ -33,6 +33,29 @@ def sealed_claim(spec: Any) -> None:
     spec["checkpoint"]["volume"] = {"claimName": "sealed"}
 
 
+def absent_account(spec: Any) -> None:
+    spec["serviceAccountName"] = "nobody-here"
+
+
+def odd_template(spec: Any) -> None:
+    """What is typed otherwise than the schema of a pod says is an internal error to the server."""
+    engine = next(c for c in spec["podTemplate"]["spec"]["containers"] if c["name"] == "engine")
+    engine["ports"] = [{"containerPort": "many"}]
+
+
+HOARD = """
+def job(params):
+    hoard = [b"x" * (1 << 26) for _ in range(256)]
+    raise AssertionError(f"{len(hoard)} blocks fit")
+"""
+
+
+def hoarder(spec: Any) -> None:
+    """The engine, a child in its container, needs more than the container may have."""
+    spec["job"] = {"script": HOARD}
+    spec["resources"] = {"limits": {"memory": "512Mi"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """A job's name, what is wrong with it, and what is said: the reason, and words of the message.
@@ -65,6 +88,9 @@ TROUBLES = (
     Trouble("too-much", too_much, "Unschedulable", "Insufficient memory"),
     Trouble("no-claim", absent_claim, "ClaimMissing", "later", make_claim),
     Trouble("sealed", sealed_claim, "ClaimReadOnly", "Permission denied", unseal_claim),
+    Trouble("no-account", absent_account, "ServiceAccountMissing", "nobody-here"),
+    Trouble("odd", odd_template, "ObjectRefused", "StatefulSet odd-worker"),
+    Trouble("hoarder", hoarder, "EngineOutOfMemory", "memory ran out"),
 )
 
 
@@ -76,7 +102,7 @@ def claim_in(job: WordCount, name: str) -> Claim:
 
 @pytest.mark.timeout(600)
 def test_trouble_has_a_reason_and_is_repaired_by_one_apply(wordcount: WordCount) -> None:
-    """Five jobs at once, each with a trouble of its own: what they wait for takes its time."""
+    """Eight jobs at once, each with a trouble of its own: what they wait for takes its time."""
     for name in ("sealed", "later"):
         make_shared(wordcount.folder / name)
     (wordcount.folder / "sealed").chmod(0o555)
@@ -101,6 +127,9 @@ def until_stalled(job: WordCount, reason: str) -> str:
     job.until("Stalled", STALL_TIMEOUT_S, reason)
     message = next(str(c["message"]) for c in job.conditions() if c["type"] == "Stalled")
     print(f"{job.name}: {reason}: {message}")
+    assert reason in job.kubectl("get", "sj", job.name), "what a person looks at first"
+    events = job.kubectl("get", "events", f"--field-selector=involvedObject.name={job.name}")
+    assert reason in events
     return message
 
 

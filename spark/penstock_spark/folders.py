@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.contract.codec import parsed
 
 SUFFIX = ".parquet"
 MARKER = "_dataset.json"
@@ -58,10 +59,10 @@ def demand_columns(files: Iterable[Path], columns: Sequence[str]) -> None:
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """Return what a complete dataset says about itself, or None."""
     try:
-        marker: dict[str, Any] = json.loads((folder / MARKER).read_text())
+        marker: dict[str, Any] = parsed((folder / MARKER).read_text())
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (PeerError, UnicodeError) as error:
         raise ConfigError(
             f"{folder / MARKER} is damaged: remove the folder and try again"
         ) from error

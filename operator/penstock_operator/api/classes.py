@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache, lru_cache
 
-from penstock.contract.codec import to_plain
+from penstock.contract.codec import parsed, to_plain
 from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.streamjob_fields import SPEC
@@ -90,7 +90,7 @@ def digest_of(spec: Plain) -> str:
 
 @lru_cache(1024)
 def _digest_of(text: str) -> str:
-    return _hash(values_of(json.loads(text), ChangeClass.RESTART))
+    return _hash(values_of(parsed(text), ChangeClass.RESTART))
 
 
 def without_nonce(spec: Plain) -> str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
-from penstock.contract.codec import decode, decode_known
+from penstock.contract.codec import decode, decode_known, parsed
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Desired, Latest, decode_latest
 from penstock.contract.status import JobStatus
@@ -80,7 +80,7 @@ def _is_hpa(manager: Plain) -> bool:
 
 @lru_cache(RECORDS_KEPT)
 def _status(text: str) -> StreamJobStatus:
-    return read_status(json.loads(text))
+    return read_status(parsed(text))
 
 
 @once_per_version

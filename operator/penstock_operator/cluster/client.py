@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import PeerError, StorageError
+from penstock.base.limits import API_ANSWER_BYTES_MAX, API_DEPTH_MAX
+from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
 from penstock_operator.api.kinds import Kind, kind_of
 from penstock_operator.api.names import FIELD_MANAGER
@@ -256,14 +258,25 @@ class Client:
 
 def _read(status: int, retry_after: str, text: str) -> Object:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = {}
+        found = read_json(text)
+    except ApiError:
+        if 200 <= status < 300:
+            raise  # not read is not absent: what is decided must not rest on it
+        found = None
     plain: Object = found if isinstance(found, dict) else {}
     if 200 <= status < 300:
         return plain
     message = text_at(plain, "message") or text[:TEXT_CHARS_MAX]
     raise ApiError(status, text_at(plain, "reason"), message, retry_after_s(status, retry_after))
+
+
+def read_json(text: str | bytes) -> Plain:
+    """Read what the API server says. Raises ApiError of code 0 for what is none of its JSON."""
+    try:
+        found: Plain = parsed(text, API_ANSWER_BYTES_MAX, API_DEPTH_MAX)
+    except PeerError as error:
+        raise ApiError(0, "Unreadable", str(error)) from error
+    return found
 
 
 def retry_after_s(status: int, header: str) -> float:

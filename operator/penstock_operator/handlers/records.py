@@ -11,7 +11,6 @@ twentieth. Here events are taken in turns, all that has come at once, and most e
 """
 
 import asyncio
-import json
 import logging
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ from penstock.contract import pod
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import ApiError, Client, read_json
 from penstock_operator.cluster.store import Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.work_queue import WorkQueue
@@ -83,7 +82,7 @@ class RecordWatch:
         async for lines in turns:
             self.failures = 0
             for line in lines:
-                self._take(json.loads(line))
+                self._take(object_at(read_json(line)))
             if sum(map(len, lines)) < FULL_TURN_BYTES:
                 await asyncio.sleep(TURN_S)
 

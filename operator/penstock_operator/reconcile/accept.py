@@ -11,10 +11,12 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import pod
+from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest
+from penstock.contract.paths import plain_parts
 from penstock.contract.streamjob import API_VERSION, KIND, Autoscaling, Spec
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
@@ -141,7 +143,10 @@ def target_of(owner: Owner, text: str) -> Target:
 
 @lru_cache(SPECS_KEPT)
 def _read(name: str, namespace: str, text: str) -> tuple[Spec, Plain]:
-    plain = json.loads(text)
+    try:
+        plain = parsed(text)
+    except PeerError as error:
+        raise ConfigError(f"the object: spec: {error}") from error
     found: Plain = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -236,11 +241,13 @@ def nonce_of(latest: Latest) -> str:
 def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
     """Turn a folder on the claim into what to mount (None: it is ours) and its path in a pod.
 
-    Raises NotTakenError for a path that leads elsewhere.
+    Raises NotTakenError for a path that leads elsewhere, or that is spelt as if it might.
     """
     owner = target.owner
-    parts = path.removeprefix(pod.CHECKPOINT_FOLDER).strip("/").split("/")
-    if len(parts) < 3 or ".." in parts or parts[0] != owner.namespace:
+    parts = plain_parts(path) or []
+    if path.startswith(f"{pod.CHECKPOINT_FOLDER}/"):
+        parts = parts[len(plain_parts(pod.CHECKPOINT_FOLDER) or []) :]
+    if len(parts) < 3 or parts[0] != owner.namespace:
         raise NotTakenError(
             Reason.RESTORE_NOT_FOUND,
             f"spec.restore.path {path!r}: expected {owner.namespace}/JOB/savepoints/NAME on the "

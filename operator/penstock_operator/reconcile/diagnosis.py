@@ -1,12 +1,11 @@
 """Why a job does not come up: the first cause that a person can act on, in words and one reason."""
 
-import json
 from dataclasses import dataclass
 
 from penstock.base.errors import PeerError
 from penstock.base.units import span_text
 from penstock.contract import pod
-from penstock.contract.codec import decode
+from penstock.contract.codec import decode, parsed
 from penstock.contract.latest import Death, Deaths, Latest
 from penstock.contract.reports import (
     DOES_NOT_LOAD,
@@ -264,8 +263,8 @@ def _termination(text: str) -> pod.Termination | None:
     except PeerError:
         pass
     try:
-        plain = json.loads(line)
-    except ValueError:
+        plain = parsed(line)
+    except PeerError:
         return None
     if isinstance(plain, dict) and isinstance(plain.get("reason"), str):
         return pod.Termination(plain["reason"], str(plain.get("message", "")))

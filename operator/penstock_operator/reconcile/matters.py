@@ -14,7 +14,9 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from penstock.base.errors import PeerError
 from penstock.contract import pod
+from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
 from penstock.contract.replacing import SILENT_POD_S
 from penstock.contract.streamjob_status import ConditionType
@@ -107,8 +109,8 @@ def _seconds(plain: Plain) -> float:
 
 def _record(plain: Plain) -> Object | None:
     try:
-        found = json.loads(text_at(plain, "data", pod.RECORD))
-    except (ValueError, RecursionError):
+        found = parsed(text_at(plain, "data", pod.RECORD))
+    except PeerError:
         return None  # what cannot be read matters as it is, byte by byte
     return found if isinstance(found, dict) else None
 

@@ -2,8 +2,9 @@
 
 import json
 
+from penstock.base.errors import PeerError
 from penstock.contract import pod
-from penstock.contract.codec import encode
+from penstock.contract.codec import encode, parsed
 from penstock.contract.fields import Plain
 from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import Desired, Latest, encode_latest
@@ -33,8 +34,8 @@ def config_spec(config_map: Plain) -> Plain:
     if not isinstance(text, str):
         return None
     try:
-        return object_at(json.loads(text), "spec") or None
-    except ValueError:
+        return object_at(parsed(text), "spec") or None
+    except PeerError:
         return None
 
 

@@ -60,7 +60,7 @@ LINK = handshake.LinkHello(HELLO.job_uid, HELLO.attempt, HELLO.incarnation, Ordi
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"job": JobUid("job-2")}, "this worker runs job job-1, not job-2"),
+        ({"job": JobUid("job-2")}, "this worker runs another job than job-2"),
         ({"schema": pa.schema([("n", pa.int64())])}, "all workers must run the same job"),
     ],
 )

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.contract.codec import decode, decode_known, digest, encode
+from penstock.base.limits import JSON_DEPTH_MAX
+from penstock.cluster.link import TermedCommand
+from penstock.contract.codec import decode, decode_known, depth_of, digest, encode, parsed
 from penstock.contract.control import EngineHello, Envelope, Inject
 from penstock.contract.ids import (
     Attempt,
@@ -18,8 +20,12 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.progress import WorkerReport
 from penstock.contract.status import CheckpointStatus, JobState, JobStatus, StepStatus
+from penstock.model.ingest import Hello
 
 INJECT = Envelope(
     JobUid("u"), Term(3), Ordinal(1), Inject(Attempt(2), Epoch(7), Version(1), 0, Epoch(6))
@@ -108,3 +114,60 @@ def test_a_view_of_another_version_is_read_without_what_is_new() -> None:
     for nonsense in (b"{", b"[]", b'{"job": 1}'):
         with pytest.raises(PeerError):
             decode_known(JobStatus, nonsense)
+
+
+DEEP = {"lists": b"[" * 100_000, "objects": b'{"a":' * 50_000, "whole": b"[" * 9_000 + b"]" * 9_000}
+
+
+@pytest.mark.parametrize("text", DEEP)
+@pytest.mark.parametrize(
+    "kind",
+    [Latest, Desired, JobStatus, WorkerReport, RootManifest, TermedCommand, Envelope, Hello],
+)
+def test_what_is_nested_deep_is_no_message(kind: type, text: str) -> None:
+    with pytest.raises(PeerError, match=r"nested more than 64 deep"):
+        decode(kind, DEEP[text])
+
+
+def test_a_bound_of_depth_is_exact_and_no_text_counts() -> None:
+    assert parsed("[" * JSON_DEPTH_MAX + "]" * JSON_DEPTH_MAX)
+    with pytest.raises(PeerError, match="nested more than 64 deep"):
+        parsed("[" * (JSON_DEPTH_MAX + 1) + "]" * (JSON_DEPTH_MAX + 1))
+    mixed = '{"a":[' * (JSON_DEPTH_MAX // 2)
+    closed = mixed + "]}" * (JSON_DEPTH_MAX // 2)
+    assert parsed(closed)
+    with pytest.raises(PeerError, match="nested more than 64 deep"):
+        parsed(f"[{closed}]")
+    assert parsed(json.dumps(["[{" * 1_000, [{}] * 1_000])), "wide is not deep"
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"[1", b"", b'{"a":' + b"9" * 5_000 + b"}"])
+def test_what_is_no_json_is_an_error_of_ours(data: bytes) -> None:
+    with pytest.raises(PeerError, match="not JSON"):
+        parsed(data)
+
+
+def test_what_is_too_long_is_not_parsed() -> None:
+    assert parsed("[1]", bytes_max=3) == [1]
+    with pytest.raises(PeerError, match="JSON of 4 bytes, at most 3 are read"):
+        parsed(b"[12]", bytes_max=3)
+
+
+def test_brackets_in_texts_are_not_counted_and_a_text_without_an_end_is_one() -> None:
+    plain = {"a": ['[[[{{\\"[[', "\\", ["x"]], "b]": {}}
+    assert depth_of(json.dumps(plain).encode()) == 3
+    assert depth_of(b'[["[[[[') == 2
+    assert depth_of(b'[["[[[[\\') == 2
+    assert depth_of(b'"' + b'\\"' * 1_000_000) == 0, "in linear time"
+
+
+def test_a_tag_that_is_no_text_and_a_list_for_a_word_are_errors_of_ours() -> None:
+    words: tuple[object, ...] = ([], {}, 1, None)
+    for tag in words:
+        with pytest.raises(PeerError, match="unknown message"):
+            decode(Envelope, changed(**{"is": tag}))
+    status = json.loads(encode(JobStatus("words", "u", JobState.RUNNING, 5)))
+    for word in words:
+        data = json.dumps({**status, "state": word}).encode()
+        with pytest.raises(PeerError, match="expected one of"):
+            decode(JobStatus, data)

@@ -40,7 +40,7 @@ def test_what_is_expected_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"job_uid": JobUid("other")}, "this worker runs job job, not other"),
+        ({"job_uid": JobUid("other")}, "this worker runs another job than other"),
         ({"attempt": Attempt(2)}, "attempt 2 is over: this worker is in attempt 3"),
         ({"wire_version": 9}, "wire version 9 is not 2"),
         ({"schema": b"x" * 32}, "all workers must run the same job"),

@@ -200,6 +200,12 @@ FIRED_ROWS_MAX = 65_536  # windows emitted as one batch; the next slice waits un
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # of files merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
+# --- JSON from outside ----------------------------------------------------------------------
+JSON_BYTES_MAX = MANIFEST_BYTES_MAX  # nothing that is read is larger
+API_ANSWER_BYTES_MAX = 512 * 1024 * 1024  # of the API server: 500 objects of 1 MiB are a page
+API_DEPTH_MAX = 10_100  # the API server takes objects 10,000 deep; a list is around them
+JSON_DEPTH_MAX = 64  # of lists and objects; the deepest of ours, a pod's template, has about 15
+
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader must stop in time"
 assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before the wait is over"
 assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost is no silence"

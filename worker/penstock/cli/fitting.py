@@ -71,7 +71,7 @@ def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Se
     if restore == EMPTY or (restore is not None and restore.isdigit()):
         return None, ()
     if restore is not None and restore != LATEST:
-        return _savepoint(restore), drop
+        return _savepoint(str(Path(restore).resolve())), drop
     return _newest(folder, latest), drop
 
 

@@ -105,7 +105,7 @@ def restore_of(
 
 
 def _folder(path: str) -> str:
-    folder = Path(path).absolute()
+    folder = Path(path).resolve()
     if not folder.is_dir():
         raise ConfigError(
             f"--restore {path}: there is no such folder; give a savepoint's, latest or empty"

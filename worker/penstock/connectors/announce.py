@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
 
+from penstock.base.errors import PeerError
+from penstock.contract.codec import parsed
 from penstock.folders import PrivateFolder
 
 SUFFIX = ".worker.json"
@@ -94,11 +96,11 @@ def read_announcements(folder: Path) -> list[Announcement]:
     found: list[tuple[float, Announcement]] = []
     for file in folder.glob(f"*{SUFFIX}"):
         try:
-            plain = json.loads(file.read_text())
+            plain = parsed(file.read_text())
             owned = tuple(plain["owned"])
             known = Announcement(plain["address"], plain["partitions"], owned)
             found.append((file.stat().st_mtime, known))
-        except (OSError, ValueError, KeyError):
+        except (OSError, PeerError, ValueError, KeyError, TypeError):
             continue  # it is being replaced: the next look finds it
     return [a for _, a in sorted(found, key=lambda pair: -pair[0])]
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, StorageError
 from penstock.connectors.parquet_publish import visible_name
 from penstock.connectors.published import REPORT_OWNER, SUFFIXES
+from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
@@ -191,7 +192,7 @@ class DiscardPublisher:
         """Write the totals once; the same again is no error. Raises StorageError."""
         if self._report is None:
             return
-        found = json.loads(handle.data)
+        found = parsed(handle.data)
         name = visible_name(self._step, handle, epoch, (found["cut"], 0))
         target = self._report / Path(name).with_suffix(".json")
         temporary = target.with_suffix(".new")
@@ -212,7 +213,7 @@ def read_reports(folder: Path) -> Totals:
     """Add up all published totals of a folder."""
     totals: Totals = {}
     for file in sorted(folder.glob("*.json")):
-        for name, value in json.loads(file.read_text()).items():
+        for name, value in parsed(file.read_text()).items():
             totals[name] = totals.get(name, 0) + int(value)
     return totals
 

@@ -17,6 +17,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
 from penstock.connectors.pace import Pace
+from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
@@ -78,7 +79,7 @@ class WordSource:
 
         Rows and rate may differ: they change how far and how fast, not which words.
         """
-        stored = json.loads(state.spec)
+        stored = parsed(state.spec)
         for name in ("seed", "payload", "keys", "symbols", "distribution", "exponent"):
             now = getattr(self.spec, name)
             before = stored.get(name, getattr(_DEFAULTS, name))  # older than the option

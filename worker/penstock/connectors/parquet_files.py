@@ -13,8 +13,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.connectors.input_files import list_input, nothing_to_read
+from penstock.contract.codec import parsed
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8  # length of the footer, then the magic
@@ -37,8 +38,8 @@ class FileIdentity:
 def parse_identity(text: str) -> FileIdentity:
     """Read what :meth:`FileIdentity.as_json` wrote. Raises StateError on anything else."""
     try:
-        return FileIdentity(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        return FileIdentity(**parsed(text))
+    except (PeerError, TypeError) as error:
         raise StateError(f"a checkpoint describes a Parquet split as {text!r}: {error}") from error
 
 

@@ -21,9 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.connectors.parquet_stage import STAGED_SUFFIX, remove_all
 from penstock.connectors.published import OWNER, STAGING, SUFFIXES
+from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
 from penstock.folders import make_durable, sync
@@ -118,11 +119,11 @@ class OutputFolder:
 
     def _read(self) -> Record | None:
         try:
-            plain = json.loads((self._all / OWNER).read_text())
+            plain = parsed((self._all / OWNER).read_text())
             after = plain.get("after")
             origin = Origin(JobUid(after["job_uid"]), Epoch(after["epoch"])) if after else None
             return Record(JobUid(plain["job_uid"]), origin)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, PeerError, UnicodeError, KeyError, TypeError):
             return None
 
     def _found(self, record: Record | None, but: Epoch | None = None) -> Found:

@@ -11,7 +11,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import StateError, StorageError
+from penstock.base.errors import PeerError, StateError, StorageError
+from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX
 
 ROW_GROUP_ROWS = 1 << 20
@@ -52,13 +53,13 @@ def parse_cut(text: str, staging: Path) -> Cut:
     A name with a path in it is refused: a handle must not reach outside the staging folder.
     """
     try:
-        plain = json.loads(text)
+        plain = parsed(text)
         parts = tuple(
             Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"])
             for p in plain["parts"]
         )
         return Cut(int(plain["cut"]), parts)
-    except (ValueError, KeyError, TypeError) as error:
+    except (PeerError, ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"a checkpoint holds a damaged handle of a parquet sink: {error}"
         ) from error

@@ -4,10 +4,12 @@ No Arrow: what the command line looks at, and ``run --fresh`` removes, without a
 A folder that was taken over from another job holds that one's files up to an epoch: they stay.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from penstock.base.errors import PeerError
+from penstock.contract.codec import parsed
 
 STAGING = "_staging"
 OWNER = "OWNER.json"  # of a Parquet sink, in its staging folder
@@ -40,10 +42,10 @@ def mark_of(folder: Path, kind: str) -> Mark | None:
     try:
         if kind == "discard":
             return Mark((folder / REPORT_OWNER).read_text())
-        plain = json.loads((folder / STAGING / OWNER).read_text())
+        plain = parsed((folder / STAGING / OWNER).read_text())
         after = plain.get("after") or {"epoch": 0}
         return Mark(str(plain["job_uid"]), int(after["epoch"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, PeerError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

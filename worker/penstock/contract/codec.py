@@ -1,5 +1,8 @@
 """Strict JSON for the dataclasses of the contract: what is not known is an error.
 
+:func:`parsed` is the only place where JSON is read (a test sees to it): whoever writes it, on a
+volume, in an object or on a socket, gets an error of ours for a text that is too long or too deep.
+
 Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None,
 unions of dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these.
 Encoding is canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
@@ -12,13 +15,17 @@ import types
 import typing
 from enum import StrEnum
 from functools import cache
+from itertools import accumulate
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from penstock.base.errors import PeerError
+from penstock.base.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 from penstock.base.suggest import unknown
 
 T = TypeVar("T")
 TAG = "is"
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def encode(value: object) -> bytes:
@@ -31,12 +38,37 @@ def decode(kind: type[T], data: bytes) -> T:
 
     Raises PeerError naming the field on bad JSON, unknown or missing fields and wrong types.
     """
+    value: T = from_plain(kind, parsed(data))
+    return value
+
+
+def parsed(
+    data: bytes | str, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX
+) -> Any:
+    """Read JSON of at most ``bytes_max`` bytes (characters of a text), nested ``depth_max`` deep.
+
+    Raises PeerError on anything else.
+    """
+    if len(data) > bytes_max:
+        raise PeerError(f"JSON of {len(data)} bytes, at most {bytes_max} are read")
     try:
-        plain = json.loads(data)
+        raw = data if isinstance(data, bytes) else data.encode()
+        # Before it is parsed: the parser recurses, and its only own bound is the interpreter's.
+        if raw.count(b"[") + raw.count(b"{") > depth_max and depth_of(raw) > depth_max:
+            raise PeerError(f"JSON that is nested more than {depth_max} deep")
+        return json.loads(raw.decode())
     except ValueError as error:
         raise PeerError(f"not JSON: {error}") from error
-    value: T = from_plain(kind, plain)
-    return value
+
+
+def depth_of(data: bytes) -> int:
+    """Return how deep lists and objects are nested in JSON of UTF-8; at least so deep in no JSON.
+
+    In linear time, whatever is there: a text without an end reaches to the end.
+    """
+    unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = b"".join(unescaped.split(b'"')[::2]).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def decode_known(kind: type[T], data: bytes) -> T:
@@ -44,11 +76,7 @@ def decode_known(kind: type[T], data: bytes) -> T:
 
     For what is only shown: another version of the project may have written it.
     """
-    try:
-        plain = json.loads(data)
-    except ValueError as error:
-        raise PeerError(f"not JSON: {error}") from error
-    value: T = from_plain(kind, _known(kind, plain))
+    value: T = from_plain(kind, _known(kind, parsed(data)))
     return value
 
 
@@ -131,7 +159,9 @@ def _scalar(kind: Any, plain: Any, path: str) -> Any:
             isinstance(plain, int) and not isinstance(plain, bool), path, "a whole number", plain
         )
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
-        _expect(plain in set(kind), path, f"one of {', '.join(kind)}", plain)
+        _expect(
+            isinstance(plain, str) and plain in set(kind), path, f"one of {', '.join(kind)}", plain
+        )
         return kind(plain)
     elif kind is bool or kind is str:
         _expect(isinstance(plain, kind), path, f"a {kind.__name__}", plain)
@@ -166,7 +196,7 @@ def _union(args: tuple[Any, ...], plain: Any, path: str) -> Any:
     named: dict[str, Any] = {str(m.__name__): m for m in filter(_is_value_class, members)}
     if named and isinstance(plain, dict):
         tag = plain.get(TAG)
-        if tag not in named:
+        if not isinstance(tag, str) or tag not in named:
             raise PeerError(f"{path}: {unknown('message', str(tag), named)}")
         return _dataclass(named[tag], plain, path)
     scalars = [m for m in members if not _is_value_class(m)]

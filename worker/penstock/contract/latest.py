@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
-from penstock.contract.codec import decode, encode
+from penstock.contract.codec import decode, encode, parsed
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -220,8 +220,8 @@ def decode_latest(data: bytes) -> Latest:
 def _format_of(data: bytes) -> int:
     """Return the format that something unreadable says it has; 0 when it says none."""
     try:
-        plain = json.loads(data)
-    except (ValueError, RecursionError):
+        plain = parsed(data)
+    except PeerError:
         return 0
     found = plain.get("format") if isinstance(plain, dict) else None
     return found if isinstance(found, int) else 0

@@ -5,11 +5,11 @@ Paths are those of the file, from ``spec`` on: ``job.parameters.input``, ``check
 says which type the text has.
 """
 
-import json
 import re
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PeerError
 from penstock.base.suggest import unknown
+from penstock.contract.codec import parsed
 from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.streamjob_read import STREAM_JOB
 
@@ -103,20 +103,20 @@ def _typed(row: Field, value: str, at: _Setting) -> Plain:
 
 def _json(row: Field, value: str, at: _Setting) -> Plain:
     try:
-        parsed: Plain = json.loads(value)
-    except ValueError:
+        found: Plain = parsed(value)
+    except PeerError:
         kinds = {
             Kind.INTEGER: "a whole number",
             Kind.NUMBER: "a number",
             Kind.BOOLEAN: "true or false",
         }
         raise at.error(f"expected {kinds.get(row.kind, 'JSON')}, got {value!r}") from None
-    return parsed
+    return found
 
 
 def _json_or_text(value: str) -> Plain:
     try:
-        parsed: Plain = json.loads(value)
-    except ValueError:
+        found: Plain = parsed(value)
+    except PeerError:
         return value
-    return parsed
+    return found

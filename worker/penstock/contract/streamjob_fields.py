@@ -34,6 +34,7 @@ from penstock.contract.fields import (
 )
 from penstock.contract.graph_fields import GRAPH, NAME, NAME_RULE, REFERENCE, REFERENCE_RULE
 from penstock.contract.metadata import OBJECT_NAME, OBJECT_NAME_RULE, object_name
+from penstock.contract.paths import PATH, PATH_RULE
 
 SCRIPT_CHARS_MAX = 64 * 1024
 VOLUME_SIZE = "10Gi"
@@ -117,7 +118,13 @@ RESTORE = group(
     sj.RestoreFrom,
     text("nonce", "a new text asks for a new restore", required=True),
     object_name("snapshotRef", "name of a StreamSnapshot in the same namespace"),
-    text("path", "directory of a savepoint or checkpoint", length_max=PATH_CHARS_MAX),
+    text(
+        "path",
+        "directory of a savepoint or checkpoint",
+        pattern=PATH,
+        rule=PATH_RULE,
+        length_max=PATH_CHARS_MAX,
+    ),
     boolean("empty", "true: begin without any state, and read all input again"),
     texts(
         "dropState",

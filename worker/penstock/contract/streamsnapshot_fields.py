@@ -14,6 +14,7 @@ from penstock.contract.fields import (
     text,
 )
 from penstock.contract.metadata import metadata, object_name
+from penstock.contract.paths import PATH, PATH_RULE
 from penstock.contract.reader import Origin, Reader, pruned
 from penstock.contract.streamjob import API_VERSION
 from penstock.contract.streamjob_fields import PATH_CHARS_MAX
@@ -33,6 +34,8 @@ SPEC = group(
     text(
         "path",
         "files that are already there: the folder of a savepoint or checkpoint",
+        pattern=PATH,
+        rule=PATH_RULE,
         length_max=PATH_CHARS_MAX,
         immutable=True,
     ),

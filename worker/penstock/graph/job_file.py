@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PeerError
+from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
 from penstock.contract.override import override
 from penstock.contract.reader import Origin
@@ -73,7 +74,7 @@ def _read_places(path: Path) -> tuple[Origin, Path] | None:
     if not path.exists():
         return None
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = parsed(path.read_text(encoding="utf-8"))
         return Origin(kept["file"], kept["places"]), Path(kept["folder"] or ".")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, PeerError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error

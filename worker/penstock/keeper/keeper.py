@@ -186,7 +186,7 @@ class Keeper:
     def _deliver(self, envelope: Envelope) -> Nothing:
         """Take a message at the door; called by rpc threads."""
         if envelope.job_uid != self._launch.job_uid:
-            raise PeerError(f"job uid {envelope.job_uid}: this is {self._launch.job_uid}")
+            raise PeerError(f"this worker runs another job than {envelope.job_uid}")
         if isinstance(envelope.body, get_args(Command)):
             self.inbox.offer(ForMember(events.CommandArrived(envelope)))
         else:

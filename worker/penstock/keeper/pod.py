@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TextIO
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError, StorageError
 from penstock.cluster.host import SOCKET_NAME
 from penstock.cluster.launch import KeeperLaunch, desired_name
 from penstock.cluster.rpc import Client, Door
 from penstock.contract import pod
+from penstock.contract.codec import parsed
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
@@ -121,11 +122,11 @@ def _seconds(environment: Mapping[str, str], name: str) -> float:
 
 def _read_job(path: Path) -> tuple[StreamJob, JobUid]:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    except (PeerError, UnicodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
     job = read_stream_job(plain)
     uid = plain["metadata"].get("uid")
     if not isinstance(uid, str) or not uid:

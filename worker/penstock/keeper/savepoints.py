@@ -21,6 +21,7 @@ from penstock.contract.codec import decode, encode
 from penstock.contract.ids import BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.names import ROOT_SUFFIX
+from penstock.contract.paths import PATH_RULE, plain_parts
 from penstock.protocol import actions, events
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from penstock.storage.blobs import DirectoryBlobStore
@@ -88,7 +89,7 @@ def index_savepoint(
 def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
     """Perform :class:`actions.ReadSnapshot`."""
     try:
-        *_, manifest = _opened(Path(action.path))
+        *_, manifest = _opened(action.path)
     except PenstockError as error:
         return events.ImportFailed(action.token, str(error), _hopeless(error))
     return events.SnapshotRead(action.token, manifest)
@@ -183,8 +184,11 @@ def _read_index(copies: DirectoryBlobStore) -> SavepointIndex | None:
     return index
 
 
-def _opened(folder: Path) -> tuple[DirectoryBlobStore, str, RootManifest]:
+def _opened(path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
     """Return a savepoint's store, the folder of its files in it, and its manifest."""
+    if plain_parts(path) is None:
+        raise StateError(f"{path!r} is no folder of a savepoint: expected {PATH_RULE}")
+    folder = Path(path)
     if not folder.is_dir():
         raise StateError(f"{folder}: there is no such folder")
     store = DirectoryBlobStore(folder)
@@ -201,7 +205,7 @@ def _adopt(
     action: actions.ImportSnapshot,
     made: list[BlobName],
 ) -> RootManifest:
-    source, folder, manifest = _opened(Path(action.path))
+    source, folder, manifest = _opened(action.path)
     renamed: dict[BlobName, BlobRef] = {}
     for blob in files_of(manifest):
         name = _fresh(action, suffix_of(blob.name), made)

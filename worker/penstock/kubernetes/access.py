@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from penstock.base.addresses import join_address
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PeerError
+from penstock.contract.codec import parsed
 
 EXEC_TIMEOUT_S = 30.0
 Token = Callable[[], str | None]
@@ -187,6 +188,6 @@ def _run(command: dict[str, Any]) -> str:
             words, env={**os.environ, **added}, timeout=EXEC_TIMEOUT_S, check=True,
             stdout=subprocess.PIPE,
         )  # fmt: skip
-        return str(json.loads(done.stdout)["status"]["token"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        return str(parsed(done.stdout)["status"]["token"])
+    except (OSError, subprocess.SubprocessError, PeerError, KeyError, TypeError) as error:
         raise ConfigError(f"kubeconfig: {words[0]} gave no token: {error}") from error

@@ -11,6 +11,9 @@ from typing import Any
 
 import httpx
 
+from penstock.base.errors import PeerError
+from penstock.base.limits import API_ANSWER_BYTES_MAX
+from penstock.contract.codec import parsed
 from penstock.kubernetes.access import Access
 
 REQUEST_TIMEOUT_S = 5.0  # a Lease must be renewed within its deadline, retries included
@@ -128,9 +131,9 @@ class ApiClient:
 
 def _plain(reply: httpx.Response) -> Object:
     try:
-        plain = reply.json()
-    except ValueError as error:
-        raise ApiUnanswered(f"{reply.status_code}: not JSON: {error}") from error
+        plain = parsed(reply.content, API_ANSWER_BYTES_MAX)
+    except PeerError as error:
+        raise ApiUnanswered(f"{reply.status_code}: {error}") from error
     if not isinstance(plain, dict):
         raise ApiUnanswered(f"{reply.status_code}: not an object")
     return plain
@@ -138,9 +141,9 @@ def _plain(reply: httpx.Response) -> Object:
 
 def _failure(reply: httpx.Response) -> Exception:
     try:
-        status = reply.json()
+        status = parsed(reply.content)
         reason, message = str(status.get("reason", "")), str(status.get("message", ""))
-    except (ValueError, AttributeError):
+    except (PeerError, AttributeError):
         reason, message = reply.reason_phrase, reply.text
     text = message[:_DETAIL_CHARS_MAX]
     if reply.status_code in _NOT_DONE:

@@ -4,10 +4,11 @@ It carries no state: whoever is woken reads the object. So a missed event costs 
 of the reader, never a wrong decision; and a watch that is silent for too long is not trusted.
 """
 
-import json
 import threading
 from collections.abc import Callable
 
+from penstock.base.errors import PeerError
+from penstock.contract.codec import parsed
 from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
 
 WATCH_TIMEOUT_S = 290  # the server ends it by then; shorter than the idle limits of balancers
@@ -60,6 +61,6 @@ class ObjectWatch:
 
 def _is_error(line: str) -> bool:
     try:
-        return bool(json.loads(line).get("type") == "ERROR")
-    except (ValueError, AttributeError):
+        return bool(parsed(line).get("type") == "ERROR")
+    except (PeerError, AttributeError):
         return True

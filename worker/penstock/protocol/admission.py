@@ -101,7 +101,8 @@ class Admission:
         if hello.wire_version != WIRE_VERSION:
             return f"wire version {hello.wire_version} is not {WIRE_VERSION}"
         if hello.job_uid != self._job_uid:
-            return f"this worker runs job {self._job_uid}, not {hello.job_uid}"
+            # The uid is not told: whoever asks has to know it.
+            return f"this worker runs another job than {hello.job_uid}"
         if hello.receiver != self._ordinal:
             return f"this is worker {self._ordinal}, not {hello.receiver}"
         if hello.attempt < self._attempt:

@@ -1,0 +1,47 @@
+"""JSON is read in one place, which bounds its size and its depth."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+READS = {"load", "loads", "raw_decode", "JSONDecoder", "json"}
+PLACE = "worker/penstock/contract/codec.py"
+SOURCES = sorted(
+    str(path.relative_to(ROOT))
+    for part in ("worker", "operator", "spark")
+    for path in (ROOT / part).rglob("*.py")
+    if "testing" not in path.parts
+)
+
+
+def reads_of(source: str) -> list[str]:
+    """Name what reads JSON: ``json.loads`` and its like, and ``.json()`` of an HTTP answer."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module in {"json", "orjson", "simplejson"}:
+            found += [a.name for a in node.names if a.name in READS]
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+        called = node.func.attr
+        if (owner == "json" and called in READS) or (called == "json" and owner != "json"):
+            found.append(f"{owner}.{called}")
+    return found
+
+
+def test_the_place_reads_it() -> None:
+    assert reads_of((ROOT / PLACE).read_text()) == ["json.loads"]
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p != PLACE])
+def test_nobody_else_reads_it(path: str) -> None:
+    assert reads_of((ROOT / path).read_text()) == [], "read it by penstock.contract.codec.parsed"
+
+
+@pytest.mark.parametrize(
+    "source", ["import json\njson.loads(a)", "from json import loads", "answer.json()"]
+)
+def test_it_is_seen_where_it_is_read(source: str) -> None:
+    assert reads_of(source)

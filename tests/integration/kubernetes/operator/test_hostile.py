@@ -1,0 +1,81 @@
+"""What tenants and user code write into objects, against a real API server: refused, and no more.
+
+The operator lives, looks after other jobs, and says in a condition what it does not take.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.contract import pod
+from tests.integration.kubernetes.kubectl import Kubectl, Refused
+from tests.integration.kubernetes.operator.conftest import Start
+from tests.integration.kubernetes.operator.objects import (
+    JOB,
+    applied,
+    claim,
+    condition,
+    stream_job,
+    workers,
+)
+
+DEEP = 9_900  # the API server takes it, and refuses 10,000
+
+
+def nested(depth: int) -> Any:
+    """Make a pod template of which one annotation's place is so deep."""
+    text = '{"a":' * depth + "1" + "}" * depth
+    return f'{{"spec": {{"deep": {text}}}}}'
+
+
+def deep_job(depth: int) -> str:
+    """Write a StreamJob with a deep template: Python's own encoder would refuse to."""
+    return stream_job(podTemplate="HERE").replace('"HERE"', nested(depth))
+
+
+def put(kubectl: Kubectl, text: str) -> None:
+    """Create an object by the API alone; kubectl's own schemas are not asked."""
+    kubectl("create", "--validate=false", "-f", "-", stdin=text)
+
+
+@pytest.mark.parametrize("depth", [100, DEEP])
+def test_a_deep_template_is_refused_and_harms_no_other_job(
+    start: Start, kubectl: Kubectl, depth: int
+) -> None:
+    kubectl("apply", "-f", "-", stdin=claim())
+    operator = start()
+    put(kubectl, deep_job(depth).replace(f'"{JOB}"', '"deep"'))
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    operator.until(lambda: accepted(kubectl, "deep") == ("False", "SpecInvalid"))
+
+
+def accepted(kubectl: Kubectl, job: str) -> tuple[str, str]:
+    """Read a condition as people do; the object is too deep to be read here."""
+    path = '{.status.conditions[?(@.type=="Accepted")]'
+    status = kubectl("get", "streamjob", job, "-o", f"jsonpath={path}.status}} {path}.reason}}")
+    return status.partition(" ")[0], status.partition(" ")[2]
+
+
+@pytest.mark.parametrize("record", ["[" * 100_000, '{"a":' * 50_000])
+def test_a_deep_record_is_no_truth_and_harms_nobody(
+    start: Start, kubectl: Kubectl, record: str
+) -> None:
+    operator = start()
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    for name in (pod.latest_name(JOB), pod.status_name(JOB)):
+        change = json.dumps({"data": {pod.RECORD: record}})
+        kubectl("patch", "configmap", name, "--type=merge", "--patch-file=/dev/stdin", stdin=change)
+    operator.until(lambda: condition(kubectl, "Stalled") == ("True", "MetadataMissing"))
+
+
+@pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("path", ["//savepoints/a", "/./savepoints/a", "/../b/savepoints/a", "/a/"])
+def test_a_path_that_means_another_folder_is_refused_by_the_definition(
+    kubectl: Kubectl, path: str
+) -> None:
+    restore = {"nonce": "1", "path": f"{kubectl.namespace}{path}"}
+    with pytest.raises(Refused, match=r"spec\.restore\.path"):
+        kubectl("apply", "-f", "-", stdin=stream_job(restore=restore))

@@ -27,6 +27,7 @@ class Ears:
     def __init__(self) -> None:
         self.reports: queue.Queue[EngineReport] = queue.Queue()
         self.ends: queue.Queue[EngineGone] = queue.Queue()
+        self.lines: list[str] = []
 
     def hello(self) -> EngineHello:
         """Wait for the hello; an engine that loads its code is alive before it."""
@@ -53,6 +54,7 @@ class Ears:
             lambda _progress: None,
             self.ends.put,
             spawn=spawn,
+            pass_on=self.lines.append,
         )
 
 

@@ -21,6 +21,10 @@ from penstock_operator.reconcile.diagnosis import Trouble
 from penstock_operator.reconcile.periodic import judge_periodic
 
 STALE_INTERVALS = 3
+PLAIN_TEXT = (
+    "spec.security.mtls is false: workers take rows and orders in plain text, from whoever reaches "
+    "their ports; only the NetworkPolicy keeps others out, where the network enforces it"
+)
 FAILURES_LEFT = 3  # checkpoints may fail in a row before the job is not ready
 STATES = {
     Reason.DEPLOYING: StreamJobState.STARTING,
@@ -82,6 +86,7 @@ def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
         ConditionType.STALLED: _stalled(at),
         ConditionType.INPUT_COMPLETE: _input_complete(at),
         ConditionType.COMPLETE: _complete(state),
+        ConditionType.SECURED: _secured(at),
     }
     wanted = None if at.accepted.target is None else at.accepted.target.spec.snapshots
     if wanted is not None:
@@ -223,6 +228,15 @@ def _input_complete(at: Judged) -> tuple[Truth, Reason, str]:
     if not unread:
         return Truth.TRUE, Reason.ALL_KNOWN, ""
     return Truth.FALSE, Reason.FILES_NOT_READ, "; ".join(unread)
+
+
+def _secured(at: Judged) -> tuple[Truth, Reason, str]:
+    target = at.accepted.target
+    if target is None:
+        return Truth.UNKNOWN, Reason.NOT_ACCEPTED, ""
+    if target.spec.security.mtls:
+        return Truth.TRUE, Reason.MUTUAL_TLS, ""
+    return Truth.FALSE, Reason.MUTUAL_TLS_OFF, PLAIN_TEXT
 
 
 def checkpoint_age(at: Judged) -> float | None:

@@ -42,6 +42,7 @@ WARNED = (
     (ConditionType.STALLED, Truth.TRUE),
     (ConditionType.ACCEPTED, Truth.FALSE),
     (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
+    (ConditionType.SECURED, Truth.FALSE),
 )
 REST_S = 60.0  # of a job at rest: how often its epochs and rows are looked at, to be shown
 WATCHFUL_S = 5.0  # while an operation is under way, beside the watches

@@ -17,6 +17,9 @@ SPARK_VERSION = "4.3.0"
 SPARK_USER = 185
 DATA_FOLDER = "/data"  # datasets: the folder data of the checkpoints' claim
 CLAIM_DATA = "data"
+# All that a driver writes beside the folders that Spark mounts by itself: its image works in /tmp.
+WRITTEN = {"driver-tmp": "/tmp"}
+WRITTEN_SIZE = "1Gi"
 ANNOUNCE = "announce"
 # The driver's JVM only starts Python that pushes: quick to start counts, and little memory.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -87,6 +90,9 @@ def _pod(target: Target) -> Object:
     ]
     claim: Object = {"claimName": target.claim}
     volumes: list[Plain] = [{"name": "claim", "persistentVolumeClaim": claim}]
+    for name, path in WRITTEN.items():
+        mounts.append({"name": name, "mountPath": path})
+        volumes.append({"name": name, "emptyDir": {"sizeLimit": WRITTEN_SIZE}})
     if target.spec.security.mtls:
         mounts.append({"name": "tls", "mountPath": pod.TRUST_FOLDER, "readOnly": True})
         volumes.append({"name": "tls", "secret": _sender_files(owner.name)})
@@ -95,6 +101,7 @@ def _pod(target: Target) -> Object:
         "volumeMounts": mounts,
         "securityContext": {
             "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
             "runAsNonRoot": True,
             "runAsUser": SPARK_USER,
@@ -103,7 +110,12 @@ def _pod(target: Target) -> Object:
     }
     return {
         "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.REPLAY))},
-        "spec": {"containers": [container], "volumes": volumes},
+        "spec": {
+            # A driver of `local[2]` makes no executors: it asks the API server for nothing.
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": volumes,
+        },
     }
 
 

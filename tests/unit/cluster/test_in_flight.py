@@ -107,3 +107,22 @@ def test_what_makes_no_sense_is_left_out(tmp_path: Path, at: int) -> None:
 )
 def test_a_place_is_spelt_as_in_errors(entry: InFlight, text: str) -> None:
     assert str(entry) == text
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "endless", "large"])
+def test_a_file_that_is_no_page_holds_no_keeper_up(tmp_path: Path, kind: str) -> None:
+    """User code can put anything there: a pipe that nobody writes, memory without an end."""
+    path, page = tmp_path / "in-flight", tmp_path / "page"
+    InFlightPage(page, LIFE).slot("parse")
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(page)
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case "large":
+            with page.open("ab") as file:
+                file.truncate(1 << 40)
+            page.rename(path)
+    assert read_in_flight(path, LIFE) == ([] if kind == "large" else None)

@@ -141,3 +141,19 @@ def test_words_about_another_life_are_not_heard(door: HostDoor, hosts: Hosts) ->
     assert child.wait(WITHIN_S) == 0
     os.close(link)
     ours.close()
+
+
+def test_files_that_come_with_a_word_are_closed(door: HostDoor, hosts: Hosts) -> None:
+    """Whoever reaches the socket could else use up what its keeper may have open."""
+    host = hosts.come()
+    child, ours = begin(door)
+    _, (link,) = host.receive()
+    reads, writes = os.pipe()
+    host.send(Began(Incarnation("life-1"), 42), writes)
+    os.close(writes)
+    host.send(Ended(Incarnation("life-1"), 0))
+    assert child.wait(WITHIN_S) == 0
+    assert os.read(reads, 1) == b"", "nobody has the other end open any more"
+    for descriptor in (reads, link):
+        os.close(descriptor)
+    ours.close()

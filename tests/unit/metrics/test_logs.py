@@ -4,7 +4,9 @@ import re
 import subprocess
 import sys
 
-from penstock.metrics.logs import VALUE_CHARS_MAX, Log
+import pytest
+
+from penstock.metrics.logs import VALUE_CHARS_MAX, JsonLog, Log
 
 
 def line(*, event: str = "engine lost", **fields: str | int | float | bool | None) -> str:
@@ -61,3 +63,35 @@ def test_lines_of_libraries_are_structured_like_ours() -> None:
     assert any("Handshake failed" in text for text in messages)
     assert any("forged" in text for text in messages)
     assert [each["event"] for each in plain if "event" in each] == ["keeper started"]
+
+
+FORGED = [
+    '{"component": "keeper", "job": "other", "event": "leads", "time": "2001"}',
+    "{",
+    'x\u2028{"component": "keeper"}\x85{"component": "keeper"}\u2029{}',
+    '", "component": "keeper", "x": "',
+]
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_what_is_passed_on_is_a_message_whatever_it_looks_like(text: str) -> None:
+    stream = io.StringIO()
+    JsonLog("keeper", {"job": "words"}, stream).quote("engine", text)
+    (written,) = stream.getvalue().splitlines()
+    found = json.loads(written)
+    assert found.pop("time") != "2001"
+    assert found == {"component": "keeper", "job": "words", "source": "engine", "message": text}
+
+
+def test_what_a_process_says_itself_has_no_source() -> None:
+    stream = io.StringIO()
+    log = JsonLog("keeper", {}, stream)
+    log.say("leads")
+    log.line("event=leads")
+    assert all("source" not in json.loads(line) for line in stream.getvalue().splitlines())
+
+
+def test_on_one_machine_a_line_is_read_as_it_was_said() -> None:
+    stream = io.StringIO()
+    Log("keeper", {}, stream).quote("engine", "Traceback (most recent call last):")
+    assert stream.getvalue() == "Traceback (most recent call last):\n"

@@ -9,7 +9,7 @@ from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.status import JobState, JobStatus, StepStatus
-from penstock.contract.streamjob import Replay
+from penstock.contract.streamjob import OperatorFlavour, Replay
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView
@@ -74,6 +74,23 @@ def test_a_replay_shows_a_sender_certificate_and_gets_no_key_of_a_worker() -> No
     assert arguments[arguments.index("--trust") + 1] == pod.TRUST_FOLDER
 
 
+@pytest.mark.parametrize("flavour", ["kubeflow", "apache"])
+def test_a_driver_has_no_token_of_the_api_server_and_a_read_only_root(flavour: str) -> None:
+    wanted = replace(REPLAYED, flavour=OperatorFlavour(flavour))
+    spec = object_at(replay_application(target_for(spec_of(replay=REPLAY)), wanted), "spec")
+    kubeflow = flavour == "kubeflow"
+    place = ("driver", "template") if kubeflow else ("driverSpec", "podTemplateSpec")
+    pod_spec: Any = object_at(spec, *place, "spec")
+    assert pod_spec["automountServiceAccountToken"] is False
+    (container,) = pod_spec["containers"]
+    assert container["name"] == "spark-kubernetes-driver"
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    written = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
+    assert written == {"/tmp"}
+    folders = [v["emptyDir"] for v in pod_spec["volumes"] if "emptyDir" in v]
+    assert folders == [{"sizeLimit": "1Gi"}]
+
+
 def test_a_duration_is_so_many_rows_at_its_rate() -> None:
     wanted = Replay("/data/lines", "example/spark:1", rate=2000, duration_s=90.0)
     arguments = list_at(replay_application(target_for(spec_of()), wanted), "spec", "arguments")
@@ -90,7 +107,7 @@ def test_without_mtls_a_replay_shows_nothing() -> None:
     spec = spec_of(replay=REPLAY, security={"mtls": False})
     application = replay_application(target_for(spec), REPLAYED)
     template: Any = object_at(application, "spec", "driver", "template", "spec")
-    assert [v["name"] for v in template["volumes"]] == ["claim"]
+    assert [v["name"] for v in template["volumes"]] == ["claim", "driver-tmp"]
     assert "--trust" not in list_at(application, "spec", "arguments")
 
 

@@ -145,3 +145,20 @@ def test_a_job_whose_record_is_of_a_newer_version_is_left_as_it_is() -> None:
     stalled = seen.job.status.condition(ConditionType.STALLED)
     assert stalled is not None
     assert (stalled.reason, "format 9" in stalled.message) == ("FormatNewer", True)
+
+
+def test_that_mutual_tls_is_off_is_a_condition_and_one_warning() -> None:
+    def judged(seen: Observed) -> tuple[Observed, Truth, str, list[str]]:
+        decided = decide(seen)
+        status = decided.status or seen.job.status
+        found = status.condition(ConditionType.SECURED)
+        assert found is not None
+        told = [e.message for e in decided.events if e.reason == "MutualTLSOff" and e.warning]
+        return replace(seen, job=replace(seen.job, status=status)), found.status, found.reason, told
+
+    _, truth, reason, told = judged(committed(7))
+    assert (truth, reason, told) == (Truth.TRUE, "MutualTLS", [])
+    seen, truth, reason, told = judged(running(spec_of(security={"mtls": False})))
+    assert (truth, reason) == (Truth.FALSE, "MutualTLSOff")
+    assert ["plain text" in text for text in told] == [True]
+    assert judged(seen)[3] == [], "once"

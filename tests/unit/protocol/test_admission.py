@@ -104,3 +104,14 @@ def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() ->
 def test_an_attempt_never_goes_back() -> None:
     with pytest.raises(AssertionError, match="attempt 2 after 3"):
         door().reset(Attempt(2))
+
+
+def test_a_refusal_does_not_tell_the_uid_that_was_to_be_guessed() -> None:
+    secret = JobUid("8d1f0c3a-the-true-one")
+    admission = Admission(secret, ME)
+    admission.reset(Attempt(3))
+    for hello in (HELLO, LINK):
+        decision = admission.admit(hello)
+        assert decision.verdict is Verdict.REFUSED
+        assert secret not in decision.reason
+        assert str(hello.job_uid) in decision.reason

@@ -62,10 +62,11 @@ ToHost = Begin | Kill
 FromHost = Began | Ended
 
 
-def spawn(launch: EngineLaunch, link: int) -> "subprocess.Popen[bytes]":
+def spawn(launch: EngineLaunch, link: int, stdout: int | None = None) -> "subprocess.Popen[bytes]":
     """Start ``python -m penstock.engine``, with the descriptor ``link``; stderr is a pipe.
 
-    The launch file lies in the life's own scratch folder, which is made.
+    ``stdout`` is as of :class:`subprocess.Popen`; None: that of this process. The launch file lies
+    in the life's own scratch folder, which is made.
     """
     scratch = Path(launch.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -74,6 +75,7 @@ def spawn(launch: EngineLaunch, link: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-m", "penstock.engine", str(file)],
         stdin=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         pass_fds=[link],
     )

@@ -15,6 +15,7 @@ after it, so a slot that says otherwise is whole.
 
 import mmap
 import os
+import stat
 import struct
 import threading
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ STATE = struct.Struct("<I")
 ROWS = struct.Struct("<qq")
 LENGTHS = struct.Struct("<HHH")
 SLOT_BYTES = 512
+PAGE_BYTES = HEADER.size + IN_FLIGHT_SLOTS_MAX * SLOT_BYTES
 ROWS_AT = 8
 LENGTHS_AT = ROWS_AT + ROWS.size
 TEXT_AT = LENGTHS_AT + LENGTHS.size
@@ -115,10 +117,9 @@ class InFlightPage:
         """Make the file of this life; another life's that lies there is replaced."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        size = HEADER.size + IN_FLIGHT_SLOTS_MAX * SLOT_BYTES
         with fresh.open("wb+") as file:
-            file.truncate(size)
-            self.memory = mmap.mmap(file.fileno(), size)
+            file.truncate(PAGE_BYTES)
+            self.memory = mmap.mmap(file.fileno(), PAGE_BYTES)
         HEADER.pack_into(self.memory, 0, MAGIC, life.encode())
         fresh.replace(path)
         self._lock = threading.Lock()
@@ -150,10 +151,7 @@ def read_in_flight(path: Path, life: Incarnation) -> list[InFlight] | None:
 
 
 def _read(path: Path, life: Incarnation | None) -> list[InFlight] | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
+    data = _read_plain(path)
     if len(data) < HEADER.size:
         return None
     magic, name = HEADER.unpack_from(data)
@@ -162,6 +160,16 @@ def _read(path: Path, life: Incarnation | None) -> list[InFlight] | None:
     starts = range(HEADER.size, len(data) - SLOT_BYTES + 1, SLOT_BYTES)
     found = (_read_slot(data[at : at + SLOT_BYTES]) for at in starts[:IN_FLIGHT_SLOTS_MAX])
     return [entry for entry in found if entry is not None]
+
+
+def _read_plain(path: Path) -> bytes:
+    """Read a file that user code may have put there: no link, no pipe, and only so much of it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read(PAGE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
 def _read_slot(slot: bytes) -> InFlight | None:

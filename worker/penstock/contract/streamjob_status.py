@@ -33,7 +33,8 @@ class ConditionType(StrEnum):
     """What is judged. Good when True, but for Stalled; Progressing is neither.
 
     InputComplete is False while an input has files that the job will not read. Complete is True
-    once all input was read and all output is published, as of a Job of Kubernetes.
+    once all input was read and all output is published, as of a Job of Kubernetes. Secured is False
+    where workers do not check each other's certificates.
     """
 
     READY = "Ready"
@@ -44,6 +45,7 @@ class ConditionType(StrEnum):
     INPUT_COMPLETE = "InputComplete"
     SNAPSHOTS_TAKEN = "SnapshotsTaken"
     COMPLETE = "Complete"
+    SECURED = "Secured"
 
 
 class Truth(StrEnum):
@@ -125,6 +127,10 @@ class Reason(StrEnum):
     NOT_LISTED = "NotListed"
     # Complete
     NOT_FINISHED = "NotFinished"
+    # Secured
+    MUTUAL_TLS = "MutualTLS"
+    MUTUAL_TLS_OFF = "MutualTLSOff"
+    NOT_ACCEPTED = "NotAccepted"
 
 
 _OPERATIONS: Final = (
@@ -201,6 +207,7 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.NOT_LISTED,
     ),
     ConditionType.COMPLETE: (Reason.FINISHED, Reason.NOT_FINISHED),
+    ConditionType.SECURED: (Reason.MUTUAL_TLS, Reason.MUTUAL_TLS_OFF, Reason.NOT_ACCEPTED),
 }
 
 

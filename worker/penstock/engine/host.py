@@ -6,20 +6,23 @@ and the keeper, which is told at the same moment, has gone.
 """
 
 import collections
-import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import ENGINE_LAST_WORDS_LINES, KEEPER_DIAL_INTERVAL_S
+from penstock.base.limits import (
+    ENGINE_EXIT_GRACE_S,
+    ENGINE_LAST_WORDS_LINES,
+    KEEPER_DIAL_INTERVAL_S,
+)
 from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import (
@@ -33,10 +36,15 @@ from penstock.cluster.host import (
     spawn,
 )
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
+from penstock.cluster.parent import hide_from_others
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
-from penstock.contract.pod import ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
+from penstock.contract.pod import ENV_POD_NAME, ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
+from penstock.metrics.logs import JsonLog, Log
 
+Say = Callable[[str, str], None]
+STDERR, STDOUT = "engine", "engine-stdout"  # sources of lines: user code may have written them
+LINE_BYTES_MAX = 64 * 1024
 LINE_CHARS_MAX = 2000
 LAST_WORDS_CHARS_MAX = 32_000
 
@@ -51,8 +59,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     root = os.environ.get(ENV_ROOT, "/")
+    hide_from_others()
     empty(Path(below(root, SCRATCH_FOLDER)))
-    serve(Path(below(root, RUN_FOLDER)) / SOCKET_NAME, ending, _print)
+    log: Log = JsonLog("engine", {"pod": os.environ.get(ENV_POD_NAME)})
+    serve(Path(below(root, RUN_FOLDER)) / SOCKET_NAME, ending, log.quote)
     return 0
 
 
@@ -65,7 +75,7 @@ def empty(folder: Path) -> None:
             found.unlink(missing_ok=True)
 
 
-def serve(path: Path, ending: threading.Event, say: Callable[[str], None]) -> None:
+def serve(path: Path, ending: threading.Event, say: Say) -> None:
     """Dial the keeper at ``path``, do what it says, and again; until ``ending`` and it is gone."""
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -82,10 +92,8 @@ def serve(path: Path, ending: threading.Event, say: Callable[[str], None]) -> No
 class Host:
     """Serves one keeper; at most one engine lives, because the keeper asks for one at a time."""
 
-    def __init__(
-        self, link: DescriptorLink, say: Callable[[str], None], kills: MemoryKills
-    ) -> None:
-        """``say`` gets each line of an engine's standard error; ``kills`` are of this container."""
+    def __init__(self, link: DescriptorLink, say: Say, kills: MemoryKills) -> None:
+        """``say`` hears which output of an engine said a line; ``kills`` are of this container."""
         self._link = link
         self._say = say
         self._kills = kills
@@ -114,7 +122,7 @@ class Host:
         try:
             place = replace(order.launch, socket=f"fd:{descriptor}")
             witness = MemoryWitness(self._kills)
-            process = spawn(place, descriptor)
+            process = spawn(place, descriptor, subprocess.PIPE)
         finally:
             os.close(descriptor)
         life = order.launch.incarnation
@@ -123,17 +131,25 @@ class Host:
         args = (order.launch, process, witness)
         threading.Thread(target=self._follow, args=args, name=f"engine-{process.pid}").start()
 
+    def _pass_on(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None, "started with a pipe"
+        with process.stdout as stream:
+            for text in lines_of(stream):
+                self._say(STDOUT, text)
+
     def _follow(
         self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness
     ) -> None:
         words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        out = threading.Thread(target=self._pass_on, args=(process,), name=f"out-{process.pid}")
+        out.start()
         assert process.stderr is not None, "started with a pipe"
         with process.stderr as stream:
-            for line in stream:
-                text = line.decode(errors="replace").rstrip()
+            for text in lines_of(stream):
                 words.append(text[:LINE_CHARS_MAX])
-                self._say(text)
+                self._say(STDERR, text)
         status = process.wait()
+        out.join(ENGINE_EXIT_GRACE_S)  # a child of user code may hold it open
         shutil.rmtree(launch.scratch, ignore_errors=True)
         life = launch.incarnation
         self._lives.pop(life, None)
@@ -157,12 +173,7 @@ def _bounded(words: "collections.deque[str]") -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def _print(line: str) -> None:
-    """Pass a line on to the container's log; what is no JSON, such as a traceback, becomes it."""
-    if not line.startswith("{"):
-        line = json.dumps({"component": "engine", "message": line}, ensure_ascii=False)
-    try:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
-    except OSError:
-        return
+def lines_of(stream: IO[bytes]) -> Iterator[str]:
+    """Yield the lines of an engine's output; one that is too long comes in pieces."""
+    while line := stream.readline(LINE_BYTES_MAX):
+        yield line.decode(errors="replace").rstrip()

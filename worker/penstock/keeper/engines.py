@@ -42,16 +42,19 @@ class Engines:
         *,
         spawn: Spawn,
         place: EnginePlace,
+        pass_on: Callable[[str], None],
     ) -> None:
         """``changed`` is called, by any thread, when there is news to announce.
 
-        ``spawn`` starts a process, ``place`` says where its Flight server is to listen.
+        ``spawn`` starts a process, ``place`` says where its Flight server is to listen,
+        ``pass_on`` gets what it says on its standard error, line by line.
         """
         self._launch = launch
         self._inbox = inbox
         self._changed = changed
         self._spawn = spawn
         self._place = place
+        self._pass_on = pass_on
         self._process: EngineProcess | None = None
         self._ready = False
         self.view = EngineView()
@@ -71,6 +74,7 @@ class Engines:
             self._progressed,
             self._gone,
             spawn=self._spawn,
+            pass_on=self._pass_on,
         )
         view.pid = self._process.pid
         self._changed()

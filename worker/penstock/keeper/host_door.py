@@ -178,7 +178,9 @@ class HostDoor:
         why = "the engine's container ended"
         try:
             while True:
-                message, _ = host.receive()
+                message, descriptors = host.receive()
+                for descriptor in descriptors:  # none is asked for
+                    os.close(descriptor)
                 self._hear(message)
         except LinkClosed:
             pass

@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -49,7 +50,12 @@ class Keeper:
         self._server = Server(handlers, launch.token, around.door)
         address = self._server.address
         self._engines = Engines(
-            launch, self.inbox, self._announcer.wake, spawn=around.spawn, place=around.place
+            launch,
+            self.inbox,
+            self._announcer.wake,
+            spawn=around.spawn,
+            place=around.place,
+            pass_on=partial(log.quote, "engine"),
         )
         self._performer = Performer(
             launch,

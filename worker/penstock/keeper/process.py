@@ -8,7 +8,6 @@ import queue
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -83,14 +82,19 @@ class EngineProcess:
         on_gone: Callable[[EngineGone], None],
         *,
         spawn: Spawn,
+        pass_on: Callable[[str], None],
     ) -> None:
-        """Have ``spawn`` start ``launch`` with a link of its own."""
+        """Have ``spawn`` start ``launch`` with a link of its own.
+
+        ``pass_on`` gets each line of its standard error.
+        """
         self.incarnation = launch.incarnation
         self._scratch = launch.scratch
         self._page = Path(launch.page) if launch.page else None
         self._on_report = on_report
         self._on_progress = on_progress
         self._on_gone = on_gone
+        self._pass_on = pass_on
         self._last_words = LastWords()
         self._printed = Printed()
         self._spoke = threading.Event()
@@ -154,8 +158,7 @@ class EngineProcess:
     def _listen_to_errors(self) -> None:
         for line in self._process.lines():
             self._last_words.hear(line)
-            sys.stderr.write(line)
-            sys.stderr.flush()
+            self._pass_on(line.rstrip("\n"))
 
     def _read(self) -> None:
         while True:

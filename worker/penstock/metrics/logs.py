@@ -17,6 +17,9 @@ from typing import TextIO
 VALUE_CHARS_MAX = 2000
 STANDARD_ERROR = 2
 
+# What some readers take for the end of a line, beside those that JSON always escapes.
+_LINE_ENDS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
+
 Value = str | int | float | bool | None
 
 
@@ -37,6 +40,10 @@ class Log:
     def line(self, text: str) -> None:
         """Write one line whose text is key=value already, as the pure cores spell their notes."""
         self._write(f"{_now()} {self._head} {text}\n")
+
+    def quote(self, source: str, text: str) -> None:
+        """Pass on a line that ``source`` has said, as it was said: people read it here."""
+        self._write(f"{text}\n")
 
     def _write(self, line: str) -> None:
         try:
@@ -63,13 +70,21 @@ class JsonLog(Log):
         """Write one object whose ``message`` is the text of key=value."""
         self._object({"message": text})
 
+    def quote(self, source: str, text: str) -> None:
+        """Write one object: whatever the line looks like, it is a ``message`` of ``source``.
+
+        No other object has this field: a collector can tell what a process says from what it only
+        passes on, and user code can forge no field beside the two.
+        """
+        self._object({"source": source, "message": text})
+
     def _object(self, fields: dict[str, Value]) -> None:
         short = {
             key: value[:VALUE_CHARS_MAX] if isinstance(value, str) else value
             for key, value in fields.items()
         }
         plain = {"time": _now(), **short, **self._ids}
-        self._write(json.dumps(plain, ensure_ascii=False) + "\n")
+        self._write(json.dumps(plain, ensure_ascii=False).translate(_LINE_ENDS) + "\n")
 
 
 class WrappedErrors:

@@ -1,5 +1,6 @@
 """Spark in the cluster: a SparkApplication feeds a job, and another one says that it is exact."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -116,6 +117,9 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
     wait_for("its state in the status", lambda: replay_state(job) == "RUNNING", SPARK_TIMEOUT_S,
              lambda: str(application(wordcount, shown["name"]).get("status")))  # fmt: skip
     print(f"replay RUNNING after {time.monotonic() - begun:.1f} s")
+    driver = job.kubectl.attempt("get", "pod", f"{shown['name']}-driver", "-o", "json")
+    if not driver.returncode:
+        check_confined(json.loads(driver.stdout)["spec"])
     job.until_finished(SPARK_TIMEOUT_S)
     wait_for("the replay's end", lambda: replay_state(job) == "COMPLETED", STEP_TIMEOUT_S, job.say)
     rows = sum(pq.read_metadata(f).num_rows for f in (data / "replayed").glob("*.parquet"))
@@ -134,6 +138,15 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
     print(f"oracle ended after {time.monotonic() - begun:.1f} s\n{log[-600:]}")
     assert state_of(application(wordcount, "replayed-oracle")) == "COMPLETED", log
     assert "exact: yes" in log
+
+
+def check_confined(spec: Any) -> None:
+    """Hold that Spark's operator has kept what ours asked for: no API token, a read-only root."""
+    assert spec["automountServiceAccountToken"] is False
+    (container,) = spec["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert not {path for path in mounted if path.startswith("/var/run/secrets")}, mounted
 
 
 def replay_unavailable(job: StreamJob) -> str:

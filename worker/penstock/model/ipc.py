@@ -19,10 +19,18 @@ import pyarrow as pa
 from penstock.base.errors import PeerError
 
 SCHEMA, DICTIONARIES, ROWS = 1, 2, 3
+V5 = 4  # as it is counted there
 RAW = -1  # the size of a buffer that was not worth compressing
 LZ4 = 0
 LZ4_RATIO_MAX = 256  # a byte of LZ4 stands for 255 bytes at most: what claims more is no LZ4
-_I8, _U16, _I32, _U32, _I64 = Struct("<b"), Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
+_I8, _I16, _U16, _I32, _U32, _I64 = (
+    Struct("<b"),
+    Struct("<h"),
+    Struct("<H"),
+    Struct("<i"),
+    Struct("<I"),
+    Struct("<q"),
+)
 _PAIR = Struct("<qq")
 _PREFIX_BYTES = 8
 # What Arrow raises for broken bytes; the last one for names of columns that are no UTF-8.
@@ -91,6 +99,9 @@ def check(sizes: Sizes, size_max: int, rows_max: int) -> None:
 
 def _sizes(metadata: memoryview, body: memoryview) -> Sizes:
     message = _Table(metadata, _u32(metadata, 0))
+    # Before V5, notes beside a message could say that it is compressed, and Arrow follows them.
+    if message.number(0, _I16, 0) != V5:
+        raise PeerError("an Arrow message of before Arrow 1.0: write it with metadata version V5")
     kind = message.number(1, _I8, 0)
     if message.number(3, _I64, 0) != len(body):
         raise PeerError(f"an Arrow message with {len(body)} bytes announces another length")

@@ -85,8 +85,9 @@ MUTANTS = {
             "draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))",
             "pass",
         ),
-        434,
+        430,
         steps=200,
+        habits=("replicas",),
     ),
     "takes-over": Mutant(
         "an object of somebody else that has a name of the job's is not written",
@@ -102,8 +103,8 @@ MUTANTS = {
         "an object of somebody else that is named like a view is not deleted",
         _line(
             "surroundings",
-            "if gone and child.job_uid and not child.deleting:",
-            "if gone and not child.deleting:",
+            "if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:",
+            "if epoch is not None and not child.deleting:",
         ),
         13,
         steps=120,

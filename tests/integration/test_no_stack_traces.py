@@ -249,6 +249,25 @@ def job(params):
 """
 
 
+def test_a_text_that_is_no_utf8_is_named_and_not_tried_for_ever(job: Path) -> None:
+    """Workers refuse such rows of each other; the job began anew for ever."""
+    words = [b"gr\xfcn" if n == 700 else b"word%d" % n for n in range(2000)]
+    values = pa.array(words, pa.binary())
+    lines = pa.Array.from_buffers(pa.string(), len(values), values.buffers())
+    pq.write_table(pa.table({"line": lines}), job / "input" / "part-0.parquet")
+    counted = "keyBy: [line]\n          aggregate: {compute: [{name: count, function: count}]}"
+    graph = GRAPH.replace("replicas: 1", "replicas: 2").replace(
+        "        - name: output",
+        f"        - name: counts\n          {counted}\n        - name: output",
+    )
+    (job / "job.yaml").write_text(graph)
+    code, text = run(job, *penstock("run", "job.yaml", "--set", "restart.attempts=0"))
+    assert code == 1, text
+    assert "source 'lines', partition 'part-0.parquet', offset " in text
+    assert "invalid batch, column 'line': " in text
+    assert "record: {'line': b'gr\\xfcn'}" in text
+
+
 def test_a_row_that_is_too_large_is_named(job: Path) -> None:
     rows = ["a", "b" * (65 << 20), "c"]
     pq.write_table(pa.table({"line": rows}), job / "input" / "part-0.parquet")

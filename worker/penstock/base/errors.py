@@ -25,8 +25,8 @@ class ConfigError(PenstockError):
     """The user must edit a job, a setting or a command; the message names the place."""
 
 
-class RowTooLargeError(ConfigError):
-    """A row is larger than what crosses between two tasks at once."""
+class RowNotSentError(ConfigError):
+    """A row cannot cross between two tasks: it is too large, or is not what its type says."""
 
 
 class BusyError(PenstockError):

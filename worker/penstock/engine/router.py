@@ -17,7 +17,7 @@ from penstock.contract.plan import Partitioning
 from penstock.model.elements import Data
 from penstock.protocol.routes import Routes
 from penstock.protocol.task_events import Piece
-from penstock.transport.batches import measure, measure_fresh
+from penstock.transport.batches import check, measure, measure_fresh
 
 Pair = tuple[ChannelId | None, ChannelId | None]
 Custom = Callable[[pa.RecordBatch, int], "np.ndarray[Any, Any]"]
@@ -41,7 +41,11 @@ class EdgeRouter:
         self._route = self._choose()
 
     def pieces(self, batch: pa.RecordBatch) -> list[Piece]:
-        """Cut a batch into the rows of each receiver; rows of one receiver keep their order."""
+        """Cut a batch into the rows of each receiver; rows of one receiver keep their order.
+
+        Raises RowNotSentError for a value that is not what its type says.
+        """
+        check(batch)
         return self._route(batch)
 
     @property

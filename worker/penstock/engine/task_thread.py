@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock.base.errors import RowTooLargeError, Where
+from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
 from penstock.engine.inbox import Near, Stop
@@ -78,12 +78,12 @@ class TaskThread(threading.Thread):
             self._end()
 
     def _placed(self, error: BaseException) -> BaseException:
-        """Say of a row that is too large in which read it was, where this task reads a source."""
+        """Say of a row that cannot be sent in which read it was, where this task reads a source."""
         source = self._parts.source
         reading = None if source is None else source.where()
-        if source is None or reading is None or not isinstance(error, RowTooLargeError):
+        if source is None or reading is None or not isinstance(error, RowNotSentError):
             return error
-        return RowTooLargeError(f"{Where(source.name, *reading)} or behind it: {error}")
+        return RowNotSentError(f"{Where(source.name, *reading)} or behind it: {error}")
 
     def _turn(self) -> None:
         """Do one thing of each kind; sleep if there was none, or it is known to be the last."""

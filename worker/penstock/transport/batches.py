@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, RowTooLargeError
+from penstock.base.errors import ConfigError, PeerError, RowNotSentError
 from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
+from penstock.model.validate import validate
 from penstock.model.wire import CHARGE_MAX
 from penstock.steps.calls import shown
 
@@ -130,7 +131,7 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
     """Cut a batch into pieces of at most ``charge_max``, or of one row, in order; none is copied.
 
     Each is charged what it holds, never what it pins: else rows in small pieces would look larger,
-    and windows follow the size of rows. Raises RowTooLargeError when a single row is larger
+    and windows follow the size of rows. Raises RowNotSentError when a single row is larger
     than an element may be.
     """
     if data.charge <= charge_max:
@@ -138,7 +139,7 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
         return
     if data.rows == 1:
         if data.charge > CHARGE_MAX:
-            raise RowTooLargeError(
+            raise RowNotSentError(
                 f"a row of {data.charge} bytes is larger than an element may be "
                 f"({ELEMENT_BYTES_MAX} bytes): split it in the job, or leave out "
                 f"{_largest(data.payload)}\nrecord: {shown(data.payload)}"
@@ -150,6 +151,40 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
         charge = batch.nbytes + ELEMENT_FIXED_CHARGE_BYTES
         piece = Data(batch, batch.num_rows, charge, data.min_ts, data.max_ts)
         yield from pieces(piece, charge_max)
+
+
+def check(batch: pa.RecordBatch) -> None:
+    """Raise RowNotSentError unless every value is what its type says: texts are UTF-8, above all.
+
+    A receiver refuses such rows as a peer's fault, and would again after each recovery.
+    """
+    try:
+        validate(batch)
+    except PeerError as error:
+        bad, rows = batch, batch.num_rows
+        while rows > 1:
+            first = bad.slice(0, rows // 2)
+            bad = bad.slice(rows // 2) if _is_valid(first) else first
+            rows = bad.num_rows
+        raise RowNotSentError(
+            f"{error}: write what the type of the column says, or read it as binary\n"
+            f"record: {_as_bytes(bad)}"
+        ) from error
+
+
+def _is_valid(batch: pa.RecordBatch) -> bool:
+    try:
+        validate(batch)
+    except PeerError:
+        return False
+    return True
+
+
+def _as_bytes(row: pa.RecordBatch) -> str:
+    """Show a row of which texts may be anything."""
+    texts = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    columns = [c.view(texts[c.type]) if c.type in texts else c for c in row.columns]
+    return shown(pa.RecordBatch.from_arrays(columns, names=row.schema.names))
 
 
 def fingerprint(schema: pa.Schema) -> bytes:

@@ -231,11 +231,15 @@ def oldest(folder: Path) -> Path:
     return min((folder / "out").glob("*.parquet"))
 
 
+def newest(folder: Path) -> Path:
+    return max((folder / "out").glob("*.parquet"))
+
+
 @pytest.mark.parametrize(
     ("lose", "said"),
     [
         (lambda f: oldest(f).unlink(), GONE),
-        (lambda f: max((f / "out").glob("*.parquet")).unlink(), GONE),
+        (lambda f: newest(f).unlink(), GONE),
         (lambda f: [file.unlink() for file in (f / "out").glob("*.parquet")], GONE),
         (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
     ],
@@ -307,9 +311,13 @@ def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(fold
     assert done.returncode == 0, done.stderr
 
 
-def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path) -> None:
+@pytest.mark.parametrize("which", [oldest, newest])
+def test_a_finished_job_may_be_told_that_its_output_is_taken_away(
+    folder: Path, which: Callable[[Path], Path]
+) -> None:
+    at_rate(folder, 2 * ROWS)  # so that the newest checkpoint has rows, too
     finish(folder)
-    oldest(folder).unlink()
+    which(folder).unlink()
     assert run(folder).returncode == 1
     told = run(folder, "--allow-missing-output")
     assert told.returncode == 0, told.stderr

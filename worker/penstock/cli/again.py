@@ -28,7 +28,7 @@ from penstock.supervisor.committed import committed_rows
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
-    from penstock.contract.latest import Restore
+    from penstock.contract.latest import Latest, Restore
     from penstock.contract.manifest import SplitState
     from penstock.graph import JobFile
 
@@ -87,7 +87,7 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
             return Ready(now, forget_runs(folder, before, now), fresh=True)
         if has_finished(before, asked.restore):
             if asked.incomplete and before.record is not None:
-                record = counted(before.record, before.latest.job_uid)
+                record = _as_it_is(before.record, before.latest)
                 keep_record(folder.root, record)
                 before = replace(before, record=record)
             return Finished(name, before, changes_of(before, check, asked.incomplete))
@@ -126,16 +126,21 @@ def _gone_output(before: Before, now: JobRecord) -> Iterator[str]:
 def _carried(before: Before, now: JobRecord, incomplete: bool) -> JobRecord:
     """Return the record of this run with the files that are known of until it has ended."""
     if incomplete or before.record is None:
-        return counted(now, before.latest.job_uid)
+        return _as_it_is(now, before.latest)
     same = {place.step for place in now.outputs if place in before.record.outputs}
     known = [(step, files) for step, files in before.record.published if step in same]
     return now.counting(known, before.record.through)
 
 
-def as_ended(record: JobRecord, job_uid: str, finished_us: int | None) -> JobRecord:
+def _as_it_is(record: JobRecord, latest: "Latest") -> JobRecord:
+    """Return a record that misses no output that is gone now."""
+    return counted(record, latest.job_uid, latest.published_through)
+
+
+def as_ended(record: JobRecord, ended: JobStatus) -> JobRecord:
     """Return the record of a run that is over: when the job finished, and its output files."""
-    ended = counted(record, job_uid)
-    return ended if finished_us is None else ended.finished(finished_us)
+    known = counted(record, ended.uid, ended.published_through)
+    return known.finished(ended.time_us) if ended.state is JobState.FINISHED else known
 
 
 def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[Before]:

@@ -46,12 +46,15 @@ def lost_output(place: Place, root: RootManifest | None) -> list[str]:
     return [name for name in names if not (folder / name).exists()]
 
 
-def counted(record: JobRecord, job_uid: str) -> JobRecord:
-    """Return a record of a job with the output files that are there now."""
+def counted(record: JobRecord, job_uid: str, through: int) -> JobRecord:
+    """Return a record of a job with the output files of epochs up to ``through``, all published."""
     found = [(place.step, own_files(place, job_uid)) for place in record.outputs]
-    known = [(step, files) for step, files in found if files is not None]
-    through = max((published.epoch_of(f) for _, files in known for f in files), default=0)
-    return record.counting([(step, len(files)) for step, files in known], through)
+    known = [(step, _up_to(through, files)) for step, files in found if files is not None]
+    return record.counting(known, through)
+
+
+def _up_to(through: int, files: Sequence[Path]) -> int:
+    return sum(published.epoch_of(file) <= through for file in files)
 
 
 def missing_output(place: Place, before: "Before") -> str | None:
@@ -59,13 +62,14 @@ def missing_output(place: Place, before: "Before") -> str | None:
     record, latest = before.record or JobRecord(), before.latest
     expected = dict(record.published).get(place.step, 0)
     found = own_files(place, latest.job_uid)
-    # What is committed and not known to be visible may still be staged.
-    visible = before.root is not None and latest.published_through >= before.root.epoch
-    lost = lost_output(place, before.root) if visible else []
+    # What is committed and not known to be visible may still be staged. What was counted is known.
+    epoch = 0 if before.root is None else before.root.epoch
+    uncounted = record.through < epoch <= latest.published_through
+    lost = lost_output(place, before.root) if uncounted else []
     if found is None:
         gone = f"output of {place.step}: {place.path} is gone, or is not this job's any more"
         return gone if expected or lost else None
-    here = sum(published.epoch_of(file) <= record.through for file in found)
+    here = _up_to(record.through, found)
     missing = max(expected - here, len(lost))
     if missing <= 0:
         return None

@@ -49,8 +49,8 @@ class JobRecord:
     """``steps`` and ``code`` say what was computed, ``inputs`` and ``outputs`` where.
 
     ``finished_us`` is when the job finished, wall time in microseconds; None: it has not.
-    ``published`` counts the output files of each sink at the end of the newest run, ``through`` is
-    the newest epoch among them.
+    ``published`` counts the output files of each sink at the end of the newest run, of epochs up
+    to ``through``.
     """
 
     steps: tuple[Digest, ...] = ()

@@ -280,8 +280,7 @@ def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
         finally:
             screen.close()
         ended = cluster.wait(0) or cluster.status()
-        finished_us = ended.time_us if ended.state is JobState.FINISHED else None
-        keep_record(folder, as_ended(run_of.record, ended.uid, finished_us))
+        keep_record(folder, as_ended(run_of.record, ended))
         return code
 
 

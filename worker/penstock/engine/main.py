@@ -86,9 +86,14 @@ def _set_up(launch: EngineLaunch) -> None:
 
 
 def say_at_once() -> None:
-    """Have each line that a function prints written as it is printed, not lost with the process."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
+    """Have each line that a function prints written when it is printed, and in one piece.
+
+    Later, it would be lost with the process. In pieces (Python's own habit with PYTHONUNBUFFERED)
+    it would be torn by what others write to the same log.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def log_to(stream: TextIO, ordinal: int) -> logging.Handler:

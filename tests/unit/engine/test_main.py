@@ -1,0 +1,38 @@
+"""What the engine process sets up for the code of the user."""
+
+import io
+import sys
+from typing import IO, cast
+
+import pytest
+
+from penstock.engine.main import say_at_once
+
+
+class Log(io.RawIOBase):
+    """A log that several processes write to; keeps each write apart."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: bytes) -> int:  # type: ignore[override]
+        self.writes.append(bytes(text))
+        return len(text)
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_printed_line_is_written_at_once_and_in_one_piece(
+    monkeypatch: pytest.MonkeyPatch, name: str, *, unbuffered: bool
+) -> None:
+    log = Log()
+    # As Python makes them, without and with PYTHONUNBUFFERED.
+    under = cast("IO[bytes]", log if unbuffered else io.BufferedWriter(log))
+    stream = io.TextIOWrapper(under, write_through=unbuffered)
+    monkeypatch.setattr(sys, name, stream)
+    say_at_once()
+    print("seen", 3, file=stream)
+    assert log.writes == [b"seen 3\n"]

@@ -11,7 +11,6 @@ their marks. Exit 0 when every count of every engine that ran was right.
 
 import argparse
 import json
-import shlex
 import shutil
 import sys
 import tempfile
@@ -76,7 +75,7 @@ def _begun(made_on: Record, options: argparse.Namespace) -> Record:
             print("   note: the turns before were run with another revision")
         return found
     stem = f"compare-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
-    command = f"python -m bench.compare {shlex.join(sys.argv[1:])}".strip()
+    command = records.command_line("bench.compare", sys.argv[1:])
     return {
         "kind": "compare", "title": TITLE, "stem": stem, "command": command, "machine": made_on,
         "engines": {}, "not_run": {}, "verdicts": [], "runs": [],

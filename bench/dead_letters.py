@@ -11,7 +11,6 @@ of both outputs are counted.
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -158,7 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
         "kind": "scenario",
         "scenario": "dead-letters",
         "title": TITLE,
-        "command": f"python -m bench.dead_letters {shlex.join(sys.argv[1:])}".strip(),
+        "command": records.command_line("bench.dead_letters", sys.argv[1:]),
         "machine": made_on,
         "targets": [],
         "runs": runs,

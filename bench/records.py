@@ -1,7 +1,8 @@
 """Results on disk: one JSON file per command, with everything that is needed to judge it."""
 
 import json
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,18 @@ from bench.scenario import Scenario
 
 OUT = Path(__file__).parent / "results"
 Record = dict[str, Any]
+
+
+def command_line(module: str, arguments: Sequence[str]) -> str:
+    """Spell the command of a record, without ``--out``: that is a folder of one machine."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif not word.startswith("--out="):
+            kept.append(word)
+    return shlex.join(["python", "-m", module, *kept])
 
 
 def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[str]) -> Record:

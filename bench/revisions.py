@@ -8,7 +8,6 @@ Both are taken out of Git into folders of their own and run with the packages in
 
 import argparse
 import io
-import shlex
 import subprocess
 import sys
 import tarfile
@@ -93,7 +92,7 @@ def keep(
     record = {
         "kind": "revisions",
         "title": f"{scenario.title}: {names[0]} and {names[1]}, in turn",
-        "command": f"python -m bench.revisions {shlex.join(sys.argv[1:])}".strip(),
+        "command": records.command_line("bench.revisions", sys.argv[1:]),
         "machine": made_on,
         "verdicts": verdicts,
         "runs": runs,

@@ -7,7 +7,6 @@ exact. A target that was missed is shown, and is no failure: the machine decides
 """
 
 import argparse
-import shlex
 import shutil
 import sys
 import tempfile
@@ -79,7 +78,7 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
         "kind": "scenario",
         "scenario": scenario.name,
         "title": scenario.title,
-        "command": f"python -m bench.run {shlex.join(sys.argv[1:])}".strip(),
+        "command": records.command_line("bench.run", sys.argv[1:]),
         "machine": made_on,
         "targets": _targets(scenario),
         "runs": kept,

@@ -12,7 +12,6 @@ million rows, as by checkpoints; copying and writing them is not in the figures
 """
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -131,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         "kind": "scenario",
         "scenario": "windows",
         "title": TITLE,
-        "command": f"python -m bench.windows {shlex.join(sys.argv[1:])}".strip(),
+        "command": records.command_line("bench.windows", sys.argv[1:]),
         "machine": made_on,
         "targets": [],
         "runs": runs,

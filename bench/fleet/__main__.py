@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import os
 import random
-import shlex
 import sys
 import tempfile
 import time
@@ -74,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         "kind": "scenario",
         "scenario": "fleet",
         "title": f"{options.jobs} running jobs and one operator",
-        "command": f"python -m bench.fleet {shlex.join(sys.argv[1:])}".strip(),
+        "command": records.command_line("bench.fleet", sys.argv[1:]),
         "machine": made_on,
         "targets": [{"name": n, "at_most": most} for n, most in TARGETS],
         "runs": [

@@ -69,7 +69,7 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
 	@echo "== make check: all clean"
 
-bench: $(STAMP)  ## run the benchmarks: tables, JSON and plots in bench/results (6 minutes; BENCH='NAME ...')
+bench: $(STAMP)  ## run the benchmarks: tables, JSON and plots in bench/out (6 minutes; BENCH='NAME ...')
 	@echo "== make bench: network word count with checkpoints; counts are checked"
 	@$(BIN)/python -m bench.run $(BENCH)
 	@$(BIN)/python -m bench.report

@@ -1,4 +1,4 @@
-"""The range of a figure over all kept files: ``python -m bench.ranges FIGURE [SCENARIO ...]``.
+"""The range of a figure over all kept runs: ``python -m bench.ranges FIGURE [SCENARIO ...]``.
 
 A figure that is published is one of several; this lists the least and the most of every kind of
 run that was exact, with the file of each. Runs in which others had more than a tenth of the
@@ -7,11 +7,11 @@ processors are counted, not used.
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from bench import records, table
+from bench import summary, table
+from bench.summary import Line
 from bench.turns import OTHERS_SHARE_MAX
 
 Found = dict[str, list[tuple[float, str]]]
@@ -22,9 +22,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.ranges")
     parser.add_argument("figure", help="a name in the files, like checkpoint_cost_share")
     parser.add_argument("scenario", nargs="*", help="only of these scenarios (all)")
-    parser.add_argument("--folder", type=Path, default=records.OUT, help="folder of the results")
+    parser.add_argument("--summary", type=Path, default=summary.FILE, help="lines of the runs")
     options = parser.parse_args(arguments)
-    found, busy = ranges(records.read_all(options.folder), options.figure, options.scenario)
+    found, busy = ranges(summary.read(options.summary), options.figure, options.scenario)
     if not found:
         print(f"no file has {options.figure!r}", file=sys.stderr)
         return 1
@@ -38,29 +38,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def ranges(
-    all_records: Mapping[str, Mapping[str, Any]], figure: str, scenarios: list[str]
-) -> tuple[Found, int]:
+def ranges(lines: Iterable[Line], figure: str, scenarios: list[str]) -> tuple[Found, int]:
     """Return by name of a run its values, rising, each with its file; and how many are left out."""
     found: Found = {}
     busy = 0
-    for stem, run in _runs(all_records, scenarios):
-        value = run["results"].get(figure)
-        if value is None:
+    for line in lines:
+        value = line.get("figures", {}).get(figure)
+        if value is None or not line["exact"]:
             continue
-        if run["results"].get("others_share", 0.0) > OTHERS_SHARE_MAX:
+        if scenarios and line["run"].partition(" ")[0].partition("/")[0] not in scenarios:
+            continue
+        if line["figures"].get("others_share", 0.0) > OTHERS_SHARE_MAX:
             busy += 1
         else:
-            found.setdefault(run["name"], []).append((value, stem))
+            found.setdefault(line["run"], []).append((value, line["file"]))
     return {name: sorted(values) for name, values in found.items()}, busy
-
-
-def _runs(
-    all_records: Mapping[str, Mapping[str, Any]], scenarios: list[str]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for stem, record in all_records.items():
-        if not scenarios or record.get("scenario", record["kind"]) in scenarios:
-            yield from ((stem, run) for run in record["runs"] if run["exact"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Results on disk: one JSON file per command, with everything that is needed to judge it."""
 
+import gzip
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,8 @@ from bench import histogram
 from bench.samples import Samples, Series
 from bench.scenario import Scenario
 
-OUT = Path(__file__).parent / "results"
+OUT = Path(__file__).parent / "out"  # what is measured here
+PUBLISHED = Path(__file__).parent / "results"  # raw records of published figures, compressed
 Record = dict[str, Any]
 
 
@@ -67,9 +69,33 @@ def write(stem: str, record: Record, out: Path = OUT) -> Path:
     return target
 
 
-def read_all(out: Path = OUT) -> dict[str, Record]:
+def read(path: Path) -> Record:
+    """Read one record, compressed or not."""
+    raw = path.read_bytes()
+    found: Record = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    return found
+
+
+def stem_of(path: Path) -> str:
+    """Return the name of a record: scenario, revision and time."""
+    return path.name.removesuffix(".gz").removesuffix(".json")
+
+
+def read_all(folder: Path = OUT) -> dict[str, Record]:
     """Return every record of a folder by its stem, in the order of their names."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
+    return {stem_of(path): read(path) for path in sorted(folder.glob("*.json*")) if _is_one(path)}
+
+
+def _is_one(path: Path) -> bool:
+    return path.name.endswith((".json", ".json.gz"))
+
+
+def publish(path: Path, folder: Path = PUBLISHED) -> Path:
+    """Keep a record, compressed; the same record gives the same bytes."""
+    target = folder / f"{stem_of(path)}.json.gz"
+    spelt = _spell(read(path), 0) + "\n"
+    target.write_bytes(gzip.compress(spelt.encode(), 9, mtime=0))
+    return target
 
 
 def series(record: Mapping[str, Any], name: str) -> Series:

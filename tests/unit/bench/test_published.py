@@ -1,118 +1,95 @@
-"""What is published names the files it comes from, and they are there."""
+"""Every figure that is published is the one of its record, and the record is there."""
 
-import json
 import re
-from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from bench import records
+from bench import publish, records, summary
+from bench.publish import Figure
 
-ROOT = Path(records.OUT).parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+ROOT = records.PUBLISHED.parent.parent
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "RELIABILITY.md",
-    ROOT / "bench" / "README.md",
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "RELIABILITY.md", "bench/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-STEMS = sorted(path.stem for path in records.OUT.glob("*.json"))
-# The name of a file, perhaps with a star: scenario, twelve hex digits, date and time.
-NAMED = re.compile(r"`([a-z0-9][a-z0-9-]*-[0-9a-f]{12}-[T0-9*]+)`")
-QUOTED = re.compile(r"`([^`]+)`")
-REVISION = re.compile(r"\b[0-9a-f]{7,12}\b")
+LINK = re.compile(r"\]\(([^)#]*bench/results/[^)#]*)\)")
+BYTES_MAX = 2_000_000
 
 
-def exists(pattern: str) -> bool:
-    return any(fnmatch(stem, pattern) for stem in STEMS)
+@pytest.mark.parametrize("page", publish.PAGES, ids=lambda page: page.name)
+def test_the_tables_of_figures_are_those_of_the_records(page: Path) -> None:
+    told = "change published.toml and run python -m bench.publish, not the page"
+    assert page.read_text() == publish.with_tables(page), told
 
 
-def tables(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the paragraph above each table, and its rows below the head."""
-    above, rows = "", list[str]()
-    for line in [*text.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append(line)
-            continue
-        if rows:
-            yield above, rows[2:]
-            above, rows = "", []
-        if line.strip():
-            above = f"{above}\n{line}" if above and not above.endswith("\n") else line
-        elif above:
-            above += "\n"
+def test_every_table_of_the_page_on_performance_is_made_from_records() -> None:
+    bare = publish.MARKED.sub("", (ROOT / "docs" / "performance.md").read_text())
+    assert [line for line in bare.splitlines() if line.startswith("|")] == []
 
 
-def unnamed(text: str) -> list[str]:
-    """Return the rows of all tables that name no file that is there, and are not said to."""
-    found = []
-    for above, rows in tables(text):
-        if "No files" in above:
-            continue
-        told = re.search(r"Files: (.*)", above, re.DOTALL)
-        before = ""
-        for row in rows:
-            same = row.split("|")[1].strip().startswith("the same") or row.endswith("| same |")
-            whole = f"{before} {row}" if same else row
-            before = before if same else row
-            if told is None or not any(map(exists, candidates(whole, told[1]))):
-                found.append(row)
-    return found
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_result_that_a_page_links_is_there(page: Path) -> None:
+    links = LINK.findall(page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def candidates(row: str, told: str) -> Iterator[str]:
-    """Return the names and patterns that say where a row comes from."""
-    yield from NAMED.findall(row)
-    yield from NAMED.findall(told)
-    first = row.split("|")[1]
-    for pattern in QUOTED.findall(told):
-        if "NAME" in pattern:
-            yield from (pattern.replace("NAME", name) for name in QUOTED.findall(first))
-        elif "REVISION" in pattern:
-            revisions = REVISION.findall(first)
-            if all(exists(pattern.replace("REVISION", f"{r}*")) for r in revisions):
-                yield from (pattern.replace("REVISION", f"{r}*") for r in revisions)
+def test_records_are_kept_where_a_row_names_them_and_say_what_the_summary_says() -> None:
+    kept = records.read_all(records.PUBLISHED)
+    assert set(kept) == publish.named_files()
+    lines = summary.read()
+    for stem, record in kept.items():
+        of_file = [line for line in lines if line["file"] == stem]
+        for line in summary.lines_of(stem, record):
+            assert line in of_file, stem
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_every_file_that_a_page_names_is_there(path: Path) -> None:
-    missing = [name for name in NAMED.findall(path.read_text()) if not exists(name)]
-    assert not missing, f"{path.name} names files that are not in bench/results"
+def test_what_is_kept_is_small() -> None:
+    sizes = {path.name: path.stat().st_size for path in records.PUBLISHED.iterdir()}
+    assert sum(sizes.values()) <= BYTES_MAX, sorted(sizes.items(), key=lambda kv: -kv[1])[:5]
 
 
-def test_every_row_of_every_table_of_figures_names_its_file_or_says_that_it_has_none() -> None:
-    assert unnamed(PAGE.read_text()) == []
+def test_a_figure_that_misses_its_target_is_bold() -> None:
+    row = {"what": "w", "run": "r", "file": "r-1-2", "unit": "M rows/s"}
+    lines = [
+        {"file": "r-1-2", "run": "r", "exact": True, "figures": {"a": 2e6, "b": 7}},
+        {"file": "r-1-29991231T000000", "run": "r", "exact": True, "figures": {"a": 3e6, "b": 9}},
+        {"file": "r-1-29991231T000001", "run": "r", "exact": False, "figures": {"a": 1, "b": 1}},
+    ]
+    met = publish.run_cells({**row, "figures": ["a >= 2e6"]}, lines)
+    assert met == ["w", ">= 2", "2", "M rows/s", "2 to 3 (2)"]
+    missed = publish.run_cells({**row, "figures": ["a >= 2.1e6"]}, lines)
+    assert missed[2] == "**2**"
+    with pytest.raises(ValueError, match="no exact run 'x'"):
+        publish.run_cells({**row, "run": "x", "figures": ["a"]}, lines)
 
 
-def test_a_row_without_a_file_is_found() -> None:
-    head = "| what | measured | file |\n| --- | --- | --- |\n"
-    (name, *_) = STEMS
-    sound = f"| a | 1 | `{name}` |\n| the same, longer | 2 | |\n"
-    assert unnamed(f"Files: as named.\n\n{head}{sound}") == []
-    assert len(unnamed(f"Files: as named.\n\n{head}| a | 1 | `{name[:-1]}x` |\n")) == 1
-    assert len(unnamed(f"Files: as named.\n\n{head}| a | 1 | |\n| b | 2 | `{name}` |\n")) == 1
-    assert len(unnamed(f"Told so.\n\n{head}{sound}")) == 2
-    assert len(unnamed(f"Files: `NAME-*`.\n\n{head}| `no-such`, 1 | 2 | |\n")) == 1
+@pytest.mark.parametrize(
+    ("text", "figure"),
+    [("p99_ms", Figure("p99_ms")), ("p99_ms <= 5", Figure("p99_ms", "<=", 5.0))],
+)
+def test_a_figure_is_spelt_with_its_target(text: str, figure: Figure) -> None:
+    assert Figure.of(text) == figure
 
 
-def test_the_ratios_to_other_engines_are_those_of_the_file_that_is_named() -> None:
-    text = PAGE.read_text()
-    part = text[text.index("## Beside other engines") :]
-    (stem, *_) = NAMED.findall(part)
-    record = json.loads((records.OUT / f"{stem}.json").read_text())
-    rows = {line.split("|")[1].strip(): line for line in part.splitlines() if line[:2] == "| "}
-    wanted = {v["base"] for v in record["verdicts"]}
-    assert wanted == {name for name, e in record["engines"].items() if e["title"] in rows}
-    for verdict in record["verdicts"]:
-        row = rows[record["engines"][verdict["base"]]["title"]]
-        least, most = verdict["extremes"]
-        told = f"{number(verdict['ratio'])} ({number(least)} - {number(most)})"
-        assert told in row, f"{verdict['base']}, {verdict['figure']}"
-        assert " / ".join(f"{rate / 1e6:.3g}" for rate in verdict["base_spread"]) in row
+@pytest.mark.parametrize("text", ["a < 5", "", "a b", "a <="])
+def test_what_is_no_figure_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no figure"):
+        Figure.of(text)
 
 
-def number(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= 20 else f"{ratio:.1f}"
+def test_the_summary_has_each_run_once_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "summary.jsonl"
+    lines = [{"file": "b", "number": 0}, {"file": "a", "number": 1}, {"file": "a", "number": 0}]
+    summary.write([*lines, *lines], path)
+    assert summary.read(path) == [lines[2], lines[1], lines[0]]
+
+
+def test_a_record_is_published_with_the_same_bytes_each_time(tmp_path: Path) -> None:
+    record = {"kind": "scenario", "runs": [{"name": "a", "samples": [[0.1, 2]]}]}
+    made = records.write("a-1-2", record, tmp_path)
+    kept = records.publish(made, tmp_path)
+    before = kept.read_bytes()
+    assert records.publish(kept, tmp_path) == kept
+    assert kept.read_bytes() == before
+    assert records.read(kept) == record

@@ -10,6 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.contract.trust import Trust
+from penstock_operator.api.plain import Object
+from penstock_operator.cluster.trust import authority_secret, certificates_secret, files_of
+from penstock_operator.reconcile.decision import WriteAuthority, WriteCertificates
+from penstock_operator.resources.target import Owner
 
 # Far from any clock: certificates are compared with that of the machine.
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
@@ -76,6 +80,15 @@ def trust(
         ),
         secret=secret,
     )
+
+
+def secrets_of(owner: Owner, secret: str, now_s: float) -> tuple[Object, Object]:
+    """What the operator makes for a new job: ``secret``, and the Secret with its authority."""
+    nothing = files_of(None)
+    begin = WriteAuthority(secret, "", 1, (), (), grow=True)
+    above = authority_secret(owner, begin, nothing, nothing, now_s)
+    sign = WriteCertificates(secret, "", 1, "")
+    return certificates_secret(owner, sign, files_of(above), nothing, now_s), above
 
 
 def _name(text: str) -> x509.Name:

@@ -18,10 +18,10 @@ from penstock.contract.fields import Plain
 from penstock.contract.trust import Trust
 from penstock.keeper.pod import CONTROL_TOKEN
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
-from penstock_operator.cluster.trust import trust_secret
 from penstock_operator.reconcile.accept import target_of
 from penstock_operator.resources.pods import pod_template
 from penstock_operator.resources.target import Owner
+from tests.certificates import secrets_of
 
 OWNER = Owner("words", "team", "0f1e-uid")
 SPEC = {
@@ -71,7 +71,7 @@ def token_of(secret: bytes) -> str:
 def secrets() -> dict[str, Object]:
     now_s = time.time_ns() / 1e9  # gRPC compares with the machine's clock
     names = pod.secret_names(OWNER.name)
-    return {name: trust_secret(OWNER, name, now_s) for name in names}
+    return {name: secrets_of(OWNER, name, now_s)[0] for name in names}
 
 
 @pytest.fixture

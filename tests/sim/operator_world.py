@@ -26,6 +26,7 @@ from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
 from tests.sim.operator_users import DESIRED, LOADS, Users
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
+from tests.trust_model import written
 
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
@@ -228,7 +229,7 @@ class World:
         job = objects.get(("StreamJob", JOB))
         if job is None:
             return None
-        moment = Moment(self.now, refresh=refresh)
+        moment = Moment(self.now, refresh=refresh, secrets_read=True)
         return assemble(views.job_view(job), objects.values(), moment)
 
     def _perform(self, decision: act.Decision, seen: Observed) -> Iterator[str]:
@@ -292,8 +293,8 @@ class World:
             case act.Delete(kind, name, uid, now):
                 self.judge.check_delete((kind, name), uid, self.now if now else None)
                 self.api.delete((kind, name), uid=uid, now=self.now, by_force=now)
-            case act.MakeTrust(secret):
-                self._create(framed("v1", "Secret", owner, secret))
+            case act.WriteAuthority() | act.WriteCertificates():
+                self._trust(seen, action)
             case act.SetFinalizer(present, "", version):
                 self._finalizer(("StreamJob", JOB), seen.job.uid, version, present=present)
             case act.SetFinalizer(present, name, version):
@@ -312,6 +313,27 @@ class World:
         except ConflictError:
             if job_of(self.api.objects[key_of(manifest)]) != job_of(manifest):
                 raise
+
+    def _trust(self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates) -> None:
+        mounted = self.api.get("Secret", action.secret)
+        above = self.api.get("Secret", names.authority_name(action.secret))
+        first = isinstance(action, act.WriteAuthority)
+        if not first and above is None:
+            raise ConflictError("the authority has gone")
+        old = above if first else mounted
+        if text_at(old, "metadata", "resourceVersion") != action.version:
+            raise ConflictError("changed")
+        try:
+            made = written(action, mounted, above, self.now)
+        except KeyError as error:
+            raise ConflictError("an authority has gone") from error
+        frame = framed("v1", "Secret", Owner(JOB, "default", seen.job.uid), "")
+        made["metadata"] = {**object_at(frame, "metadata"), **object_at(made, "metadata")}
+        if old is None:
+            self.api.create(made)
+            return
+        metadata = {**object_at(old, "metadata"), **object_at(made, "metadata")}
+        self.api.put({**made, "metadata": metadata}, version=action.version)
 
     def _want(self, manifest: Object, version: str) -> None:
         if not version:

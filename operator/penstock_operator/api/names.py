@@ -12,6 +12,7 @@ ANNOTATION_LATEST = "penstock.dev/latest-uid"  # on -desired: the -latest that t
 ANNOTATION_NOT_AFTER = "penstock.dev/not-after"  # of the certificate; seconds since 1970
 ANNOTATION_DUE = "penstock.dev/due"  # of a periodic snapshot: its period; seconds since 1970
 LABEL_PERIODIC = "penstock.dev/periodic"  # the uid of the job whose retention a snapshot is under
+ANNOTATION_LINE = "penstock.dev/trust-line"  # of the StatefulSet and Secrets; see reconcile.trust
 LABEL_NAME = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -45,6 +46,16 @@ def snapshot_labels(uid: str) -> dict[str, str]:
 def selector_text(job: str) -> str:
     """Spell :func:`selector` as the scale subresource wants it."""
     return ",".join(f"{k}={v}" for k, v in sorted(selector(job).items()))
+
+
+def authority_name(secret: str) -> str:
+    """Name the Secret with the authorities' keys that sign what ``secret`` holds; never mounted."""
+    return f"{secret}-ca"
+
+
+def trust_secrets(job: str) -> tuple[str, ...]:
+    """Name all Secrets of a job."""
+    return tuple(n for s in pod.secret_names(job) for n in (s, authority_name(s)))
 
 
 def keeper_account(job: str) -> str:

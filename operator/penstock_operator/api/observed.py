@@ -11,6 +11,7 @@ from penstock.contract.latest import Desired, Latest
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotStatus
+from penstock_operator.api.trusted import TrustView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class JobView:
 class SetView:
     """The StatefulSet. ``turn`` and ``digest`` are its annotations; see ``reconcile.workers``.
 
+    ``line`` is that of the certificates which its pods began with, 0: nobody noted it; see
+    ``reconcile.trust``.
+
     ``config`` names the ConfigMap of the spec that its pods run; ``observed`` says that its
     controller has seen this size, and so makes no more pods of an earlier one.
     """
@@ -52,6 +56,7 @@ class SetView:
     config: str
     observed: bool = True
     deleting: bool = False
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +210,7 @@ class Observed:
     - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
     - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
+    - ``trust``: by name, the Secrets that workers mount; None: they were not read yet.
     - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
     - ``namespace_ends``: it is being deleted, so nothing can be made in it; looked at only while
       something of the job is being deleted, too.
@@ -230,6 +236,7 @@ class Observed:
     set_trouble: str = ""
     refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)
+    trust: dict[str, TrustView] | None = None
     look_again_s: float | None = None
     namespace_ends: bool = False
     restored_from: frozenset[str] = frozenset()

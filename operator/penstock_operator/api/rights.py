@@ -44,7 +44,7 @@ RIGHTS = (
         "get list watch create update patch delete",
         "specs, what is wanted and committed, views of epochs",
     ),
-    _right(kinds.SECRET, "get create patch", "certificates of a job"),
+    _right(kinds.SECRET, "get create update", "certificates of a job, and who signs them"),
     _right(kinds.ACCOUNT, "get list watch create patch", "the keepers' account"),
     _right(kinds.ROLE, "get list watch create patch", "the keepers' Role"),
     _right(kinds.ROLE_BINDING, "get list watch create patch", "gives it to their account"),

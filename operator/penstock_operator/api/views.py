@@ -98,6 +98,7 @@ def set_view(plain: Plain) -> SetView:
         observed=whole_at(plain, "status", "observedGeneration")
         >= whole_at(plain, "metadata", "generation"),
         deleting=deleting_since(plain) is not None,
+        line=_whole(marks.get(names.ANNOTATION_LINE)),
     )
 
 

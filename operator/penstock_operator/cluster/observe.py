@@ -9,14 +9,16 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.observed import JobView, Observed, Refusal
-from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.api.trusted import trust_view
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
+from penstock_operator.cluster.trust import summary_of
 from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.periodic import may_have_too_many
 from penstock_operator.reconcile.snapshots import asked_uids
+from penstock_operator.reconcile.trust import trust_steps
 
 SPARK_ASKED_EVERY_S = 60.0
 NAMESPACE_ASKED_EVERY_S = 5.0
@@ -27,7 +29,7 @@ SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 @dataclass(slots=True)
 class Observer:
-    """``trust`` remembers which Secrets the jobs have, by uid and name: they are not watched.
+    """``trust`` remembers, with the job's uid, summaries of its Secrets: they are not watched.
 
     ``troubles`` is when and what the events of a set without its pods were last asked for,
     ``refusals`` the writes that were refused when they were last tried.
@@ -36,7 +38,7 @@ class Observer:
     client: Client
     store: Store
     strangers: Strangers
-    trust: set[tuple[str, str]] = field(default_factory=set)
+    trust: dict[JobKey, tuple[str, dict[str, Object]]] = field(default_factory=dict)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
     spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class Observer:
 
     def forget(self, key: JobKey) -> None:
         """Drop what is remembered of a job that is gone."""
+        self.trust.pop(key, None)
         self.troubles.pop(key, None)
         self.refusals.pop(key, None)
         self.strangers.forget(key)
@@ -92,7 +95,7 @@ class Observer:
             if kind is kinds.STATEFUL_SET:
                 await self._pods(key, objects)
         await self._snapshots(key, objects)
-        await self._secrets(key, text_at(job, "metadata", "uid"), objects)
+        await self._secrets(key, text_at(job, "metadata", "uid"), objects, refresh=refresh)
         await self._look_for_pods(key, objects)
         return await self._assemble(key, job, objects, refresh=refresh)
 
@@ -125,21 +128,31 @@ class Observer:
             return
         plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
         if kind is kinds.SECRET:
-            plain.pop("data", None)  # who may read a key is not the question here
+            plain = summary_of(plain)
         objects[kind.kind, name] = plain
         if is_stranger(plain, text_at(self.store.job(key), "metadata", "uid")):
             self.strangers.meet(key, plain)
         else:
             self.strangers.part(key, (kind.kind, name))
 
-    async def _secrets(self, key: JobKey, uid: str, objects: dict[Place, Object]) -> None:
+    async def _secrets(
+        self, key: JobKey, uid: str, objects: dict[Place, Object], *, refresh: bool
+    ) -> None:
+        """Read the Secrets that workers mount; who signs them, only where that could matter."""
+        of_uid, known = self.trust.get(key, ("", {}))
+        known = known if of_uid == uid else {}
+        every = names.trust_secrets(key.name)
         for name in pod.secret_names(key.name):
+            beside = names.authority_name(name)
             await self._read(key, kinds.SECRET, name, objects)
-            secret = objects.get(("Secret", name))
-            if secret is not None and job_of(secret) == uid:
-                self.trust.add((uid, name))
+            view = trust_view(known.get(beside), objects.get(("Secret", name)))
+            quiet = beside in known and not trust_steps(name, view, 1, _wall_s())
+            if refresh or not quiet:
+                await self._read(key, kinds.SECRET, beside, objects)
             else:
-                self.trust.discard((uid, name))
+                objects["Secret", beside] = known[beside]
+        found = {n: objects["Secret", n] for n in every if ("Secret", n) in objects}
+        self.trust[key] = (uid, found)
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """A start needs to know that no pod is left: then the watch is not enough."""
@@ -197,10 +210,11 @@ class Observer:
     ) -> Observed:
         uid = text_at(job, "metadata", "uid")
         listed: list[Plain] = list(objects.values())
+        of_uid, secrets = self.trust.get(key, ("", {}))
         listed += [
-            {"kind": "Secret", "metadata": {"name": name, "labels": {pod.LABEL_JOB_UID: uid}}}
-            for name in pod.secret_names(key.name)
-            if (uid, name) in self.trust and ("Secret", name) not in objects
+            secret
+            for name, secret in secrets.items()
+            if of_uid == uid and ("Secret", name) not in objects
         ]
         wanted = object_at(job, "spec", "replay")
         moment = Moment(
@@ -212,6 +226,7 @@ class Observer:
             look_again_s=self.strangers.due_in_s(key),
             restored_from=self._restored_from(key, job, listed),
             namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
+            secrets_read=of_uid == uid,
         )
         return assemble(views.job_view(job), listed, moment)
 

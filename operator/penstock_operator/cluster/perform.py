@@ -14,15 +14,16 @@ from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
+from penstock_operator.cluster import trust
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.events import Events, News
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
-from penstock_operator.cluster.trust import trust_secret
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.reconcile.periodic import restores_from
 from penstock_operator.resources import records
+from penstock_operator.resources.target import Owner
 
 
 class RefusedError(ApiError):
@@ -121,8 +122,8 @@ class Performer:
                 place = (seen.job.namespace, name)
                 for found in kinds_named(kind):
                     await self.client.delete(found, place, uid, now=now)
-            case act.MakeTrust(name):
-                await self._create(seen, trust_secret(owner, name, seen.now))
+            case act.WriteAuthority() | act.WriteCertificates():
+                await self._trust(seen, action)
             case act.SetFinalizer():
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():
@@ -134,6 +135,26 @@ class Performer:
         view = next(s for s in seen.snapshots if s.name == name)
         jobs = await self.client.list_some(STREAM_JOB, seen.job.namespace)
         return restores_from(view, views.restores_of(jobs))
+
+    async def _trust(
+        self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates
+    ) -> None:
+        """Write one Secret from both, read now: what was seen of them was no more than a summary.
+
+        Raises ApiError 409 when it is not as it was seen.
+        """
+        space, owner = seen.job.namespace, owner_of(seen.job)
+        mounted = await self.client.get(kinds.SECRET, space, action.secret)
+        beside = names.authority_name(action.secret)
+        authority = await self.client.get(kinds.SECRET, space, beside)
+        old = authority if isinstance(action, act.WriteAuthority) else mounted
+        if trust.version_of(old) != action.version:
+            raise ApiError(409, "Conflict", f"Secret {action.secret} or {beside} has changed")
+        manifest = _made(owner, action, (authority, mounted), seen.now)
+        if old is None:
+            await self.client.create(manifest)
+        else:
+            await self.client.replace(manifest, action.version)
 
     async def _create(self, seen: Observed, manifest: Object) -> None:
         """Make an object that must not be there; one of this job that is there already will do."""
@@ -239,8 +260,27 @@ def _what(action: act.Action) -> str:
             return "the ConfigMap of what is wanted"
         case act.Archive():
             return "the archive of an earlier job's record"
-        case act.MakeTrust(name):
-            return f"the Secret {name}"
+        case act.WriteAuthority(secret):
+            return f"the Secret {names.authority_name(secret)}"
+        case act.WriteCertificates(secret):
+            return f"the Secret {secret}"
+
+
+def _made(
+    owner: Owner,
+    action: act.WriteAuthority | act.WriteCertificates,
+    secrets: tuple[Object | None, Object | None],
+    now: float,
+) -> Object:
+    """Make what is written. Raises ApiError 409 when what it is made from has gone meanwhile."""
+    above, mounted = (trust.files_of(secret) for secret in secrets)
+    try:
+        if isinstance(action, act.WriteAuthority):
+            return trust.authority_secret(owner, action, above, mounted, now)
+        return trust.certificates_secret(owner, action, above, mounted, now)
+    except LookupError as error:
+        text = f"Secrets of {action.secret} have changed: no {error}"
+        raise ApiError(409, "Conflict", text) from error
 
 
 def _about(seen: Observed, event: act.Event) -> Object:

@@ -1,15 +1,19 @@
-"""The certificates of one job: two Secrets, each with an authority, a leaf and a key of its own.
+"""The certificates of one job: two Secrets, each with authorities, a leaf and a key of its own.
 
 One is of the keepers, one of the engines, in which user code runs: nothing in it is believed by a
 keeper. A StatefulSet mounts the same Secrets into all its pods, so all workers share the leaves;
 who a worker is says its token, made with the worker key. Senders of pushed input have a leaf of
 their own, and no key for tokens: they are let in at the workers' ingest port and nowhere else.
-Nobody keeps an authority's key: a new Secret has a new authority.
+
+Beside each of the two is a third and a fourth Secret, ``{secret}-ca``, which no pod mounts: there
+are the authorities' keys. What is to be in them is decided by ``reconcile.trust``; here it is made.
 """
 
 import base64
+import binascii
 import datetime
 import secrets
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,44 +22,230 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.contract import pod
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object
+from penstock_operator.api.plain import Object, text_at, texts_at
+from penstock_operator.api.trusted import SUMMARY
+from penstock_operator.reconcile.decision import WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.trust import AUTHORITY_LIFE_S, LEAF_LIFE_S, SKEW_S
 from penstock_operator.resources.target import Owner, framed
 
-LIFE = datetime.timedelta(days=5 * 365)
-SKEW = datetime.timedelta(hours=1)  # between the clocks of nodes
 WORKER_KEY_BYTES = 32
+NAME_CHARS = 16  # of the digest that names an authority
+CERTIFICATE, KEY = ".crt", ".key"  # endings of the files of an authority, behind its name
 SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
-def trust_secret(owner: Owner, name: str, now_s: float) -> Object:
-    """Make one of a job's two Secrets, the one of this ``name``. Every call makes another one.
+# --- What is read -----------------------------------------------------------------------------
 
-    Its files are those that pod.py names.
+
+@dataclass(slots=True)
+class Files:
+    """What a Secret of certificates holds; what cannot be read is left out.
+
+    ``roots`` and ``keys`` are PEM texts by the names of authorities.
     """
-    now = datetime.datetime.fromtimestamp(now_s, datetime.UTC)
-    authority_key, leaf_key = _key(), _key()
-    # Whoever dials a worker sees this name, before he has shown anything: it says nothing.
-    common = f"penstock {secrets.token_hex(8)}"
-    issuer_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-    authority = _authority(issuer_name, authority_key, now)
-    host = pod.certificate_host(owner.name, owner.namespace)
-    issuer = (issuer_name, authority_key)
-    leaf = _leaf(host, leaf_key, issuer, now, [SERVER_AUTH, CLIENT_AUTH])
-    files = {
-        pod.CA_KEY: authority.public_bytes(serialization.Encoding.PEM),
-        pod.CERTIFICATE_KEY: leaf.public_bytes(serialization.Encoding.PEM),
-        pod.PRIVATE_KEY: _pem(leaf_key),
-        pod.WORKER_KEY: secrets.token_bytes(WORKER_KEY_BYTES),
+
+    files: dict[str, bytes]
+    roots: dict[str, bytes] = field(default_factory=dict)
+    keys: dict[str, bytes] = field(default_factory=dict)
+
+
+def files_of(secret: Object | None) -> Files:
+    """Read either kind of Secret."""
+    found = Files({name: _decoded(text) for name, text in texts_at(secret, "data").items()})
+    for name, data in found.files.items():
+        if name == pod.CA_KEY or (name.endswith(CERTIFICATE) and name.count(".") == 1):
+            for root in _certificates(data):
+                if _is_authority(root):
+                    found.roots[_name_of(root)] = _pem_of(root)
+    for name in found.roots:
+        key = found.files.get(name + KEY, b"")
+        if _fits(key, found.roots[name]):
+            found.keys[name] = key
+    return found
+
+
+def summary_of(secret: Object) -> Object:
+    """Return the Secret with a summary in the place of its data: who may read a key is said here.
+
+    Its form is that of :mod:`penstock_operator.api.trusted`.
+    """
+    found = files_of(secret)
+    roots = [(name, x509.load_pem_x509_certificate(pem)) for name, pem in found.roots.items()]
+    shown: Object = {
+        "roots": [
+            {"name": name, **_times(root), "signs": name in found.keys}
+            for name, root in sorted(roots, key=lambda r: r[1].not_valid_before_utc)
+        ]
     }
-    if name == pod.trust_name(owner.name):
+    leaf = _certificates(found.files.get(pod.CERTIFICATE_KEY, b""))[:1]
+    whole = _fits(found.files.get(pod.PRIVATE_KEY, b""), found.files.get(pod.CERTIFICATE_KEY, b""))
+    if leaf and whole and len(found.files.get(pod.WORKER_KEY, b"")) >= WORKER_KEY_BYTES:
+        shown["leaf"] = {"issuer": _issuer_of(leaf[0]), **_times(leaf[0])}
+    return {k: v for k, v in secret.items() if k not in {"data", "stringData"}} | {SUMMARY: shown}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _certificates(data: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError:
+        return []
+
+
+def _is_authority(found: x509.Certificate) -> bool:
+    try:
+        return bool(found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def _name_of(root: x509.Certificate) -> str:
+    key = root.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey), "all that we make are"
+    return x509.SubjectKeyIdentifier.from_public_key(key).digest.hex()[:NAME_CHARS]
+
+
+def _issuer_of(leaf: x509.Certificate) -> str:
+    try:
+        found = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ""
+    return (found.key_identifier or b"").hex()[:NAME_CHARS]
+
+
+def _times(found: x509.Certificate) -> Object:
+    begins, ends = found.not_valid_before_utc, found.not_valid_after_utc
+    return {"begins": begins.timestamp(), "ends": ends.timestamp()}
+
+
+def _fits(key: bytes, certificate: bytes) -> bool:
+    try:
+        loaded = serialization.load_pem_private_key(key, None)
+        shown = x509.load_pem_x509_certificate(certificate).public_key()
+    except (ValueError, TypeError):
+        return False
+    return bool(loaded.public_key() == shown)
+
+
+# --- What is written --------------------------------------------------------------------------
+
+
+def authority_secret(
+    owner: Owner, step: WriteAuthority, old: Files, mounted: Files, now_s: float
+) -> Object:
+    """Make ``{secret}-ca``, of what is there and of what is in the Secret that workers mount.
+
+    Raises LookupError when neither has an authority that is to be kept.
+    """
+    roots = {**mounted.roots, **old.roots}
+    files: dict[str, bytes] = {}
+    for name in step.keep:
+        files[name + CERTIFICATE] = roots[name]
+        if name in step.signing:
+            files[name + KEY] = old.keys[name]
+    if step.grow:
+        root, key = _new_authority(_time(now_s))
+        files[_name_of(root) + CERTIFICATE] = _pem_of(root)
+        files[_name_of(root) + KEY] = _pem(key)
+    found = old.files.get(pod.WORKER_KEY) or mounted.files.get(pod.WORKER_KEY)
+    files[pod.WORKER_KEY] = found or secrets.token_bytes(WORKER_KEY_BYTES)
+    name = names.authority_name(step.secret)
+    return _secret(owner, name, step.line, files, kind="Opaque")
+
+
+def certificates_secret(
+    owner: Owner, step: WriteCertificates, authority: Files, old: Files, now_s: float
+) -> Object:
+    """Make the Secret that workers mount, from ``{secret}-ca``.
+
+    Raises LookupError when the workers' or the signer's key is not there.
+    """
+    ages = {n: x509.load_pem_x509_certificate(p) for n, p in authority.roots.items()}
+    order = sorted(ages, key=lambda name: ages[name].not_valid_before_utc)
+    files = {
+        pod.CA_KEY: b"".join(authority.roots[name] for name in order),
+        pod.WORKER_KEY: authority.files[pod.WORKER_KEY],
+    }
+    if step.signer is None:
+        kept = (*pod.WORKER_FILES, pod.SENDER_CERTIFICATE_KEY, pod.SENDER_PRIVATE_KEY)
+        files = {name: old.files[name] for name in kept if name in old.files} | files
+    else:
+        signer = step.signer or [name for name in order if name in authority.keys][-1]
+        files |= _leaves(owner, step.secret, (ages[signer], authority.keys[signer]), now_s)
+    return _secret(owner, step.secret, step.line, files, kind="kubernetes.io/tls")
+
+
+def _leaves(
+    owner: Owner, secret: str, signer: tuple[x509.Certificate, bytes], now_s: float
+) -> dict[str, bytes]:
+    now, (root, pem) = _time(now_s), signer
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey), "all that we make are"
+    ends = min(now + datetime.timedelta(seconds=LEAF_LIFE_S), root.not_valid_after_utc)
+    issuer = _Issuer(root.subject, key, now, ends)
+    host = pod.certificate_host(owner.name, owner.namespace)
+    own = _key()
+    leaf = _leaf(host, own, issuer, [SERVER_AUTH, CLIENT_AUTH])
+    files = {pod.CERTIFICATE_KEY: _pem_of(leaf), pod.PRIVATE_KEY: _pem(own)}
+    if secret == pod.trust_name(owner.name):
         sender_key = _key()
-        sender = _leaf(f"sender.{host}", sender_key, issuer, now, [CLIENT_AUTH])
-        files[pod.SENDER_CERTIFICATE_KEY] = sender.public_bytes(serialization.Encoding.PEM)
+        sender = _leaf(f"sender.{host}", sender_key, issuer, [CLIENT_AUTH])
+        files[pod.SENDER_CERTIFICATE_KEY] = _pem_of(sender)
         files[pod.SENDER_PRIVATE_KEY] = _pem(sender_key)
-    marks = {names.ANNOTATION_NOT_AFTER: str(int((now + LIFE).timestamp()))}
+    return files
+
+
+def _secret(owner: Owner, name: str, line: int, files: dict[str, bytes], *, kind: str) -> Object:
+    marks = {names.ANNOTATION_LINE: str(line)}
+    leaf = _certificates(files.get(pod.CERTIFICATE_KEY, b""))[:1]
+    if leaf:
+        marks[names.ANNOTATION_NOT_AFTER] = str(int(leaf[0].not_valid_after_utc.timestamp()))
     frame = framed("v1", "Secret", owner, name, annotations=marks)
     data: Object = {key: base64.b64encode(file).decode() for key, file in files.items()}
-    return {**frame, "type": "kubernetes.io/tls", "data": data}
+    return {**frame, "type": kind, "data": data}
+
+
+def version_of(secret: Object | None) -> str:
+    """Return the version that a write relies on, empty when there is no such Secret."""
+    return text_at(secret, "metadata", "resourceVersion")
+
+
+# --- Certificates -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Issuer:
+    """Who signs a certificate, and from when until when it is valid."""
+
+    name: x509.Name
+    key: ec.EllipticCurvePrivateKey
+    now: datetime.datetime
+    ends: datetime.datetime
+
+
+def _new_authority(
+    now: datetime.datetime,
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    # Whoever dials a worker sees this name, before he has shown anything: it says nothing.
+    common = f"penstock {secrets.token_hex(8)}"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    key = _key()
+    ends = now + datetime.timedelta(seconds=AUTHORITY_LIFE_S)
+    return _authority(_Issuer(name, key, now, ends)), key
+
+
+def _time(now_s: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(now_s, datetime.UTC)
+
+
+def _pem_of(found: x509.Certificate) -> bytes:
+    return found.public_bytes(serialization.Encoding.PEM)
 
 
 def _key() -> ec.EllipticCurvePrivateKey:
@@ -70,9 +260,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _authority(
-    name: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.Certificate:
+def _authority(issuer: _Issuer) -> x509.Certificate:
     usage = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -85,48 +273,47 @@ def _authority(
         decipher_only=False,
     )
     return (
-        _builder(name, name, key, now)
+        _builder(issuer.name, issuer.key, issuer)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
+        .add_extension(_identifier(issuer.key), critical=False)
+        .sign(issuer.key, hashes.SHA256())
     )
+
+
+def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _leaf(
     host: str,
     key: ec.EllipticCurvePrivateKey,
-    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey],
-    now: datetime.datetime,
+    issuer: _Issuer,
     uses: list[x509.ObjectIdentifier],
 ) -> x509.Certificate:
     """Sign a certificate; both ends of a connection of workers show theirs."""
-    issuer_name, issuer_key = issuer
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
     # The common name has at most 64 characters; the host, which counts, may have more.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     return (
-        _builder(name, issuer_name, key, now)
+        _builder(name, key, issuer)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(identifier, critical=False)
-        .sign(issuer_key, hashes.SHA256())
+        .sign(issuer.key, hashes.SHA256())
     )
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
+    subject: x509.Name, key: ec.EllipticCurvePrivateKey, issuer: _Issuer
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer)
+        .issuer_name(issuer.name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + LIFE)
+        .not_valid_before(issuer.now - datetime.timedelta(seconds=SKEW_S))
+        .not_valid_after(issuer.ends)
     )

@@ -15,6 +15,7 @@ from penstock_operator.api.observed import (
 )
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
+from penstock_operator.api.trusted import TrustView, trust_view
 from penstock_operator.resources.records import config_spec
 
 
@@ -30,6 +31,7 @@ class Moment:
     look_again_s: float | None = None
     namespace_ends: bool = False
     restored_from: frozenset[str] = frozenset()
+    secrets_read: bool = False
 
 
 def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
@@ -76,6 +78,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         look_again_s=moment.look_again_s,
         namespace_ends=moment.namespace_ends,
         restored_from=moment.restored_from,
+        trust=_trust(job, kinds.get("Secret", [])) if moment.secrets_read else None,
     )
 
 
@@ -90,6 +93,15 @@ def _workers(kinds: Mapping[str, list[Plain]]) -> list[Plain]:
         for o in kinds.get("Pod", [])
         if texts_at(o, "metadata", "labels").get(pod.LABEL_COMPONENT) == pod.WORKER
     ]
+
+
+def _trust(job: JobView, secrets: list[Plain]) -> dict[str, TrustView]:
+    own = {text_at(s, "metadata", "name"): s for s in secrets if job_of(s) == job.uid}
+    plain = {name: found for name, found in own.items() if isinstance(found, dict)}
+    return {
+        name: trust_view(plain.get(names.authority_name(name)), plain.get(name))
+        for name in pod.secret_names(job.name)
+    }
 
 
 def _own(job: JobView, plain: Plain) -> DesiredView | None:

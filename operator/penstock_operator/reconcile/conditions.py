@@ -19,6 +19,7 @@ from penstock_operator.reconcile.course import Course, Heading
 from penstock_operator.reconcile.deletion import deletion_text
 from penstock_operator.reconcile.diagnosis import Trouble
 from penstock_operator.reconcile.periodic import judge_periodic
+from penstock_operator.reconcile.trust import lost_text, workers_are_cut_off
 
 STALE_INTERVALS = 3
 PLAIN_TEXT = (
@@ -167,6 +168,8 @@ def _progressing(at: Judged) -> tuple[Truth, Reason, str]:
     if operation is Reason.DELETING:
         return Truth.TRUE, operation, deletion_text(at.seen, at.accepted.target)
     waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
+    if at.accepted.target is not None and workers_are_cut_off(at.seen, at.accepted.target):
+        return Truth.TRUE, operation, lost_text(at.seen)
     return Truth.TRUE, operation, _words(at) or waits
 
 

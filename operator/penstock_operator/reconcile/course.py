@@ -21,6 +21,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.restoring import restores
+from penstock_operator.reconcile.trust import workers_are_cut_off
 from penstock_operator.resources.target import Target
 
 DELETION_DEADLINE_S = 300.0  # where no spec can be read
@@ -77,6 +78,8 @@ def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Headi
         stops = target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
         operation = _leaving_reason(seen, target, latest)
         return Heading(_stop_or_end(seen, latest, target, stops=stops), operation)
+    if workers_are_cut_off(seen, target):
+        return Heading(Course.END, Reason.RESTARTING)
     return Heading(Course.RUN, _running_reason(seen, target, latest))
 
 

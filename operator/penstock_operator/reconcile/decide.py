@@ -34,6 +34,7 @@ from penstock_operator.reconcile.surroundings import (
     surround,
 )
 from penstock_operator.reconcile.taken import names_taken, taken_trouble
+from penstock_operator.reconcile.trust import tell_of_lost_trust
 from penstock_operator.reconcile.workers import refresh_set, steer
 
 AUTOSCALED = "Autoscaled"  # reasons of events
@@ -62,6 +63,7 @@ def decide(seen: Observed) -> Decision:
     if _changed(seen.job.status.pending, pending):
         # Written before anything is done about it: a crash leaves a trace of what was meant.
         draft.actions.clear()
+        tell_of_lost_trust(seen, accepted.target, draft)
         events = (*draft.events, *_news(seen.job.status, status))
         return Decision((), status, status_first=True, events=events, again_s=0.05)
     _act(at, pending, draft, taken=bool(taken))

@@ -76,10 +76,34 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTrust:
-    """Make one of the job's two Secrets, with a new CA, certificate and worker key."""
+class WriteAuthority:
+    """Write ``{secret}-ca`` over ``version`` (empty: it is not there yet).
 
-    name: str
+    It keeps the authorities of these names, and the keys of those that go on ``signing``. ``grow``
+    adds a new authority with its key. What is not in it is taken from ``{secret}``, the workers'
+    key among it, and made where that is not there either.
+    """
+
+    secret: str
+    version: str
+    line: int
+    keep: tuple[str, ...]
+    signing: tuple[str, ...]
+    grow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCertificates:
+    """Write ``secret`` over ``version`` (empty: it is not there yet), from ``{secret}-ca``.
+
+    It believes all authorities of that. ``signer`` signs a new certificate (empty: the newest);
+    None keeps the one that is there.
+    """
+
+    secret: str
+    version: str
+    line: int
+    signer: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +131,8 @@ Action = (
     | WriteDesired
     | Archive
     | Delete
-    | MakeTrust
+    | WriteAuthority
+    | WriteCertificates
     | SetFinalizer
     | WriteSnapshotStatus
 )

@@ -15,9 +15,9 @@ from penstock_operator.reconcile.decision import (
     Create,
     Delete,
     Draft,
-    MakeTrust,
     SetFinalizer,
 )
+from penstock_operator.reconcile.trust import keep_trust
 from penstock_operator.resources import access, records, workload
 from penstock_operator.resources.target import Target
 
@@ -47,10 +47,7 @@ def surround(seen: Observed, target: Target, draft: Draft) -> None:
     template = None if volume is None else volume.claim_template
     if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
         draft.do(Create(records.claim(owner, template)))
-    if target.spec.security.mtls:
-        for name in pod.secret_names(owner.name):
-            if ChildKey("Secret", name) not in seen.children:
-                draft.do(MakeTrust(name))
+    keep_trust(seen, target, draft)
     for key, manifest, applied in applied_objects(target):
         child = seen.children.get(key)
         if child is None:

@@ -80,7 +80,7 @@ def _wanted(seen: Observed, target: Target) -> Iterator[ChildKey]:
         yield ChildKey("ConfigMap", name)
     yield ChildKey("Lease", pod.lease_name(job))
     if target.spec.security.mtls:
-        yield from (ChildKey("Secret", name) for name in pod.secret_names(job))
+        yield from (ChildKey("Secret", name) for name in names.trust_secrets(job))
     volume = target.spec.checkpoint.volume
     if volume is not None and volume.claim_template is not None:
         yield ChildKey(kinds.CLAIM.kind, target.claim)

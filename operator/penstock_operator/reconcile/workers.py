@@ -26,6 +26,7 @@ from penstock_operator.reconcile.course import Course, run_name, run_parts
 from penstock_operator.reconcile.decision import Apply, Create, Draft, Scale, WriteDesired
 from penstock_operator.reconcile.restoring import fresh_start, restore_of
 from penstock_operator.reconcile.surroundings import content_hash, marked
+from penstock_operator.reconcile.trust import line_to_start
 from penstock_operator.resources.target import Target
 from penstock_operator.resources.workload import stateful_set
 
@@ -82,7 +83,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
     if wanted != now.value:
         turn += 1
         draft.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
-    manifest, applied = marked_set(target, target.spec.replicas, turn)
+    manifest, applied = marked_set(target, target.spec.replicas, turn, line_to_start(seen))
     if seen.stateful_set is None:
         # Created, never applied: an old view must not overwrite what another has made since.
         draft.do(Create(manifest))
@@ -90,15 +91,15 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
         draft.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
 
 
-def marked_set(target: Target, replicas: int, turn: int) -> tuple[Object, str]:
+def marked_set(target: Target, replicas: int, turn: int, line: int) -> tuple[Object, str]:
     """Return the StatefulSet with the hash of what does not change with its size."""
     applied = _set_hash(target)
-    return marked(stateful_set(target, replicas, turn), applied), applied
+    return marked(stateful_set(target, replicas, turn, line), applied), applied
 
 
 @lru_cache(512)
 def _set_hash(target: Target) -> str:
-    return content_hash(stateful_set(target, 0, 0))
+    return content_hash(stateful_set(target, 0, 0, 0))
 
 
 def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
@@ -190,5 +191,5 @@ def refresh_set(seen: Observed, target: Target, draft: Draft) -> None:
     if at is None or at.digest != target.digest:
         return
     if seen.refresh or not set_is_current(seen, target):
-        manifest, applied = marked_set(target, at.replicas, at.turn)
+        manifest, applied = marked_set(target, at.replicas, at.turn, at.line or 1)
         draft.do(Apply(manifest, applied, at.version, at.uid))

@@ -8,13 +8,17 @@ from penstock_operator.resources.pods import pod_template
 from penstock_operator.resources.target import Owner, Target, framed
 
 
-def stateful_set(target: Target, replicas: int, turn: int) -> Object:
-    """Build the StatefulSet: all pods at once, and no pod is ever replaced by a roll-out."""
+def stateful_set(target: Target, replicas: int, turn: int, line: int) -> Object:
+    """Build the StatefulSet: all pods at once, and no pod is ever replaced by a roll-out.
+
+    ``line`` is that of the certificates its pods begin with.
+    """
     owner = target.owner
     marks = {
         names.ANNOTATION_DIGEST: target.digest,
         names.ANNOTATION_CONFIG: target.config,
         names.ANNOTATION_TURN: str(turn),
+        names.ANNOTATION_LINE: str(line),
     }
     frame = framed("apps/v1", "StatefulSet", owner, pod.workers_name(owner.name), annotations=marks)
     return {

@@ -1,6 +1,8 @@
 """The Secrets of a job: what their files are good for."""
 
 import base64
+import json
+from contextlib import suppress
 
 import pytest
 from cryptography import x509
@@ -8,8 +10,18 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from penstock.contract import pod
-from penstock_operator.api.plain import object_at
-from penstock_operator.cluster.trust import trust_secret
+from penstock.contract.trust import Trust
+from penstock_operator.api.plain import Object, object_at
+from penstock_operator.api.trusted import trust_view
+from penstock_operator.cluster.trust import (
+    authority_secret,
+    certificates_secret,
+    files_of,
+    summary_of,
+)
+from penstock_operator.reconcile.decision import WriteAuthority
+from penstock_operator.reconcile.trust import DAY_S, trust_steps
+from tests.certificates import secrets_of
 from tests.unit.operator.observing import spec_of, target_for
 
 OWNER = target_for(spec_of()).owner
@@ -17,13 +29,13 @@ NOW_S = 1_800_000_000.0
 ENGINES, KEEPERS = pod.secret_names(OWNER.name)
 
 
-def files_of(name: str) -> dict[str, bytes]:
-    data = object_at(trust_secret(OWNER, name, NOW_S), "data")
+def made(name: str) -> dict[str, bytes]:
+    data = object_at(secrets_of(OWNER, name, NOW_S)[0], "data")
     return {key: base64.b64decode(str(text)) for key, text in data.items()}
 
 
 def test_a_sender_can_be_no_server_and_has_no_key_for_tokens() -> None:
-    texts = files_of(ENGINES)
+    texts = made(ENGINES)
     assert set(texts) == {
         pod.CA_KEY,
         pod.CERTIFICATE_KEY,
@@ -46,12 +58,12 @@ def test_a_sender_can_be_no_server_and_has_no_key_for_tokens() -> None:
 
 
 def test_every_secret_has_an_authority_of_its_own() -> None:
-    first, second = files_of(ENGINES), files_of(ENGINES)
+    first, second = made(ENGINES), made(ENGINES)
     assert first[pod.CA_KEY] != second[pod.CA_KEY]
 
 
 def test_keepers_have_a_secret_of_their_own_and_no_sender_is_in_it() -> None:
-    keepers, engines = files_of(KEEPERS), files_of(ENGINES)
+    keepers, engines = made(KEEPERS), made(ENGINES)
     assert set(keepers) == set(pod.WORKER_FILES)
     assert not set(keepers.values()) & set(engines.values())
     leaf = x509.load_pem_x509_certificate(keepers[pod.CERTIFICATE_KEY])
@@ -62,7 +74,109 @@ def test_keepers_have_a_secret_of_their_own_and_no_sender_is_in_it() -> None:
 
 def test_certificates_do_not_tell_the_uid_of_the_job() -> None:
     for name in pod.secret_names(OWNER.name):
-        for key, data in files_of(name).items():
+        for key, data in made(name).items():
             if data.startswith(b"-----BEGIN CERTIFICATE"):
                 found = x509.load_pem_x509_certificate(data)
                 assert OWNER.uid not in f"{found.subject} {found.issuer} {found.extensions}", key
+
+
+# --- Renewals, with real keys -----------------------------------------------------------------
+
+
+def version(secret: Object, number: int) -> Object:
+    return {**secret, "metadata": {**object_at(secret, "metadata"), "resourceVersion": str(number)}}
+
+
+def reconciled(
+    mounted: Object | None, above: Object | None, now_s: float
+) -> tuple[Object, Object, list[str]]:
+    """Do what is decided of both Secrets at ``now_s``, as the operator does it."""
+    view = trust_view(
+        None if above is None else summary_of(above),
+        None if mounted is None else summary_of(mounted),
+    )
+    done = []
+    for step in trust_steps(ENGINES, view, 1, now_s):
+        read = files_of(above), files_of(mounted)
+        done.append(type(step).__name__)
+        if isinstance(step, WriteAuthority):
+            above = version(authority_secret(OWNER, step, *read, now_s), 1)
+        else:
+            mounted = version(certificates_secret(OWNER, step, *read, now_s), 1)
+    assert mounted is not None
+    assert above is not None
+    return mounted, above, done
+
+
+def trust_of(secret: Object) -> Trust:
+    data = files_of(secret).files
+    names = (pod.CA_KEY, pod.CERTIFICATE_KEY, pod.PRIVATE_KEY, pod.WORKER_KEY)
+    return Trust("words", *(data[name] for name in names))
+
+
+def verify(secret: Object) -> str:
+    """Check every certificate of a Secret; return the authority that signed the workers'."""
+    found = files_of(secret)
+    leaf = x509.load_pem_x509_certificate(found.files[pod.CERTIFICATE_KEY])
+    sender = x509.load_pem_x509_certificate(found.files[pod.SENDER_CERTIFICATE_KEY])
+    signed = []
+    for name, pem in found.roots.items():
+        with suppress(ValueError, InvalidSignature):
+            for each in (leaf, sender):
+                each.verify_directly_issued_by(x509.load_pem_x509_certificate(pem))
+            signed.append(name)
+    (signer,) = signed
+    return signer
+
+
+def test_a_renewal_a_rotation_and_each_loss_are_understood_by_who_holds_what_was_before() -> None:
+    mounted, above, done = reconciled(None, None, NOW_S)
+    assert done == ["WriteAuthority", "WriteCertificates"]
+    first = verify(mounted)
+    assert pod.PRIVATE_KEY not in files_of(above).files
+    assert reconciled(mounted, above, NOW_S + DAY_S)[2] == []
+
+    renewed, above, done = reconciled(mounted, above, NOW_S + 61 * DAY_S)
+    assert done == ["WriteCertificates"]
+    assert verify(renewed) == first
+    assert trust_of(renewed).certificate != trust_of(mounted).certificate
+    assert trust_of(renewed).overlaps(trust_of(mounted))
+
+    lost, above, done = reconciled(None, above, NOW_S + 62 * DAY_S)
+    assert done == ["WriteCertificates"]
+    assert verify(lost) == first
+    assert trust_of(lost).overlaps(trust_of(renewed))
+
+    rotating, above, done = reconciled(lost, None, NOW_S + 63 * DAY_S)
+    assert done == ["WriteAuthority", "WriteCertificates"]
+    assert verify(rotating) == first
+    assert trust_of(rotating).certificate == trust_of(lost).certificate
+    assert len(trust_of(rotating).authorities()) == 2
+    assert trust_of(rotating).overlaps(trust_of(lost))
+
+    rotated, above, _ = reconciled(rotating, above, NOW_S + 130 * DAY_S)
+    assert verify(rotated) != first
+    assert trust_of(rotated).overlaps(trust_of(rotating))
+
+    anew, _, _ = reconciled(None, None, NOW_S)
+    assert not trust_of(anew).overlaps(trust_of(rotated)), "with both, all that was known is lost"
+
+
+@pytest.mark.parametrize("name", [pod.CERTIFICATE_KEY, pod.PRIVATE_KEY, pod.WORKER_KEY])
+def test_a_secret_with_a_file_that_is_of_no_use_is_signed_anew(name: str) -> None:
+    mounted, above, _ = reconciled(None, None, NOW_S)
+    for data in ("", "bm9uc2Vuc2U=", "%%%"):
+        broken = {**mounted, "data": {**object_at(mounted, "data"), name: data}}
+        mended, _, done = reconciled(broken, above, NOW_S)
+        assert done == ["WriteCertificates"]
+        assert verify(mended) == verify(mounted)
+        assert trust_of(mended).overlaps(trust_of(mounted))
+
+
+def test_a_summary_has_no_key() -> None:
+    mounted, above, _ = reconciled(None, None, NOW_S)
+    for secret in (mounted, above):
+        text = json.dumps(summary_of(secret))
+        assert "PRIVATE" not in text
+        for data in object_at(secret, "data").values():
+            assert str(data) not in text

@@ -14,6 +14,7 @@ from penstock_operator.api import names
 from penstock_operator.api.observed import Child, ChildKey, Observed
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import text_at, whole_at
+from penstock_operator.api.trusted import TrustView
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import (
     Action,
@@ -21,7 +22,8 @@ from penstock_operator.reconcile.decision import (
     Archive,
     Create,
     Delete,
-    MakeTrust,
+    WriteAuthority,
+    WriteCertificates,
     WriteDesired,
 )
 from penstock_operator.reconcile.taken import names_taken
@@ -30,6 +32,7 @@ from tests.unit.operator.observing import OWNER, down, running, spec_of, target_
 
 SPEC = spec_of()
 TARGET = target_for(SPEC)
+NO_SECRETS = {name: TrustView() for name in pod.secret_names("wc")}
 NOBODYS = Child("their-uid", "", "")
 EARLIER = Child("old-uid", "uid-of-before", "", owner="StreamJob wc")
 WANTED = (
@@ -42,7 +45,7 @@ WANTED = (
     ChildKey("PodDisruptionBudget", pod.workers_name("wc")),
     ChildKey("Role", names.keeper_account("wc")),
     ChildKey("RoleBinding", names.keeper_account("wc")),
-    *(ChildKey("Secret", name) for name in pod.secret_names("wc")),
+    *(ChildKey("Secret", name) for name in names.trust_secrets("wc")),
     ChildKey("Service", names.metrics_service("wc")),
     ChildKey("Service", pod.service_name("wc")),
     ChildKey("ServiceAccount", names.keeper_account("wc")),
@@ -61,6 +64,7 @@ def new(key: ChildKey, child: Child) -> Observed:
         desired=None,
         configs={},
         children={key: child},
+        trust=NO_SECRETS,
     )
 
 
@@ -91,8 +95,10 @@ def touched(action: Action) -> ChildKey | None:
             return ChildKey(kind, name)
         case WriteDesired():
             return ChildKey("ConfigMap", pod.desired_name("wc"))
-        case MakeTrust(name):
-            return ChildKey("Secret", name)
+        case WriteAuthority(secret):
+            return ChildKey("Secret", names.authority_name(secret))
+        case WriteCertificates(secret):
+            return ChildKey("Secret", secret)
         case _:
             return None
 
@@ -114,7 +120,7 @@ BESIDE = [k for k in WANTED if k.kind != "StatefulSet" and k.name != pod.latest_
 
 @pytest.mark.parametrize("key", BESIDE, ids=lambda key: f"{key.kind}-{key.name}")
 def test_a_job_that_runs_goes_on_and_touches_it_never(key: ChildKey) -> None:
-    seen = replace(running(SPEC), children={key: NOBODYS}, refresh=True)
+    seen = replace(running(SPEC), children={key: NOBODYS}, refresh=True, trust=NO_SECRETS)
     seen, actions = settled(seen)
     assert stalled(seen).reason == "NameTaken"
     assert key not in [touched(a) for a in actions]

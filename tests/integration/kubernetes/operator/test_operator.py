@@ -1,13 +1,17 @@
 """The operator against a real API server: objects, no diff, refusals, deletion, two of it."""
 
 import asyncio
+import base64
 import json
+from functools import partial
 
 import kopf
 import pytest
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
+from penstock.contract.trust import Trust
+from penstock_operator.api.names import ANNOTATION_LINE, authority_name
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import ApiError, Client
 from tests.integration.kubernetes.kubectl import Kubectl
@@ -96,6 +100,93 @@ def test_a_scale_reaches_set_and_desired_in_this_order(start: Start, kubectl: Ku
         return bool(json.loads(desired["data"][pod.RECORD])["workers"] == 3)
 
     operator.until(wanted)
+
+
+def test_a_lost_secret_is_made_again_by_the_same_authority(start: Start, kubectl: Kubectl) -> None:
+    operator = start()
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    secrets = {name: trust_in(kubectl, name) for name in pod.secret_names(JOB)}
+    for number, name in enumerate(secrets):
+        kubectl("delete", "secret", name)
+        kubectl("scale", "streamjob", JOB, f"--replicas={3 + number}")
+        operator.until(partial(is_mended, kubectl, name, 3 + number))
+    for name, before in secrets.items():
+        now = trust_in(kubectl, name)
+        assert now.overlaps(before), "workers that run and joiners understand each other"
+        assert now.ca == before.ca
+        assert now.certificate != before.certificate
+    operator.until(lambda: "CertificatesRenewed" in kubectl("get", "events"))
+    assert operator.end() == 0
+    assert "Forbidden" not in operator.log.read_text()
+
+
+def test_a_lost_authority_is_followed_by_another_that_is_believed_beside_it(
+    start: Start, kubectl: Kubectl
+) -> None:
+    operator = start()
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    name = pod.trust_name(JOB)
+    before = trust_in(kubectl, name)
+    kubectl("delete", "secret", authority_name(name))
+    operator.end()
+    again = start()  # whoever starts looks at everything
+    again.until(lambda: found(kubectl, "secret", authority_name(name)) is not None)
+    again.until(lambda: len(trust_in(kubectl, name).authorities()) == 2)
+    now = trust_in(kubectl, name)
+    assert now.certificate == before.certificate
+    assert now.overlaps(before)
+    assert workers(kubectl) == 2
+
+
+def test_workers_start_again_when_nobody_can_sign_what_they_believe(
+    start: Start, kubectl: Kubectl
+) -> None:
+    operator = start()
+    applied(kubectl)
+    operator.until(lambda: workers(kubectl) == 2)
+    name = pod.control_name(JOB)
+    before = trust_in(kubectl, name)
+    kubectl("delete", "secret", name, authority_name(name))
+    kubectl("scale", "streamjob", JOB, "--replicas=3")
+    said = ""
+
+    def begun_anew() -> bool:
+        nonlocal said
+        reason, message = progressing(kubectl)
+        said = message if reason == "Restarting" and "were lost" in message else said
+        play_controller(kubectl)
+        return line_of_set(kubectl) == "2" and workers(kubectl) == 3
+
+    operator.until(begun_anew)
+    assert f"{name} and {name}-ca were lost" in said
+    assert not trust_in(kubectl, name).overlaps(before)
+    operator.until(lambda: "CertificatesLost" in kubectl("get", "events"))
+
+
+def is_mended(kubectl: Kubectl, name: str, size: int) -> bool:
+    return found(kubectl, "secret", name) is not None and workers(kubectl) == size
+
+
+def trust_in(kubectl: Kubectl, name: str) -> Trust:
+    secret = found(kubectl, "secret", name)
+    assert secret is not None
+    files = (base64.b64decode(secret["data"][key]) for key in pod.WORKER_FILES)
+    return Trust(name, *files)
+
+
+def progressing(kubectl: Kubectl) -> tuple[str, str]:
+    job = found(kubectl, "streamjob", JOB)
+    assert job is not None
+    known = {c["type"]: c for c in job.get("status", {}).get("conditions", [])}
+    condition = known.get("Progressing", {})
+    return str(condition.get("reason", "")), str(condition.get("message", ""))
+
+
+def line_of_set(kubectl: Kubectl) -> str:
+    made = found(kubectl, "statefulset", pod.workers_name(JOB))
+    return "" if made is None else str(made["metadata"]["annotations"][ANNOTATION_LINE])
 
 
 def test_what_a_spec_leaves_out_is_taken_from_the_workers(start: Start, kubectl: Kubectl) -> None:

@@ -1,0 +1,173 @@
+"""When certificates are renewed, by whom they are signed, and which authorities are believed.
+
+::
+
+    {secret}-ca   authorities with their keys, and the workers' key; mounted by no pod
+        │ signed by the newest authority that all workers have had time to hear of
+        v
+    {secret}      all authorities that have not ended, one certificate, the workers' key
+
+An authority and a certificate are renewed at two thirds of their life. A new authority is believed
+from the start and signs a day later, unless nobody else can. An old one stops signing when the next
+one begins, and is believed until it ends: so whatever it has signed stays good.
+
+A lost Secret is made again: ``{secret}`` from ``{secret}-ca``; ``{secret}-ca`` with a new authority
+and with what ``{secret}`` still has. Where both are lost, nobody can sign what the workers that run
+would believe. Then another **line** begins, and workers of an older line are started again.
+"""
+
+from penstock_operator.api import names
+from penstock_operator.api.observed import ChildKey, Observed
+from penstock_operator.api.trusted import CertificatesView, Root, TrustView
+from penstock_operator.reconcile.decision import Draft, WriteAuthority, WriteCertificates
+from penstock_operator.resources.target import Target
+
+DAY_S = 24 * 3600.0
+AUTHORITY_LIFE_S = 730 * DAY_S
+LEAF_LIFE_S = 90 * DAY_S
+SKEW_S = 3600.0  # between the clocks of nodes: certificates begin that much earlier
+# The kubelet brings a Secret within two minutes. A node that hears nothing for a day has no pods.
+KNOWN_AFTER_S = DAY_S
+NEWEST = ""  # as a signer: the newest authority of all
+RENEWED, LOST = "CertificatesRenewed", "CertificatesLost"  # reasons of events
+
+
+def keep_trust(seen: Observed, target: Target, draft: Draft) -> None:
+    """Make, mend and renew the Secrets with certificates; nothing while they were not read."""
+    if seen.trust is None or not target.spec.security.mtls:
+        return
+    for secret in sorted(seen.trust):
+        if _is_taken(seen, secret):
+            continue
+        steps = trust_steps(secret, seen.trust[secret], line_of(seen, secret), seen.now)
+        for step in steps:
+            draft.do(step)
+        if steps and seen.stateful_set is not None and not _lost(seen, seen.trust[secret]):
+            draft.tell(RENEWED, f"Secret {secret}: {_news(seen.trust[secret])}")
+
+
+def _is_taken(seen: Observed, secret: str) -> bool:
+    """Say whether one of the two is of somebody else: see ``reconcile.taken``."""
+    both = (ChildKey("Secret", name) for name in (secret, names.authority_name(secret)))
+    return any(not seen.owns(seen.children[key]) for key in both if key in seen.children)
+
+
+def trust_steps(
+    secret: str, view: TrustView, line: int, now: float
+) -> tuple[WriteAuthority | WriteCertificates, ...]:
+    """Return what is to be written, in this order; nothing when all is well."""
+    found, mounted = view.authority, view.certificates
+    had = _roots_of(view)
+    kept = tuple(root for root in had if now < root.ends)
+    signers = [root for root in kept if root.signs]
+    grow = all(_is_due(root.begins, root.ends, now) for root in signers)
+    known = [root for root in signers if now >= root.begins + SKEW_S + KNOWN_AFTER_S]
+    signing = tuple(r.name for r in signers if not known or r.begins >= known[-1].begins)
+    names_kept = tuple(root.name for root in kept)
+    steps: list[WriteAuthority | WriteCertificates] = []
+    same = found is not None and kept == found.roots and len(signing) == len(signers)
+    if grow or not same:
+        version = "" if found is None else found.version
+        steps.append(WriteAuthority(secret, version, line, names_kept, signing, grow))
+    signer = _signer(mounted, kept, known or signers, now)
+    believed = () if mounted is None else tuple(root.name for root in mounted.roots)
+    if signer is not None or grow or believed != names_kept:
+        version = "" if mounted is None else mounted.version
+        steps.append(WriteCertificates(secret, version, line, signer))
+    return tuple(steps)
+
+
+def _roots_of(view: TrustView) -> tuple[Root, ...]:
+    """Return the authorities that either Secret knows, the oldest first."""
+    found = () if view.authority is None else view.authority.roots
+    there = {root.name for root in found}
+    mounted = () if view.certificates is None else view.certificates.roots
+    others = [root for root in mounted if root.name not in there]
+    return tuple(sorted([*found, *others], key=lambda root: root.begins))
+
+
+def _signer(
+    mounted: CertificatesView | None, kept: tuple[Root, ...], signers: list[Root], now: float
+) -> str | None:
+    """Name who signs a new certificate now, None while the one that is there will do.
+
+    The best signer has been known to all workers for long; a younger one signs when there is no
+    other, rather than that workers have no certificate.
+    """
+    leaf = None if mounted is None else mounted.leaf
+    good = leaf is not None and now < leaf.ends and leaf.issuer in {root.name for root in kept}
+    if good and leaf is not None and not _is_due(leaf.begins, leaf.ends, now):
+        return None
+    old = [root for root in signers if now >= root.begins + SKEW_S + KNOWN_AFTER_S]
+    if old:
+        return old[-1].name
+    return None if good else (signers[0].name if signers else NEWEST)
+
+
+def _is_due(begins: float, ends: float, now: float) -> bool:
+    """Say whether two thirds of a life are over."""
+    return now >= begins + SKEW_S + (ends - begins - SKEW_S) * 2 / 3
+
+
+# --- Lines ------------------------------------------------------------------------------------
+
+
+def line_of(seen: Observed, secret: str) -> int:
+    """Return the line of a Secret: that which it has, or gets when nothing is left of it."""
+    view = (seen.trust or {}).get(secret, TrustView())
+    if _is_taken(seen, secret):
+        return _line_of_set(seen)
+    if view.authority is not None:
+        return view.authority.line
+    if view.certificates is not None:
+        return view.certificates.line
+    return _line_of_set(seen) + (1 if _lost(seen, view) else 0)
+
+
+def line_to_start(seen: Observed) -> int:
+    """Return the line that workers are of when they start now."""
+    return max((line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen))
+
+
+def workers_are_cut_off(seen: Observed, target: Target) -> bool:
+    """Say whether the workers that run are of an older line: joiners cannot speak with them."""
+    if seen.trust is None or seen.stateful_set is None or not target.spec.security.mtls:
+        return False
+    return line_to_start(seen) > _line_of_set(seen)
+
+
+def tell_of_lost_trust(seen: Observed, target: Target | None, draft: Draft) -> None:
+    """Say with the status that begins a restart why it is one."""
+    if target is not None and workers_are_cut_off(seen, target):
+        draft.tell(LOST, lost_text(seen), warning=True)
+
+
+def lost_text(seen: Observed) -> str:
+    """Say for people why workers are started again."""
+    lost = ", ".join(
+        f"{secret} and {names.authority_name(secret)}"
+        for secret, view in sorted((seen.trust or {}).items())
+        if line_of(seen, secret) > _line_of_set(seen)
+    )
+    return (
+        f"the Secrets {lost} were lost, both at once: nobody can sign certificates that workers "
+        "believe which run, so all of them start again from the last checkpoint, with new ones"
+    )
+
+
+def _line_of_set(seen: Observed) -> int:
+    return 1 if seen.stateful_set is None else max(1, seen.stateful_set.line)
+
+
+def _lost(seen: Observed, view: TrustView) -> bool:
+    at = seen.stateful_set
+    runs = bool(seen.pods) or (at is not None and at.replicas > 0)
+    return view.authority is None and view.certificates is None and runs
+
+
+def _news(view: TrustView) -> str:
+    if view.certificates is None:
+        return "was lost, and made again by the same authority: workers that run believe it"
+    if view.authority is None:
+        return "its authority's key was lost: a new authority is believed beside the old one"
+    return "renewed; workers take it while they run"

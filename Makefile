@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim fuzz integration check bench bench-compare image e2e-tools cluster-up \
+.PHONY: help setup demo test unit sim fuzz integration check bench bench-compare sbom image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -67,6 +67,7 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 	@echo "== mypy (strict)";   $(BIN)/mypy
 	@echo "== import contracts"; $(BIN)/lint-imports --no-cache
 	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
+	@echo "== base images";     $(BIN)/python -m tools.images
 	@echo "== make check: all clean"
 
 bench: $(STAMP)  ## run the benchmarks: tables, JSON and plots in bench/out (6 minutes; BENCH='NAME ...')
@@ -79,7 +80,11 @@ bench-compare: $(STAMP)  ## compare with other engines, in turn; installs them i
 	@$(BIN)/python -m bench.compare $(BENCH)
 	@$(BIN)/python -m bench.report
 
-image:  ## build the images of worker and operator: TAG=... BASE_IMAGE=... BUILDER=docker|podman|buildah
+sbom: $(STAMP)  ## list the locked packages and their licences in build/sbom; fails on one that is not allowed
+	@echo "== make sbom: build/sbom/*.cdx.json, build/sbom/licences.txt"
+	@VENV='$(VENV)' sh tools/sbom.sh
+
+image:  ## build the images of worker and operator: BASE_IMAGE=...@sha256:... TAG=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh
 
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)

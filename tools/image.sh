@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the images penstock-worker:TAG and penstock-operator:TAG with docker, podman or buildah,
-# whichever is there. `make image` calls it. Settings, all optional: TAG (default: the version),
-# BASE_IMAGE (default: the Dockerfiles' own), KERNEL_CPU, BUILDER, BUILD_OPTIONS (more options of
+# whichever is there. `make image` calls it with BASE_IMAGE, by digest or made on this machine; it
+# has no default. Settings, all optional: TAG (default: the version),
+# KERNEL_CPU, BUILDER, BUILD_OPTIONS (more options of
 # the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator; the
 # third, spark, is made from the worker's of the same TAG).
 set -eu
@@ -22,6 +23,18 @@ buildah) build="buildah bud --layers" ;;
     exit 1
     ;;
 esac
+case ${BASE_IMAGE:-} in
+*@sha256:????????????????????????????????????????????????????????????????) ;;
+localhost/*) ;; # made here: nobody else can put another in its place
+*)
+    echo "make image: BASE_IMAGE='${BASE_IMAGE:-}' names no image by its digest. Any Linux with" \
+        "Python 3.11 and venv will do, for example:" >&2
+    echo "    $BUILDER pull python:3.11-slim-bookworm" >&2
+    echo "    $BUILDER inspect --type image --format '{{index .RepoDigests 0}}' python:3.11-slim-bookworm" >&2
+    echo "    make image BASE_IMAGE=python:3.11-slim-bookworm@sha256:..." >&2
+    exit 1
+    ;;
+esac
 TAG=${TAG:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' worker/penstock/__init__.py)}
 # Kernels are compiled for any server of this kind since 2015; other machines get generic code.
 [ "$(uname -m)" = x86_64 ] && KERNEL_CPU=${KERNEL_CPU:-x86-64-v3}
@@ -33,7 +46,7 @@ case $BUILDER in docker*) ;; *) worker=localhost/$worker ;; esac
 for part in ${IMAGES:-worker operator}; do
     echo "== make image: penstock-$part:$TAG with $BUILDER"
     # shellcheck disable=SC2086  # options are words
-    $build --quiet ${BASE_IMAGE:+--build-arg BASE_IMAGE="$BASE_IMAGE"} ${BUILD_OPTIONS:-} \
+    $build --quiet --build-arg BASE_IMAGE="$BASE_IMAGE" ${BUILD_OPTIONS:-} \
         $([ "$part" = worker ] && echo --build-arg KERNEL_CPU="${KERNEL_CPU:-generic}") \
         $([ "$part" = spark ] && echo --build-arg WORKER_IMAGE="$worker") \
         -t "penstock-$part:$TAG" -f "Dockerfile.$part" . >/dev/null

@@ -14,6 +14,7 @@ from e2e.rig.reading import PODS, SECRETS, read
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 from penstock.contract import pod
+from penstock_operator.api.names import selector
 from penstock_operator.api.rights import RIGHTS
 from tests.integration.kubernetes.kubectl import Kubectl, Refused
 from tests.integration.kubernetes.pods import rights as keepers_rights
@@ -128,6 +129,72 @@ def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
     assert wordcount.is_so("Ready")
 
 
+REACH = """
+import json, socket, sys
+def reached(place):
+    host, port = place.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), 3).close()
+    except TimeoutError:
+        return "dropped"
+    except OSError as error:
+        return "refused" if isinstance(error, ConnectionRefusedError) else type(error).__name__
+    return "open"
+print(json.dumps([reached(place) for place in sys.argv[1:]]))
+"""
+
+
+@pytest.mark.timeout(600)
+def test_the_network_keeps_to_the_policy_in_both_directions(wordcount: WordCount) -> None:
+    wordcount.start(rate=40)
+    here = wordcount.kubectl
+    pods = wordcount.workers()
+    first, second = (pods[name]["status"]["podIP"] for name in sorted(pods)[:2])
+    listener = ["python3", "-m", "http.server", "8080"]
+    here.apply(plain_pod(wordcount, "outside", listener))
+    wait_for("a pod outside", lambda: address_of(here, "outside"), STEP_TIMEOUT_S)
+    outside = address_of(here, "outside")
+
+    def from_pod(name: str, *places: str) -> list[str]:
+        container = ["-c", pod.ENGINE_CONTAINER] if name in pods else []
+        said: list[str] = json.loads(
+            here("exec", name, *container, "--", "python3", "-c", REACH, *places)
+        )
+        return said
+
+    # In: a pod beside the job is dropped at every door but that of metrics and probes.
+    doors = [pod.CONTROL_PORT, pod.FLIGHT_PORT, pod.INGEST_PORT, pod.HTTP_PORT]
+    wait_for(
+        "the policy in the network",
+        lambda: from_pod("outside", *(f"{first}:{p}" for p in doors)) == [*["dropped"] * 3, "open"],
+        STEP_TIMEOUT_S,
+    )
+    # Out: workers reach each other, names and the API server, and not the pod beside them.
+    place = here.in_namespace("default").get("endpoints", "kubernetes")["subsets"][0]
+    api = f"{place['addresses'][0]['ip']}:{place['ports'][0]['port']}"
+    dns = here.in_namespace("kube-system").get("service", "kube-dns")["spec"]["clusterIP"]
+    worker = sorted(pods)[0]
+    places = [f"{second}:{pod.FLIGHT_PORT}", f"{dns}:53", api, f"{outside}:8080"]
+    assert from_pod(worker, *places) == ["open", "open", "open", "dropped"]
+    wordcount.commits(2, STEP_TIMEOUT_S)
+
+
+def address_of(kubectl: Kubectl, name: str) -> str:
+    return str(read(kubectl, PODS, name).get("status", {}).get("podIP", ""))
+
+
+def plain_pod(job: WordCount, name: str, command: list[str]) -> Any:
+    container = {
+        "name": name,
+        "image": job.cluster.images.worker,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "securityContext": RESTRICTED,
+    }
+    spec = {"automountServiceAccountToken": False, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
 def phase(kubectl: Kubectl) -> str:
     return str(read(kubectl, PODS, "stranger").get("status", {}).get("phase", ""))
 
@@ -151,7 +218,8 @@ def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "stranger"},
+        # Labelled as a worker, or the network would stop it before its certificates are looked at.
+        "metadata": {"name": "stranger", "labels": dict(selector(job.name))},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,

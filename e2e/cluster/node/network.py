@@ -2,17 +2,22 @@
 
 Each node's pods have a range of addresses of their own; the agent tells its node by which other
 node a range is reached, and once writes the configuration that lets the kubelet make pods. It
-does not enforce NetworkPolicy. Runs with the standard library alone.
+enforces NetworkPolicy for them (policies.py): what is new holds within two seconds. Runs with the
+standard library alone.
 """
 
 import json
 import os
 import ssl
 import subprocess
+import sys
 import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # both are in one ConfigMap
+import policies  # type: ignore[import-not-found]
 
 ALL_PODS = "10.244.0.0/16"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -20,10 +25,10 @@ CONFIGURATION = Path("/cni/10-penstock.conflist")
 LOOK_EVERY_S = 2.0
 
 
-def nodes() -> list[Any]:
-    """Give the Node objects, from the API server's own address: no Service works yet."""
+def listed(path: str) -> list[Any]:
+    """Give objects from the API server's own address: no Service works yet."""
     request = urllib.request.Request(
-        f"https://{os.environ['ENDPOINT']}/api/v1/nodes",
+        f"https://{os.environ['ENDPOINT']}{path}",
         headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"},
     )
     context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -72,13 +77,29 @@ def arrange(node: Any, me: str) -> None:
         print("network of", cidr, flush=True)
 
 
+def enforce(me: str, before: str) -> str:
+    """Have the pods of this node obey the policies; gives the rules that hold now. Idempotent."""
+    found = listed("/apis/networking.k8s.io/v1/networkpolicies")
+    pods, spaces = listed("/api/v1/pods"), listed("/api/v1/namespaces")
+    wanted: str = policies.rules(found, pods, spaces, me)
+    if wanted != before:
+        restore = ["iptables-restore", "-w", "5", "--noflush"]
+        subprocess.run(restore, input=wanted, text=True, check=True)
+        print("rules:", wanted.count("\n"), flush=True)
+    jump = ["FORWARD", "-j", policies.CHAIN]
+    if subprocess.run(["iptables", "-w", "-C", *jump], check=False, capture_output=True).returncode:
+        subprocess.run(["iptables", "-w", "-I", *jump], check=True)
+    return wanted
+
+
 def main() -> None:
-    """Look at the nodes for ever; what fails is said and tried again."""
-    never = threading.Event()
+    """Look for ever; what fails is said and tried again."""
+    never, enforced, me = threading.Event(), "", os.environ["NODE"]
     while not never.wait(LOOK_EVERY_S):
         try:
-            for node in nodes():
-                arrange(node, os.environ["NODE"])
+            for node in listed("/api/v1/nodes"):
+                arrange(node, me)
+            enforced = enforce(me, enforced)
         except (OSError, subprocess.CalledProcessError) as error:
             print(repr(error), flush=True)
 

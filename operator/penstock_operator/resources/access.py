@@ -6,6 +6,16 @@ from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 from penstock_operator.resources.target import Owner, Target, framed
 
+DNS_PORT = 53
+NAMES: Object = {
+    "namespaceSelector": {},
+    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+}
+LINK_LOCAL = "169.254.0.0/16"  # where clouds hand out a node's credentials, and nodes answer names
+LOCAL_NAMES: Object = {"ipBlock": {"cidr": LINK_LOCAL}}
+# A policy cannot name the API server: its Service's port, and the one that it listens on itself.
+API_PORTS = (443, 6443)
+ANYWHERE: Object = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [LINK_LOCAL]}}
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -42,7 +52,12 @@ def role_binding(target: Target) -> Object:
 
 
 def network_policy(owner: Owner) -> Object:
-    """Build the policy: peers of this job, scrapers and probes, and senders of pushed input."""
+    """Build the policy of the workers, in both directions; what it does not name is closed.
+
+    In: peers of this job, scrapers and probes, and senders of pushed input. Out: peers, names, and
+    the API server. Checkpoints are on a volume, which the node reaches. A source or sink that
+    connects to anything else needs a policy of the user's: policies add up.
+    """
     own: Object = {"podSelector": {"matchLabels": dict(names.selector(owner.name))}}
     senders: Object = {"podSelector": {"matchLabels": {pod.LABEL_JOB: owner.name}}}
     frame = framed("networking.k8s.io/v1", "NetworkPolicy", owner, pod.workers_name(owner.name))
@@ -50,11 +65,16 @@ def network_policy(owner: Owner) -> Object:
         **frame,
         "spec": {
             "podSelector": {"matchLabels": dict(names.selector(owner.name))},
-            "policyTypes": ["Ingress"],
+            "policyTypes": ["Ingress", "Egress"],
             "ingress": [
                 {"from": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
                 {"from": [senders], "ports": [_tcp(pod.INGEST_PORT)]},
                 {"ports": [_tcp(pod.HTTP_PORT)]},
+            ],
+            "egress": [
+                {"to": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
+                {"to": [NAMES, LOCAL_NAMES], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
+                {"to": [ANYWHERE], "ports": [_tcp(port) for port in API_PORTS]},
             ],
         },
     }
@@ -67,6 +87,10 @@ def _rule(group: str, resource: str, resource_names: list[str], verbs: str) -> O
         "resourceNames": list(resource_names),
         "verbs": list(verbs.split()),
     }
+
+
+def _udp(port: int) -> Object:
+    return {"protocol": "UDP", "port": port}
 
 
 def _tcp(port: int) -> Object:

@@ -1,0 +1,126 @@
+"""NetworkPolicies as rules of iptables, for the pods of one node. Pure: objects in, a text out.
+
+The node's own traffic passes: a kubelet's probes must not be stopped. A pod that no policy selects
+may do anything; one that a policy selects may do what any of its policies allows. What is no pod's
+is matched by ``ipBlock``. Named ports and IPv6 are not known here, and are an error.
+"""
+
+from ipaddress import IPv4Network
+from typing import Any
+
+CHAIN = "PENSTOCK-POLICY"
+Object = dict[str, Any]
+DIRECTIONS = {"Ingress": ("in", "-d", "-s", "from"), "Egress": ("out", "-s", "-d", "to")}
+
+
+def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], node: str) -> str:
+    """Give a text for ``iptables-restore --noflush`` that replaces all chains of ours.
+
+    Their names say what they are of: one chain a pod and direction, and ``CHAIN`` that leads there.
+    """
+    labels = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in namespaces}
+    known = [p for p in pods if p["status"].get("podIP") and not p["spec"].get("hostNetwork")]
+    lead, chains = [f"-A {CHAIN} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"], []
+    for pod in sorted(known, key=lambda p: str(p["status"]["podIP"])):
+        if pod["spec"].get("nodeName") != node:
+            continue
+        for direction in DIRECTIONS:
+            selecting = [p for p in policies if _selects(p, pod, direction)]
+            if selecting:
+                name, own = _chain(pod, direction), DIRECTIONS[direction][1]
+                lead.append(f"-A {CHAIN} {own} {pod['status']['podIP']}/32 -j {name}")
+                allowed = [
+                    line for p in selecting for line in _allowed(p, direction, known, labels)
+                ]
+                chains.append((name, sorted(set(allowed))))
+    # A chain whose packets are allowed goes back to where it was called, for the other direction.
+    text = ["*filter", f":{CHAIN} - [0:0]", *(f":{name} - [0:0]" for name, _ in chains), *lead]
+    for name, allowed in chains:
+        text += [f"-A {name} {line} -j RETURN" for line in allowed]
+        text.append(f"-A {name} -j DROP")
+    return "\n".join([*text, "COMMIT", ""])
+
+
+def _chain(pod: Object, direction: str) -> str:
+    return f"PEN-{DIRECTIONS[direction][0]}-{pod['metadata']['uid'][:13]}"
+
+
+def _selects(policy: Object, pod: Object, direction: str) -> bool:
+    spec = policy["spec"]
+    types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
+    same = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
+    return same and direction in types and matches(spec.get("podSelector", {}), _labels(pod))
+
+
+def _allowed(
+    policy: Object, direction: str, pods: list[Object], namespaces: dict[str, dict[str, str]]
+) -> list[str]:
+    """Give the matches of what one policy allows in a direction."""
+    _, _, other, peers_key = DIRECTIONS[direction]
+    found = []
+    for rule in policy["spec"].get(direction.lower()) or []:
+        peers = rule.get(peers_key) or []
+        places = [p for peer in peers for p in _places(peer, policy, pods, namespaces)]
+        for port in [_port(p) for p in rule.get("ports") or []] or [""]:
+            if not peers:
+                found.append(port)
+            found += [f"{other} {place} {port}".strip() for place in places]
+    return found
+
+
+def _places(
+    peer: Object, policy: Object, pods: list[Object], namespaces: dict[str, dict[str, str]]
+) -> list[str]:
+    """Give the addresses of a peer: those of pods, or a block less what it leaves out."""
+    block = peer.get("ipBlock")
+    if block:
+        left = [IPv4Network(block["cidr"])]
+        for each in block.get("except") or []:
+            hole = IPv4Network(each)
+            left = [
+                part
+                for net in left
+                for part in (net.address_exclude(hole) if hole.subnet_of(net) else [net])
+            ]
+        return [str(net) for net in left]
+    own = policy["metadata"]["namespace"]
+    chosen = peer.get("namespaceSelector")
+    spaces = {n for n, marks in namespaces.items() if chosen is not None and matches(chosen, marks)}
+    if chosen is None:
+        spaces = {own}
+    selector = peer.get("podSelector", {})
+    return [
+        f"{pod['status']['podIP']}/32"
+        for pod in pods
+        if pod["metadata"]["namespace"] in spaces and matches(selector, _labels(pod))
+    ]
+
+
+def _port(port: Object) -> str:
+    protocol, number = str(port.get("protocol", "TCP")).lower(), port.get("port")
+    if number is None:
+        return f"-p {protocol}"
+    last = port.get("endPort")
+    return f"-p {protocol} --dport {int(number)}" + (f":{int(last)}" if last else "")
+
+
+def matches(selector: Object, labels: dict[str, str]) -> bool:
+    """Say whether a label selector selects what has these labels; an empty one selects all."""
+    if any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
+        return False
+    for term in selector.get("matchExpressions") or []:
+        value, values = labels.get(term["key"]), term.get("values") or []
+        good = {
+            "In": value in values,
+            "NotIn": value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }[term["operator"]]
+        if not good:
+            return False
+    return True
+
+
+def _labels(pod: Object) -> dict[str, str]:
+    found: dict[str, str] = pod["metadata"].get("labels", {})
+    return found

@@ -1,0 +1,15 @@
+"""The NetworkPolicy of a job, whole: a change of what workers may reach is seen by who reviews."""
+
+from pathlib import Path
+
+import yaml
+
+from penstock_operator.resources.access import network_policy
+from penstock_operator.resources.target import Owner
+
+GOLDEN = Path(__file__).parent / "kubernetes" / "network-policy.yaml"
+
+
+def test_the_policy_is_the_one_that_was_reviewed() -> None:
+    made = network_policy(Owner("wordcount", "team", "1234-uid"))
+    assert yaml.safe_load(GOLDEN.read_text()) == made

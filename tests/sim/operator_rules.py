@@ -85,7 +85,7 @@ MUTANTS = {
             "draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))",
             "pass",
         ),
-        430,
+        75,
         steps=200,
         habits=("replicas",),
     ),

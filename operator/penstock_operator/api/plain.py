@@ -3,6 +3,7 @@
 from penstock.contract.fields import Plain
 
 Object = dict[str, Plain]
+DIGITS_MAX = 18  # of a number that somebody may have written as a text; more would be no int64
 
 
 def at(plain: Plain, *path: str) -> Plain:
@@ -27,6 +28,12 @@ def whole_at(plain: Plain, *path: str) -> int:
     """Return the whole number at ``path``, 0 when there is none."""
     found = at(plain, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def whole_of(text: str | None) -> int:
+    """Read a whole number of at most :data:`DIGITS_MAX` digits, 0 when the text is none."""
+    digits = text is not None and text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return int(text or "0") if digits else 0
 
 
 def object_at(plain: Plain, *path: str) -> Object:

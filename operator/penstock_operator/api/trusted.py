@@ -7,7 +7,7 @@ data, which :func:`trust_view` reads.
 from dataclasses import dataclass
 
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, whole_at
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, whole_of
 
 SUMMARY = "trust"  # where the summary is in the object of a Secret
 
@@ -103,8 +103,7 @@ def _roots(plain: Object) -> tuple[Root, ...]:
 
 
 def _line(plain: Object) -> int:
-    text = text_at(plain, "metadata", "annotations", names.ANNOTATION_LINE)
-    return int(text) if text.isdecimal() else max(1, whole_at(plain, SUMMARY, "line"))
+    return max(1, whole_of(text_at(plain, "metadata", "annotations", names.ANNOTATION_LINE)))
 
 
 def _number(plain: object, key: str) -> float:

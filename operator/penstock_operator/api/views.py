@@ -28,7 +28,15 @@ from penstock_operator.api.observed import (
     SparkView,
 )
 from penstock_operator.api.owners import controller_of, job_of, owner_text
-from penstock_operator.api.plain import at, list_at, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.plain import (
+    at,
+    list_at,
+    object_at,
+    text_at,
+    texts_at,
+    whole_at,
+    whole_of,
+)
 from penstock_operator.api.times import seconds
 from penstock_operator.api.versions import once_per_version
 
@@ -92,13 +100,13 @@ def set_view(plain: Plain) -> SetView:
         job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         replicas=whole_at(plain, "spec", "replicas"),
-        turn=_whole(marks.get(names.ANNOTATION_TURN)),
+        turn=whole_of(marks.get(names.ANNOTATION_TURN)),
         digest=marks.get(names.ANNOTATION_DIGEST, ""),
         config=marks.get(names.ANNOTATION_CONFIG, ""),
         observed=whole_at(plain, "status", "observedGeneration")
         >= whole_at(plain, "metadata", "generation"),
         deleting=deleting_since(plain) is not None,
-        line=_whole(marks.get(names.ANNOTATION_LINE)),
+        line=whole_of(marks.get(names.ANNOTATION_LINE)),
     )
 
 
@@ -114,7 +122,7 @@ def pod_view(plain: Plain) -> PodView:
         name=name,
         uid=text_at(plain, "metadata", "uid"),
         job_uid=job_of(plain),
-        ordinal=_whole(name.rpartition("-")[2]),
+        ordinal=whole_of(name.rpartition("-")[2]),
         ready=text_at(conditions.get("Ready"), "status") == "True",
         phase=text_at(plain, "status", "phase") or "Pending",
         deleting=deleting_since(plain) is not None,
@@ -191,7 +199,7 @@ def desired_view(plain: Plain) -> DesiredView:
         job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         value=value,
-        turn=_whole(marks.get(names.ANNOTATION_TURN)),
+        turn=whole_of(marks.get(names.ANNOTATION_TURN)),
         latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
         deleting=deleting_since(plain) is not None,
     )
@@ -238,7 +246,7 @@ def snapshot_view(plain: Plain) -> SnapshotView:
         finalizers=finalizers(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         periodic_of=text_at(plain, "metadata", "labels", names.LABEL_PERIODIC),
-        due=float(_whole(text_at(plain, "metadata", "annotations", names.ANNOTATION_DUE))),
+        due=float(whole_of(text_at(plain, "metadata", "annotations", names.ANNOTATION_DUE))),
     )
 
 
@@ -307,7 +315,3 @@ def by_kind(objects: Iterable[Plain]) -> Mapping[str, list[Plain]]:
 
 def _first(pair: tuple[str, Plain]) -> str:
     return pair[0]
-
-
-def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0

@@ -18,16 +18,19 @@ LOG = logging.getLogger("penstock_operator")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A server and its user. A mounted token is read for each request: the kubelet renews it."""
+    """A server and its user.
+
+    A token in ``token_file`` is read for each request, because the kubelet renews it there.
+    """
 
     server: str
     tls: ssl.SSLContext
     token: str | None
-    in_pod: bool
+    token_file: Path | None = None
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a request: what is wanted, and the token of now where one is."""
-        token = TOKEN_FILE.read_text().strip() if self.in_pod else self.token
+        token = self.token if self.token_file is None else self.token_file.read_text().strip()
         named = {"Authorization": f"Bearer {token}"} if token else {}
         return {"Accept": "application/json", **named}
 
@@ -61,7 +64,7 @@ def access_of(info: kopf.ConnectionInfo) -> Access:
             file.flush()
             tls.load_cert_chain(file.name)
     in_pod = TOKEN_FILE.exists() and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
-    return Access(info.server.rstrip("/"), tls, info.token, in_pod)
+    return Access(info.server.rstrip("/"), tls, info.token, TOKEN_FILE if in_pod else None)
 
 
 def _decoded(data: str | bytes) -> bytes:

@@ -9,6 +9,7 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.observed import JobView, Observed, Refusal
+from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.api.trusted import trust_view
 from penstock_operator.cluster.client import ApiError, Client
@@ -152,7 +153,8 @@ class Observer:
             else:
                 objects["Secret", beside] = known[beside]
         found = {n: objects["Secret", n] for n in every if ("Secret", n) in objects}
-        self.trust[key] = (uid, found)
+        # Those of others are remembered as strangers, until they are gone.
+        self.trust[key] = (uid, {n: o for n, o in found.items() if job_of(o) == uid})
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """A start needs to know that no pod is left: then the watch is not enough."""

@@ -141,14 +141,15 @@ class Performer:
     ) -> None:
         """Write one Secret from both, read now: what was seen of them was no more than a summary.
 
-        Raises ApiError 409 when it is not as it was seen.
+        Raises ApiError 409 when it is not as it was seen, or either is of somebody else by now.
         """
         space, owner = seen.job.namespace, owner_of(seen.job)
         mounted = await self.client.get(kinds.SECRET, space, action.secret)
         beside = names.authority_name(action.secret)
         authority = await self.client.get(kinds.SECRET, space, beside)
         old = authority if isinstance(action, act.WriteAuthority) else mounted
-        if trust.version_of(old) != action.version:
+        foreign = any(s is not None and job_of(s) != owner.uid for s in (mounted, authority))
+        if foreign or trust.version_of(old) != action.version:
             raise ApiError(409, "Conflict", f"Secret {action.secret} or {beside} has changed")
         manifest = _made(owner, action, (authority, mounted), seen.now)
         if old is None:

@@ -16,6 +16,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -55,8 +56,9 @@ def files_of(secret: Object | None) -> Files:
     for name, data in found.files.items():
         if name == pod.CA_KEY or (name.endswith(CERTIFICATE) and name.count(".") == 1):
             for root in _certificates(data):
-                if _is_authority(root):
-                    found.roots[_name_of(root)] = _pem_of(root)
+                shown = _authority_key(root)
+                if shown is not None:
+                    found.roots[_name_of(shown)] = _pem_of(root)
     for name in found.roots:
         key = found.files.get(name + KEY, b"")
         if _fits(key, found.roots[name]):
@@ -78,10 +80,19 @@ def summary_of(secret: Object) -> Object:
         ]
     }
     leaf = _certificates(found.files.get(pod.CERTIFICATE_KEY, b""))[:1]
-    whole = _fits(found.files.get(pod.PRIVATE_KEY, b""), found.files.get(pod.CERTIFICATE_KEY, b""))
-    if leaf and whole and len(found.files.get(pod.WORKER_KEY, b"")) >= WORKER_KEY_BYTES:
+    if leaf and _is_whole(found.files):
         shown["leaf"] = {"issuer": _issuer_of(leaf[0]), **_times(leaf[0])}
     return {k: v for k, v in secret.items() if k not in {"data", "stringData"}} | {SUMMARY: shown}
+
+
+def _is_whole(files: dict[str, bytes]) -> bool:
+    """Say whether keys fit their certificates; senders have theirs in one of the two Secrets."""
+    pairs = [(pod.PRIVATE_KEY, pod.CERTIFICATE_KEY)]
+    of_senders = (pod.SENDER_PRIVATE_KEY, pod.SENDER_CERTIFICATE_KEY)
+    if files.keys() & set(of_senders):
+        pairs.append(of_senders)
+    fit = all(_fits(files.get(key, b""), files.get(certificate, b"")) for key, certificate in pairs)
+    return fit and len(files.get(pod.WORKER_KEY, b"")) >= WORKER_KEY_BYTES
 
 
 def _decoded(text: str) -> bytes:
@@ -98,16 +109,17 @@ def _certificates(data: bytes) -> list[x509.Certificate]:
         return []
 
 
-def _is_authority(found: x509.Certificate) -> bool:
+def _authority_key(found: x509.Certificate) -> ec.EllipticCurvePublicKey | None:
+    """Return the key of an authority as we make them, None where it is another or none."""
     try:
-        return bool(found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
-    except (x509.ExtensionNotFound, ValueError):
-        return False
+        is_one = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        key = found.public_key()
+    except (x509.ExtensionNotFound, ValueError, UnsupportedAlgorithm):
+        return None
+    return key if is_one and isinstance(key, ec.EllipticCurvePublicKey) else None
 
 
-def _name_of(root: x509.Certificate) -> str:
-    key = root.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey), "all that we make are"
+def _name_of(key: ec.EllipticCurvePublicKey) -> str:
     return x509.SubjectKeyIdentifier.from_public_key(key).digest.hex()[:NAME_CHARS]
 
 
@@ -128,7 +140,7 @@ def _fits(key: bytes, certificate: bytes) -> bool:
     try:
         loaded = serialization.load_pem_private_key(key, None)
         shown = x509.load_pem_x509_certificate(certificate).public_key()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
     return bool(loaded.public_key() == shown)
 
@@ -151,8 +163,8 @@ def authority_secret(
             files[name + KEY] = old.keys[name]
     if step.grow:
         root, key = _new_authority(_time(now_s))
-        files[_name_of(root) + CERTIFICATE] = _pem_of(root)
-        files[_name_of(root) + KEY] = _pem(key)
+        name = _name_of(key.public_key())
+        files |= {name + CERTIFICATE: _pem_of(root), name + KEY: _pem(key)}
     found = old.files.get(pod.WORKER_KEY) or mounted.files.get(pod.WORKER_KEY)
     files[pod.WORKER_KEY] = found or secrets.token_bytes(WORKER_KEY_BYTES)
     name = names.authority_name(step.secret)

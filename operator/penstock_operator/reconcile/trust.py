@@ -13,7 +13,7 @@ one begins, and is believed until it ends: so whatever it has signed stays good.
 
 A lost Secret is made again: ``{secret}`` from ``{secret}-ca``; ``{secret}-ca`` with a new authority
 and with what ``{secret}`` still has. Where both are lost, nobody can sign what the workers that run
-would believe. Then another **line** begins, and workers of an older line are started again.
+would believe. Then another **trust line** begins, and workers of an older line are started again.
 """
 
 from penstock_operator.api import names
@@ -130,10 +130,14 @@ def line_to_start(seen: Observed) -> int:
 
 
 def workers_are_cut_off(seen: Observed, target: Target) -> bool:
-    """Say whether the workers that run are of an older line: joiners cannot speak with them."""
-    if seen.trust is None or seen.stateful_set is None or not target.spec.security.mtls:
+    """Say whether the workers that run are of an older line: joiners cannot speak with them.
+
+    Workers of another spec are none of these: they end anyway, and may never have had certificates.
+    """
+    at = seen.stateful_set
+    if seen.trust is None or at is None or not target.spec.security.mtls:
         return False
-    return line_to_start(seen) > _line_of_set(seen)
+    return at.digest == target.digest and line_to_start(seen) > _line_of_set(seen)
 
 
 def tell_of_lost_trust(seen: Observed, target: Target | None, draft: Draft) -> None:

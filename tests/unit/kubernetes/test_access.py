@@ -9,6 +9,7 @@ import yaml
 from penstock.base.errors import ConfigError
 from penstock.kubernetes.access import kubeconfig_access, pod_access
 from penstock.kubernetes.client import ApiClient
+from tests.certificates import authority
 from tests.unit.kubernetes.small_api import SmallApi
 
 
@@ -75,3 +76,13 @@ def test_outside_of_a_pod_the_keeper_says_so(tmp_path: Path) -> None:
         pod_access({}, tmp_path, "default")
     with pytest.raises(ConfigError, match="projected token"):
         pod_access({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path, "default")
+
+
+def test_a_token_that_the_kubelet_renews_is_read_for_each_request(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(authority().pem)
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    access = pod_access({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path, "default")
+    assert access.token() == "first"
+    file.write_text("second\n")
+    assert access.token() == "second"

@@ -29,7 +29,7 @@ class FakeApi(Client):
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        super().__init__(Access("", ssl.create_default_context(), None, False), lambda *_: None)
+        super().__init__(Access("", ssl.create_default_context(), None), lambda *_: None)
         self.objects: dict[str, Object] = {}
         self.asked: list[str] = []
         self.refusal: ApiError | None = None

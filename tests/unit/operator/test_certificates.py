@@ -3,10 +3,13 @@
 import base64
 import json
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from penstock.contract import pod
@@ -180,3 +183,38 @@ def test_a_summary_has_no_key() -> None:
         assert "PRIVATE" not in text
         for data in object_at(secret, "data").values():
             assert str(data) not in text
+
+
+def edwards_authority() -> bytes:
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody's")])
+    begins = datetime.fromtimestamp(NOW_S, UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + timedelta(days=365))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    )
+    return made.sign(key, None).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize("name", [pod.SENDER_CERTIFICATE_KEY, pod.SENDER_PRIVATE_KEY])
+def test_a_broken_certificate_of_senders_is_signed_anew(name: str) -> None:
+    mounted, above, _ = reconciled(None, None, NOW_S)
+    data = dict(object_at(mounted, "data"))
+    del data[name]
+    mended, _, done = reconciled({**mounted, "data": data}, above, NOW_S)
+    assert done == ["WriteCertificates"]
+    assert name in object_at(mended, "data")
+
+
+def test_an_authority_of_a_kind_that_we_do_not_make_is_left_out() -> None:
+    mounted, above, _ = reconciled(None, None, NOW_S)
+    files = files_of(mounted).files
+    pem = files[pod.CA_KEY] + edwards_authority()
+    more = {**object_at(mounted, "data"), pod.CA_KEY: base64.b64encode(pem).decode()}
+    mixed = {**mounted, "data": more}
+    assert summary_of(mixed)["trust"] == summary_of(mounted)["trust"]
+    mended, _, done = reconciled(mixed, above, NOW_S)
+    assert done == []
+    assert verify(mended) == verify(mounted)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -30,7 +31,7 @@ def serve(answer: Answer, ask: Callable[[Client], Awaitable[None]]) -> None:
         app.router.add_route("*", "/{path:.*}", answer)
         async with TestServer(app) as server:
             url, tls = str(server.make_url("")).rstrip("/"), ssl.create_default_context()
-            client = Client(Access(url, tls, None, False), lambda *_: None)
+            client = Client(Access(url, tls, None), lambda *_: None)
             try:
                 await ask(client)
             finally:
@@ -146,3 +147,13 @@ def test_waits_grow_to_a_bound_and_differ_by_chance() -> None:
         assert least.after(failures) == most.after(failures) / 2
     assert most.after(0) < most.after(1) < most.after(40) == LONGEST_S
     assert list(most) == [most.after(failures) for failures in range(KOPF_TRIES)]
+
+
+def test_a_token_that_the_kubelet_renews_is_read_for_each_request(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    access = Access("https://api", ssl.create_default_context(), "of the start", file)
+    for token in ("first", "second"):
+        file.write_text(f"{token}\n")
+        assert access.headers()["Authorization"] == f"Bearer {token}"
+    person = Access("https://api", ssl.create_default_context(), "of the start")
+    assert person.headers()["Authorization"] == "Bearer of the start"

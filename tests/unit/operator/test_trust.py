@@ -10,6 +10,7 @@ from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object, text_at
 from penstock_operator.api.trusted import TrustView, trust_view
+from penstock_operator.api.views import set_view
 from penstock_operator.reconcile import trust
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Scale, WriteAuthority, WriteCertificates
@@ -261,3 +262,25 @@ def test_a_set_that_an_older_operator_made_is_not_taken_for_cut_off() -> None:
     assert seen.stateful_set is not None
     seen = replace(seen, stateful_set=replace(seen.stateful_set, line=0))
     assert not any(isinstance(a, Scale) for a in decide(seen).actions)
+
+
+def test_mtls_that_is_turned_on_is_a_change_of_the_spec_and_no_loss() -> None:
+    seen = running(spec_of(security={"mtls": False}), wanted=spec_of())
+    seen = settled(replace(seen, trust={SECRET: TrustView(), OTHER: TrustView()}))
+    decided = decide(seen)
+    assert [e.reason for e in decided.events if e.reason == trust.LOST] == []
+    assert decided.status is not None
+    progressing = decided.status.condition(ConditionType.PROGRESSING)
+    assert progressing is not None
+    assert progressing.reason == Reason.UPGRADING
+    assert "lost" not in progressing.message
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", "0x1", "\u0662", ""])
+def test_a_line_that_is_no_number_of_ours_is_the_first(text: str) -> None:
+    mark: Object = {"metadata": {"annotations": {names.ANNOTATION_LINE: text}}}
+    view = trust_view(mark, mark)
+    assert view.authority is not None
+    assert view.certificates is not None
+    assert (view.authority.line, view.certificates.line) == (1, 1)
+    assert set_view(mark).line == 0

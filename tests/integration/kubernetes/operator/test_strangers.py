@@ -60,6 +60,10 @@ def config_of(job: str) -> str:
     return names.config_name(job, digest_of(json.loads(stream_job())["spec"]))
 
 
+def authority_of(job: str) -> str:
+    return names.authority_name(pod.control_name(job))
+
+
 REFERENCE = {"apiGroup": RBAC, "kind": "Role", "name": "theirs"}
 ONE_GIB = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
 EVERY_KIND = (
@@ -81,6 +85,7 @@ EVERY_KIND = (
     Theirs("v1", "ConfigMap", pod.status_name, DATA),
     Theirs("v1", "ConfigMap", config_of, DATA),
     Theirs("v1", "Secret", pod.trust_name, {"stringData": {"theirs": "yes"}}),
+    Theirs("v1", "Secret", authority_of, {"stringData": {"theirs": "yes"}}),
     Theirs("networking.k8s.io/v1", "NetworkPolicy", pod.workers_name, {"spec": ANY_POD}),
     Theirs("v1", "PersistentVolumeClaim", names.claim_name, {"spec": ONE_GIB}),
 )

@@ -2,7 +2,8 @@
 
 The node's own traffic passes: a kubelet's probes must not be stopped. A pod that no policy selects
 may do anything; one that a policy selects may do what any of its policies allows. What is no pod's
-is matched by ``ipBlock``. Named ports and IPv6 are not known here, and are an error.
+is matched by ``ipBlock``. Nothing here has an IPv6 address, so blocks of those match nothing. Named
+ports are not known, and are an error.
 """
 
 from ipaddress import IPv4Network
@@ -73,6 +74,8 @@ def _places(
 ) -> list[str]:
     """Give the addresses of a peer: those of pods, or a block less what it leaves out."""
     block = peer.get("ipBlock")
+    if block and ":" in block["cidr"]:
+        return []
     if block:
         left = [IPv4Network(block["cidr"])]
         for each in block.get("except") or []:

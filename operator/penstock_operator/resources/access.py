@@ -6,16 +6,16 @@ from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 from penstock_operator.resources.target import Owner, Target, framed
 
-DNS_PORT = 53
-NAMES: Object = {
-    "namespaceSelector": {},
-    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-}
+DNS_PORTS = (53, 5353)  # a Service's port, and the one that OpenShift's servers listen on
+# Any pod: clusters label their name servers in different ways.
+NAMES: Object = {"namespaceSelector": {}}
 LINK_LOCAL = "169.254.0.0/16"  # where clouds hand out a node's credentials, and nodes answer names
+LINK_LOCAL_6 = "fe80::/10"
 LOCAL_NAMES: Object = {"ipBlock": {"cidr": LINK_LOCAL}}
 # A policy cannot name the API server: its Service's port, and the one that it listens on itself.
 API_PORTS = (443, 6443)
 ANYWHERE: Object = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [LINK_LOCAL]}}
+ANYWHERE_6: Object = {"ipBlock": {"cidr": "::/0", "except": [LINK_LOCAL_6]}}
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -73,8 +73,11 @@ def network_policy(owner: Owner) -> Object:
             ],
             "egress": [
                 {"to": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
-                {"to": [NAMES, LOCAL_NAMES], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
-                {"to": [ANYWHERE], "ports": [_tcp(port) for port in API_PORTS]},
+                {
+                    "to": [NAMES, LOCAL_NAMES],
+                    "ports": [each(port) for port in DNS_PORTS for each in (_udp, _tcp)],
+                },
+                {"to": [ANYWHERE, ANYWHERE_6], "ports": [_tcp(port) for port in API_PORTS]},
             ],
         },
     }

@@ -87,6 +87,7 @@ def test_a_peer_is_of_the_policys_namespace_unless_it_says_another() -> None:
         f"-A {A_OUT} -d 10.0.0.3/32 -j RETURN"
     ]
     assert len(allowed({"namespaceSelector": {}, "podSelector": {}})) == 3
+    assert allowed({"ipBlock": {"cidr": "::/0", "except": ["fe80::/10"]}}) == []
     assert allowed({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["128.0.0.0/1"]}}) == [
         f"-A {A_OUT} -d 0.0.0.0/1 -j RETURN"
     ]
@@ -113,4 +114,7 @@ def test_the_policy_of_a_job_can_be_enforced() -> None:
     text = rules([found], [worker, A], SPACES, "here")
     assert "-A PEN-in-w-uid -j DROP" in text
     assert "-A PEN-out-w-uid -j DROP" in text
-    assert "10.0.0.1/32" not in text, "nothing is allowed to or from another pod"
+    others = [line for line in text.splitlines() if "10.0.0.1/32" in line]
+    assert others, "a pod may be a name server"
+    assert {line.split("--dport ")[1].split()[0] for line in others} == {"53", "5353"}
+    assert not [line for line in others if " -s 10.0.0.1/32" in line], "nothing comes in from it"

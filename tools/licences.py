@@ -167,13 +167,15 @@ def main(sbom_file: Path, folder: Path, repository: Path) -> int:
         name: locked((repository / file).read_text()) for name, file in LOCKS.items()
     }
     lines = sorted({line for lock in locks.values() for line in complaints(found, lock)})
-    print("\n".join([*lines, f"licences: {len(found)} packages, {len(lines)} complaints"]))
+    every = {name for lock in locks.values() for name in lock}
+    print("\n".join([*lines, f"licences: {len(every)} packages, {len(lines)} complaints"]))
     if lines:
         return 1
     (folder / "licences.txt").write_text(table(found, locks))
-    for image in IMAGES:
-        part = json.dumps(part_of(sbom, locks[image]), indent=2)
-        (folder / f"{image}.cdx.json").write_text(part + "\n")
+    # What else is installed, somebody has installed: it is neither shipped nor locked.
+    for name, chosen in {"all": every, **{image: set(locks[image]) for image in IMAGES}}.items():
+        part = json.dumps(part_of(sbom, chosen), indent=2)
+        (folder / f"{name}.cdx.json").write_text(part + "\n")
     return 0
 
 

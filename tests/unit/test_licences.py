@@ -1,10 +1,12 @@
 """Which licences are allowed, and what a lock asks for."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.licences import complaints, is_allowed, licences_of, locked, part_of
+from tools.licences import LOCKS, complaints, is_allowed, licences_of, locked, main, part_of
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,19 @@ def test_a_part_of_the_list_names_no_package_beside_it() -> None:
     part = part_of(sbom, ["a"])
     assert [c["name"] for c in part["components"]] == ["a"]
     assert part["dependencies"] == [{"ref": "ref-a", "dependsOn": []}]
+
+
+def test_lists_have_what_is_locked_and_not_what_somebody_has_installed(tmp_path: Path) -> None:
+    for lock in LOCKS.values():
+        (tmp_path / lock).write_text("b==1 \\\n    --hash=sha256:00\n")
+    (tmp_path / LOCKS["worker"]).write_text("a==1 \\\n    --hash=sha256:00\n")
+    names = ("a", "b", "by-chance")
+    components = [component(name, {"license": {"id": "MIT"}}) for name in names]
+    (tmp_path / "found.json").write_text(json.dumps({"components": components}))
+    assert main(tmp_path / "found.json", tmp_path, tmp_path) == 0
+    listed = {
+        path.name.partition(".")[0]: [c["name"] for c in json.loads(path.read_text())["components"]]
+        for path in tmp_path.glob("*.cdx.json")
+    }
+    assert listed == {"all": ["a", "b"], "worker": ["a"], "operator": ["b"], "spark": ["b"]}
+    assert len((tmp_path / "licences.txt").read_text().splitlines()) == 2

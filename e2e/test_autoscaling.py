@@ -1,5 +1,6 @@
 """Autoscaling, the built-in way and by Kubernetes' own: workers come and go, and it is exact."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from e2e.rig.wordcount import WordCount
 CHOICE_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 180.0
 LINES_PER_S = 40  # of each file: many are what keeps a source busy, a quarter of a quick machine
+IDLE_LINES_PER_S = 3  # a seventh of the reads: idle on a machine that has other work, too
 # Without a metrics server it knows no load, but keeps its bounds.
 HPA = {
     "apiVersion": "autoscaling/v2",
@@ -40,7 +42,11 @@ def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_
     first = wordcount.lives()
     wait_for("two workers", lambda: wordcount.runs_on(2), CHOICE_TIMEOUT_S, wordcount.say)
     assert wordcount.status()["autoscaling"]["replicas"] == 2
-    wordcount.patch(autoscaling=bounds(targetBusy=0.95))
+    assert first.items() <= wordcount.lives().items(), "the first worker was not touched"
+    wordcount.apply(IDLE_LINES_PER_S, replicas=1, autoscaling=bounds(targetBusy=0.95))
+    wait_for("two workers anew", lambda: is_anew(wordcount, first), CHOICE_TIMEOUT_S,
+             wordcount.say)  # fmt: skip
+    first = {name: life for name, life in wordcount.lives().items() if name.endswith("-0")}
     wait_for("one worker", lambda: wordcount.runs_on(1), CHOICE_TIMEOUT_S, wordcount.say)
     print(wordcount.status()["autoscaling"])
     assert wordcount.lives() == first, "the first worker was not touched"
@@ -57,6 +63,11 @@ def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_
     wordcount.kubectl("delete", "hpa", "wordcount")
     wordcount.finish(END_TIMEOUT_S, autoscaling=bounds(targetBusy=0.95))
     wordcount.check_exact()
+
+
+def is_anew(job: WordCount, before: Mapping[str, tuple[str, int]]) -> bool:
+    """Whether two workers work, and none of those before."""
+    return job.runs_on(2) and not before.items() & job.lives().items()
 
 
 def conflict(job: WordCount) -> bool:

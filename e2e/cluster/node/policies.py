@@ -2,10 +2,11 @@
 
 The node's own traffic passes: a kubelet's probes must not be stopped. A pod that no policy selects
 may do anything; one that a policy selects may do what any of its policies allows. What is no pod's
-is matched by ``ipBlock``. Nothing here has an IPv6 address, so blocks of those match nothing. Named
-ports are not known, and are an error.
+is matched by ``ipBlock``. Nothing here has an IPv6 address, so blocks of those match nothing.
+A named port is that of the pod that is reached; where it has none of that name, nothing is allowed.
 """
 
+from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -20,7 +21,7 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
     Their names say what they are of: one chain a pod and direction, and ``CHAIN`` that leads there.
     """
     labels = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in namespaces}
-    known = [p for p in pods if p["status"].get("podIP") and not p["spec"].get("hostNetwork")]
+    known = [p for p in pods if _has_address(p)]
     lead, chains = [f"-A {CHAIN} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"], []
     for pod in sorted(known, key=lambda p: str(p["status"]["podIP"])):
         if pod["spec"].get("nodeName") != node:
@@ -31,7 +32,7 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
                 name, own = _chain(pod, direction), DIRECTIONS[direction][1]
                 lead.append(f"-A {CHAIN} {own} {pod['status']['podIP']}/32 -j {name}")
                 allowed = [
-                    line for p in selecting for line in _allowed(p, direction, known, labels)
+                    line for p in selecting for line in _allowed(p, direction, pod, known, labels)
                 ]
                 chains.append((name, sorted(set(allowed))))
     # A chain whose packets are allowed goes back to where it was called, for the other direction.
@@ -40,6 +41,13 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
         text += [f"-A {name} {line} -j RETURN" for line in allowed]
         text.append(f"-A {name} -j DROP")
     return "\n".join([*text, "COMMIT", ""])
+
+
+def _has_address(pod: Object) -> bool:
+    """Say whether it has one of its own; that of a pod which has ended may be another's by now."""
+    status = pod["status"]
+    over = status.get("phase") in {"Succeeded", "Failed"}
+    return bool(status.get("podIP")) and not over and not pod["spec"].get("hostNetwork")
 
 
 def _chain(pod: Object, direction: str) -> str:
@@ -54,24 +62,54 @@ def _selects(policy: Object, pod: Object, direction: str) -> bool:
 
 
 def _allowed(
-    policy: Object, direction: str, pods: list[Object], namespaces: dict[str, dict[str, str]]
+    policy: Object,
+    direction: str,
+    pod: Object,
+    pods: list[Object],
+    namespaces: dict[str, dict[str, str]],
 ) -> list[str]:
-    """Give the matches of what one policy allows in a direction."""
+    """Give the matches of what one policy allows ``pod`` in a direction."""
     _, _, other, peers_key = DIRECTIONS[direction]
     found = []
     for rule in policy["spec"].get(direction.lower()) or []:
         peers = rule.get(peers_key) or []
         places = [p for peer in peers for p in _places(peer, policy, pods, namespaces)]
-        for port in [_port(p) for p in rule.get("ports") or []] or [""]:
-            if not peers:
-                found.append(port)
-            found += [f"{other} {place} {port}".strip() for place in places]
+        for place, peer_pod in places if peers else [("", None)]:
+            reached = pod if direction == "Ingress" else peer_pod
+            source = f"{other} {place} " if place else ""
+            found += [f"{source}{port}".strip() for port in _ports(rule, reached)]
     return found
+
+
+def _ports(rule: Object, reached: Object | None) -> Iterator[str]:
+    """Give the matches of a rule's ports, as the pod that is reached names them."""
+    if not rule.get("ports"):
+        yield ""
+    for port in rule.get("ports") or []:
+        protocol, number = port.get("protocol", "TCP"), port.get("port")
+        if isinstance(number, str):
+            number = _named(number, protocol, reached)
+            if number is None:
+                continue
+        match = f"-p {protocol.lower()}"
+        last = port.get("endPort")
+        yield match + (
+            "" if number is None else f" --dport {number}" + (f":{last}" if last else "")
+        )
+
+
+def _named(name: str, protocol: str, pod: Object | None) -> int | None:
+    """Give the number of a pod's port of that name; None where it has none."""
+    for container in pod["spec"].get("containers", []) if pod else []:
+        for port in container.get("ports") or []:
+            if port.get("name") == name and port.get("protocol", "TCP") == protocol:
+                return int(port["containerPort"])
+    return None
 
 
 def _places(
     peer: Object, policy: Object, pods: list[Object], namespaces: dict[str, dict[str, str]]
-) -> list[str]:
+) -> list[tuple[str, Object | None]]:
     """Give the addresses of a peer: those of pods, or a block less what it leaves out."""
     block = peer.get("ipBlock")
     if block and ":" in block["cidr"]:
@@ -85,7 +123,7 @@ def _places(
                 for net in left
                 for part in (net.address_exclude(hole) if hole.subnet_of(net) else [net])
             ]
-        return [str(net) for net in left]
+        return [(str(net), None) for net in left]
     own = policy["metadata"]["namespace"]
     chosen = peer.get("namespaceSelector")
     spaces = {n for n, marks in namespaces.items() if chosen is not None and matches(chosen, marks)}
@@ -93,18 +131,10 @@ def _places(
         spaces = {own}
     selector = peer.get("podSelector", {})
     return [
-        f"{pod['status']['podIP']}/32"
+        (f"{pod['status']['podIP']}/32", pod)
         for pod in pods
         if pod["metadata"]["namespace"] in spaces and matches(selector, _labels(pod))
     ]
-
-
-def _port(port: Object) -> str:
-    protocol, number = str(port.get("protocol", "TCP")).lower(), port.get("port")
-    if number is None:
-        return f"-p {protocol}"
-    last = port.get("endPort")
-    return f"-p {protocol} --dport {int(number)}" + (f":{int(last)}" if last else "")
 
 
 def matches(selector: Object, labels: dict[str, str]) -> bool:

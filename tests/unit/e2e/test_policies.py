@@ -27,6 +27,7 @@ SPACES = [
 A = pod("a", "10.0.0.1", app="a")
 B = pod("b", "10.0.0.2", app="b", node="there")
 FAR = pod("far", "10.0.0.3", "other", app="a")
+PEERS: list[Object] = [{"podSelector": {}}]
 A_IN, A_OUT = "PEN-in-a-uid", "PEN-out-a-uid"
 
 
@@ -91,6 +92,31 @@ def test_a_peer_is_of_the_policys_namespace_unless_it_says_another() -> None:
     assert allowed({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["128.0.0.0/1"]}}) == [
         f"-A {A_OUT} -d 0.0.0.0/1 -j RETURN"
     ]
+
+
+def test_a_named_port_is_that_of_the_pod_that_is_reached() -> None:
+    """The chart's own policy has one: the agent ended at it, and no pod of the node got rules."""
+    named = {"ports": [{"port": "http", "protocol": "TCP"}]}
+    server = pod("a", "10.0.0.1", app="a")
+    server["spec"]["containers"] = [{"ports": [{"name": "http", "containerPort": 8080}]}]
+    into = policy("p", podSelector={}, policyTypes=["Ingress"], ingress=[named])
+    out = policy("p", podSelector={}, policyTypes=["Egress"], egress=[{"to": PEERS, **named}])
+    text = rules([into, out], [server, B], SPACES, "here")
+    assert f"-A {A_IN} -p tcp --dport 8080 -j RETURN" in text
+    assert f"-A {A_OUT} -d 10.0.0.1/32 -p tcp --dport 8080 -j RETURN" in text
+    closed = rules([into, out], [server, B], SPACES, "there")
+    assert "-A PEN-out-b-uid -d 10.0.0.1/32 -p tcp --dport 8080 -j RETURN" in closed
+    assert [line for line in closed.splitlines() if line.startswith("-A PEN-in-b")] == [
+        "-A PEN-in-b-uid -j DROP"
+    ]
+
+
+def test_a_pod_that_has_ended_has_no_address() -> None:
+    """Another pod may have got it, and would be held to the policies of the first."""
+    ended = pod("ended", "10.0.0.7")
+    ended["status"]["phase"] = "Succeeded"
+    closed = policy("p", podSelector={}, policyTypes=["Ingress"])
+    assert "10.0.0.7" not in rules([closed], [ended], SPACES, "here")
 
 
 @pytest.mark.parametrize(

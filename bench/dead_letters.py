@@ -1,10 +1,11 @@
 """What bad rows cost: a job with dead letters, with and without one bad row in 8,192.
 
-    python -m bench.dead_letters [FUNCTION ...] [--turns N] [--rows N] [--out FOLDER]
+    python -m bench.dead_letters [FUNCTION ...] [--turns N] [--rows N] [--different] [--out FOLDER]
 
 Each run is `penstock run` on Parquet files of texts, from which a function makes numbers; one of
 them in 8,192 is none. FUNCTION is `record` (called for each row), `arrow` (one call of an Arrow
-kernel for a batch) or `loop` (a Python loop over a batch). Clean and bad input take turns. The rate
+kernel for a batch) or `loop` (a Python loop over a batch). With ``--different`` no two bad
+texts of a file are the same. Clean and bad input take turns. The rate
 is rows by the seconds in which the job's one task was at work, as the engine counts them. The rows
 of both outputs are counted.
 """
@@ -69,23 +70,26 @@ def job(params: ps.Parameters) -> ps.Job:
     return made
 
 
-def make_input(folder: Path, rows: int, bad: bool) -> None:
-    """Write texts of numbers; in the middle of each 8,192 rows one is none."""
+def make_input(folder: Path, rows: int, bad: bool, different: bool) -> None:
+    """Write texts of numbers; in the middle of each 8,192 rows one is none, or another each."""
     folder.mkdir()
     texts = [str(n / 7) for n in range(FILE_ROWS)]
     if bad:
-        texts[BAD_EVERY // 2 :: BAD_EVERY] = ["none"] * (FILE_ROWS // BAD_EVERY)
+        numbers = range(FILE_ROWS // BAD_EVERY)
+        texts[BAD_EVERY // 2 :: BAD_EVERY] = [f"none{n if different else ''}" for n in numbers]
     table = pa.table({"text": texts})
     for part in range(rows // FILE_ROWS):
         pq.write_table(table, folder / f"part-{part:03}.parquet")
 
 
-def run(folder: Path, function: str, rows: int, *, bad: bool) -> dict[str, Any]:
+def run(
+    folder: Path, function: str, rows: int, *, bad: bool, different: bool = False
+) -> dict[str, Any]:
     """Run the job once; return its rate and whether both outputs have the rows that they must."""
     place = Path(tempfile.mkdtemp(dir=folder))
     source = folder / f"{rows}-{'bad' if bad else 'clean'}"
     if not source.exists():
-        make_input(source, rows, bad)
+        make_input(source, rows, bad, different)
     parameters = {"function": function, "input": str(source)}
     parameters |= {name: str(place / name) for name in ("output", "dead")}
     spec = {"replicas": 1, "job": {"entrypoint": "bench.dead_letters:job"}}
@@ -115,17 +119,19 @@ def _count(folder: Path) -> int:
     return ds.dataset(folder, exclude_invalid_files=True).count_rows() if folder.exists() else 0
 
 
-def compare(folder: Path, function: str, rows: int, turns: int) -> list[dict[str, Any]]:
+def compare(
+    folder: Path, function: str, rows: int, turns: int, *, different: bool
+) -> list[dict[str, Any]]:
     """Run clean and bad input in turn, in an order that is turned each time."""
     found = []
     for turn in range(turns):
         for bad in (False, True) if turn % 2 == 0 else (True, False):
-            one = run(folder, function, rows, bad=bad)
+            one = run(folder, function, rows, bad=bad, different=different)
             name = f"{function}/{'bad' if bad else 'clean'}"
             print(
                 f"   {name:14} {one['results']['rows_per_s']:>14,.0f} rows/s  exact: {one['exact']}"
             )
-            cell = {"name": name, "function": function, "bad_rows": bad}
+            cell = {"name": name, "function": function, "bad_rows": bad, "different": different}
             found.append({"name": name, "turn": turn, "scenario": cell, **one})
     return found
 
@@ -140,12 +146,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("function", nargs="*", default=tuple(FUNCTIONS), metavar="FUNCTION")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--rows", type=int, help="of each run; a multiple of 2^20")
+    parser.add_argument("--different", action="store_true", help="no bad text comes twice")
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     options = parser.parse_args(arguments)
     made_on, runs, verdicts = machine.describe(), [], []
     with tempfile.TemporaryDirectory() as folder:
         for function in options.function:
-            told = compare(Path(folder), function, options.rows or ROWS[function], options.turns)
+            rows = options.rows or ROWS[function]
+            told = compare(Path(folder), function, rows, options.turns, different=options.different)
             runs += told
             names = (f"{function}/clean", f"{function}/bad")
             rates = [

@@ -108,3 +108,60 @@ def test_state_is_as_if_the_rows_at_fault_had_never_come(
             expected.append({"k": key, "n": n, "seen": seen[key]})
     assert main == expected
     assert dead == [n for n, (_, fate) in enumerate(rows) if fate != "fine"]
+
+
+VALUED = pa.schema([("k", pa.string()), ("n", pa.int64()), ("v", pa.string())])
+PASSED = pa.schema([*VALUED, ("seen", pa.int64())])
+valued = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["n/a", "x", "y", None]), st.booleans()),
+    min_size=1,
+    max_size=80,
+)
+
+
+@given(valued, cuts, slices, st.booleans(), st.booleans())
+def test_values_that_come_again_change_no_result(
+    rows: list[tuple[str, str | None, bool]],
+    lengths: list[int],
+    size: int | None,
+    stateful: bool,
+    always: bool,
+) -> None:
+    """Rows with "n/a" or a null are at fault: always, or some of them, as another column says."""
+    bad = {n for n, (_, v, odd) in enumerate(rows) if v in {"n/a", None} and (odd or always)}
+
+    def check(batch: pa.RecordBatch) -> None:
+        for n in batch.column("n").to_pylist():
+            if n in bad:
+                raise TypeError("NoneType") if rows[n][1] is None else ValueError(f"{rows[n][1]!r}")
+
+    def mapped(batch: pa.RecordBatch) -> pa.RecordBatch:
+        check(batch)
+        return batch
+
+    def counted(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
+        seen, places = state["seen"], []
+        for key in state.index:
+            seen[key] += 1
+            places.append(int(seen[key]))
+        state["seen"] = seen
+        check(batch)
+        return batch.append_column("seen", pa.array(places, pa.int64()))
+
+    step: Any = Map("s", call(Per.BATCH, size), mapped, VALUED)
+    if stateful:
+        keys = KeyColumns(VALUED, ["k"], 16)
+        step = Process("s", keys, call(Per.BATCH, size), counted, (STATE, PASSED))
+        step.open(HotTable)
+    names = {"k": [k for k, _, _ in rows], "n": range(len(rows)), "v": [v for _, v, _ in rows]}
+    whole, cut, at, turn = pa.record_batch(names, schema=VALUED), [], 0, 0
+    while at < len(rows):
+        cut.append(whole.slice(at, lengths[turn % len(lengths)]))
+        at, turn = at + lengths[turn % len(lengths)], turn + 1
+    main, dead = run(step, cut)
+    assert dead == sorted(bad)
+    assert [row["n"] for row in main] == [n for n in range(len(rows)) if n not in bad]
+    seen = dict.fromkeys("ab", 0)
+    for row in main if stateful else ():
+        seen[row["k"]] += 1
+        assert row["seen"] == seen[row["k"]]

@@ -1,8 +1,9 @@
 """Calling user functions: slices of bounded size, errors with their place, dead letters.
 
 A batch function that raises is called again with parts of the batch until the row at fault is known
-(:mod:`penstock.steps.search`); its exception may say which it is (:mod:`penstock.steps.guesses`). A
-function per record is called once for each row: the row at fault is the one that it raised for.
+(:mod:`penstock.steps.search`); its exception may say which it is (:mod:`penstock.steps.guesses`).
+Values that were at fault before are looked for first (:mod:`penstock.steps.bad_values`). A function
+per record is called once for each row: the row at fault is the one that it raised for.
 What was given is made to a batch afterwards; a value that does not fit is looked for among what was
 given, without another call.
 
@@ -11,7 +12,7 @@ for the main thread, which runs no user code. Errors of Penstock's storage are n
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,6 +28,7 @@ from penstock.base.limits import (
 from penstock.base.user_code import named, shortened
 from penstock.contract.graph import Call, OnError
 from penstock.model.exact import exact_cast
+from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
 from penstock.steps.guesses import guess_row
 from penstock.steps.search import Pace, Search
@@ -103,6 +105,7 @@ class Caller(Generic[T]):
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
         self._pace = Pace()
+        self._bad = BadValues()
         self._misled = 0  # wrong guesses since the last right one
 
     def answers(self, batch: pa.RecordBatch) -> Iterator[Answer[T]]:
@@ -115,31 +118,41 @@ class Caller(Generic[T]):
             yield self._answer(batch.slice(start, size), start)
 
     def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
-        search = Search(part.num_rows)
+        search, watch = Search(part.num_rows), self._bad.watch(part)
         done: list[Done[T]] = []
         refused: list[Refused] = []
         error: BaseException | None = None
         at = rows = 0  # of the smallest range that is known to fail
         while not search.over:
-            here, tried = search.at, search.next(self._pace.most(part.num_rows))
+            here, searching = search.at, search.searching
+            expected = watch.next(here) if watch else part.num_rows
+            tried = search.next(max(1, min(expected - here, self._pace.most(part.num_rows))))
             try:
                 given = self._run(part.slice(here, tried))
             except BaseException as raised:
                 if not self._is_users(raised):
                     raise
-                error, at, rows = raised, here, tried
+                if not self._keep:  # else it would keep itself: its traceback has this frame
+                    error, at, rows = raised, here, tried
                 self._misled *= not search.guessed
                 search.failed(tried, self._guess(raised, part.slice(here, tried)))
                 if tried == 1 and self._keep:
                     refused.append(Refused(start + here, named(raised)))
-                    self._pace.refused(part.num_rows)
+                    if here == expected:
+                        self._pace.passed(1)  # it cost no search
+                    else:
+                        self._pace.refused(part.num_rows)
+                    if searching:
+                        self._bad.refused(raised, part.slice(here, 1))
                 elif tried == 1 or quits(raised):
                     raise self._error(part, start, here, raised) from raised
             else:
                 done.append(Done(start + here, tried, given))
                 self._pace.passed(tried)
+                if watch and here == expected:
+                    watch.passed(here)
                 self._misled += search.guessed
-                if search.passed(tried) and error is not None and not self._keep:
+                if search.passed(tried) and error is not None:
                     raise self._error(part, start, at, error, rows) from error
         return Answer(tuple(done), tuple(refused))
 
@@ -292,8 +305,14 @@ class RecordCaller(Caller[T]):
         return turn.together(_but(given, errors))
 
 
-def _but(given: list[Any], errors: dict[int, str]) -> list[Any]:
-    return [value for row, value in enumerate(given) if row not in errors]
+def _but(given: list[Any], errors: Mapping[int, str]) -> list[Any]:
+    kept: list[Any] = []
+    at = 0
+    for row in sorted(errors):
+        kept += given[at:row]
+        at = row + 1
+    kept += given[at:]
+    return kept
 
 
 def _misfits(turn: Turn[Any], given: list[Any]) -> dict[int, BaseException]:

@@ -13,19 +13,52 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
+from itertools import islice
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.base.limits import GUESSED_FRAMES_MAX, GUESSED_VALUES_MAX
+from penstock.base.limits import GUESSED_FRAMES_MAX, GUESSED_VALUES_MAX, USER_MESSAGE_CHARS_MAX
 from penstock.base.user_code import is_users, named
 
 _QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 _VALUES = frozenset((str, bytes, int, float, Decimal, date, datetime, time))
 _OVER_LIST: type = type(iter([]))
+
+
+class Named(NamedTuple):
+    """A value of a row, and its column."""
+
+    column: int
+    value: Any
+
+
+def named_value(error: BaseException, row: pa.RecordBatch) -> Named | None:
+    """Return which value of this single row its exception names, if it names one."""
+    text = named(error)
+    kinds = [_kind(column) for column in row.columns]
+    for value in islice((*_told(error, text), *_numbers(text)), GUESSED_VALUES_MAX):
+        if isinstance(value, str | bytes) and len(value) > USER_MESSAGE_CHARS_MAX:
+            continue  # it would be kept
+        for number, kind in enumerate(kinds):
+            if kind is type(value) and _index(value, row.column(number)) == 0:
+                return Named(number, value)
+    return None
+
+
+def _kind(column: pa.Array) -> type | None:
+    try:
+        return type(column[0].as_py())
+    except (ValueError, OverflowError):
+        return None  # Python cannot show it, and no message has it
+
+
+def first_row(named: Named, rows: pa.RecordBatch, at: int) -> int:
+    """Return the first row from ``at`` on that has this value in its column; -1: none has."""
+    return _index(named.value, rows.column(named.column), at)
 
 
 def guess_row(error: BaseException, rows: pa.RecordBatch) -> int | None:
@@ -66,6 +99,14 @@ def _place_of(value: Any, rows: int) -> int | None:
 
 def _values(error: BaseException, frames: list[FrameType]) -> Iterator[Any]:
     text = named(error)
+    yield from _told(error, text)
+    for frame in frames:
+        yield from (v for v in frame.f_locals.values() if type(v) is dict or type(v) in _VALUES)
+    yield from _numbers(text)
+
+
+def _told(error: BaseException, text: str) -> Iterator[Any]:
+    """Yield what the exception names; ``text``: its own."""
     if isinstance(error, KeyError):
         yield from (v for v in error.args if type(v) in _VALUES)
     yield from (one or other for one, other in _QUOTED.findall(text))
@@ -73,8 +114,9 @@ def _values(error: BaseException, frames: list[FrameType]) -> Iterator[Any]:
         yield None
     if isinstance(error, ZeroDivisionError):
         yield 0
-    for frame in frames:
-        yield from (v for v in frame.f_locals.values() if type(v) is dict or type(v) in _VALUES)
+
+
+def _numbers(text: str) -> Iterator[Any]:
     yield from (float(n) if "." in n else int(n) for n in _NUMBER.findall(text))
 
 

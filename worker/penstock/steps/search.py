@@ -38,6 +38,11 @@ class Search:
         return self.at >= self._rows
 
     @property
+    def searching(self) -> bool:
+        """Whether rows from ``at`` on have failed together."""
+        return self._failed > 0
+
+    @property
     def guessed(self) -> bool:
         """Whether the next row is tried by itself because it was guessed."""
         return self._guess == self.at

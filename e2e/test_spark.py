@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,7 +16,7 @@ from e2e.rig.cluster import Cluster
 from e2e.rig.reading import SPARK_APPLICATIONS, read
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
-from e2e.rig.wordcount import CLAIM, ROOT, WordCount
+from e2e.rig.wordcount import CLAIM, ROOT, WordCount, make_shared
 
 STEP_TIMEOUT_S = 120.0
 SPARK_TIMEOUT_S = 240.0
@@ -96,16 +98,12 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
 ) -> None:
     data = wordcount.folder / "data"
     for folder in (data, data / "senders", data / "replayed"):
-        folder.mkdir()
-        folder.chmod(0o777)
+        make_shared(folder)
     wordcount.input.rename(data / "lines")
 
     job = StreamJob(wordcount.kubectl, "replayed")
     images = wordcount.cluster.images
-    manifest = adapted("replayed.yaml", images.worker)
-    manifest["spec"]["checkpoint"]["interval"] = "2s"
-    manifest["spec"]["replay"] |= {"image": images.spark, "rate": RATE}
-    job.kubectl.apply(manifest, manager="kubectl")
+    job.kubectl.apply(replayed(wordcount), manager="kubectl")
     wait_for("the word that Spark is not there", lambda: replay_unavailable(job), STEP_TIMEOUT_S)
     job.until("Ready", STEP_TIMEOUT_S)
     print(f"without the Spark operator: {replay_unavailable(job)}")
@@ -117,6 +115,7 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
     wait_for("its state in the status", lambda: replay_state(job) == "RUNNING", SPARK_TIMEOUT_S,
              lambda: str(application(wordcount, shown["name"]).get("status")))  # fmt: skip
     print(f"replay RUNNING after {time.monotonic() - begun:.1f} s")
+    assert "--trust" in application(wordcount, shown["name"])["spec"]["arguments"]
     driver = job.kubectl.attempt("get", "pod", f"{shown['name']}-driver", "-o", "json")
     if not driver.returncode:
         check_confined(json.loads(driver.stdout)["spec"])
@@ -138,6 +137,47 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
     print(f"oracle ended after {time.monotonic() - begun:.1f} s\n{log[-600:]}")
     assert state_of(application(wordcount, "replayed-oracle")) == "COMPLETED", log
     assert "exact: yes" in log
+    is_fed_without_certificates(wordcount, data)
+
+
+def is_fed_without_certificates(wordcount: WordCount, data: Path) -> None:
+    """Replay the same lines into a job whose workers have none: its rows are those of the first."""
+    for folder in (data / "open", data / "senders-open"):
+        make_shared(folder)
+    manifest = replayed(wordcount)
+    manifest["metadata"]["name"] = "open"
+    manifest["spec"]["security"] = {"mtls": False}
+    manifest["spec"]["job"]["parameters"] = {
+        "announce": "/data/senders-open",
+        "output": "/data/open",
+    }
+    job = StreamJob(wordcount.kubectl, "open")
+    begun = time.monotonic()
+    job.kubectl.apply(manifest, manager="kubectl")
+    job.until_finished(SPARK_TIMEOUT_S)
+    shown = job.status()["sparkApplication"]["name"]
+    assert "--anybody" in application(wordcount, shown)["spec"]["arguments"]
+    assert not job.is_so("Secured")
+    assert rows_in(data / "open") == rows_in(data / "replayed")
+    print(f"without certificates: job Finished after {time.monotonic() - begun:.1f} s")
+
+
+def rows_in(folder: Path) -> Counter[tuple[str, int]]:
+    """Count the rows of all published files by what they say."""
+    found: Counter[tuple[str, int]] = Counter()
+    for file in folder.glob("*.parquet"):
+        columns = pq.read_table(file, columns=["word", "count"]).columns
+        found.update(zip(*(column.to_pylist() for column in columns), strict=True))
+    return found
+
+
+def replayed(wordcount: WordCount) -> Any:
+    """Give the example of a replay with images, claim and pace of this cluster."""
+    images = wordcount.cluster.images
+    manifest = adapted("replayed.yaml", images.worker)
+    manifest["spec"]["checkpoint"]["interval"] = "2s"
+    manifest["spec"]["replay"] |= {"image": images.spark, "rate": RATE}
+    return manifest
 
 
 def check_confined(spec: Any) -> None:

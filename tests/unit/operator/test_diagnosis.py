@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+import penstock as ps
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
-from penstock.contract.latest import Death, Deaths, Latest
+from penstock.contract.latest import Death, Deaths, Latest, Request
+from penstock.contract.plan import PhysicalPlan
 from penstock.contract.reports import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
-from penstock.contract.streamjob_status import Reason
+from penstock.contract.streamjob import Job, Spec, StreamJob
+from penstock.contract.streamjob_status import ConditionType, Reason
+from penstock.graph import JobFile
+from penstock.graph.load import compile_draft
+from penstock.testing.town import Town
 from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
 from tests.unit.operator.observing import running, spec_of, target_for
 
@@ -51,3 +58,39 @@ def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
         assert found.reason is Reason.CRASH_LOOP
         assert f"engines died {count} times within 10m" in found.message
         assert "in flight: x" in found.message
+
+
+def test_a_changed_graph_that_does_not_fit_shows_the_difference() -> None:
+    columns = {"word": "string", "lang": "string"}
+
+    def build(*keys: str) -> PhysicalPlan:
+        job = ps.Job()
+        rows = job.source("rows", ps.parquet("in"), columns=columns)
+        rows.key_by(*keys).aggregate("count", n=ps.count()).sink("out", ps.parquet("out"))
+        file = JobFile(StreamJob("wc", Spec(Job(entrypoint="a:b"))), {})
+        return compile_draft(file, job.draft, None).plan
+
+    town = Town(2)
+    town.plan = build("word")
+    town.until(lambda: town.latest.epoch >= 2)
+    town.want(requests=(Request("r1", "stop"),))
+    town.until(lambda: town.latest.stopped)
+    for ordinal in (0, 1):
+        town.kill(ordinal)
+    town.plan = build("word", "lang")
+    town.want(run="run-2")
+    town.start(0)
+    town.start(1)
+    town.until(lambda: town.latest.failure is not None)
+    seen = running(spec_of())
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    failed = replace(seen.latest.value, failure=town.latest.failure)
+    decided = decide(replace(seen, latest=replace(seen.latest, value=failed)))
+    assert decided.status is not None
+    stalled = decided.status.condition(ConditionType.STALLED)
+    assert stalled is not None
+    assert (stalled.status, stalled.reason) == ("True", Reason.RESTORE_FAILED)
+    assert "stored keys [word: string]" in stalled.message
+    assert "the job has [word: string, lang: string]" in stalled.message
+    assert "restore.dropState" in stalled.message

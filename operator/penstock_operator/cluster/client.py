@@ -147,6 +147,11 @@ class Client:
         found = await self._maybe("discover", kind, path)
         return any(text_at(r, "name") == kind.plural for r in list_at(found, "resources"))
 
+    async def lists_group(self, kind: Kind) -> bool:
+        """Say whether the list of all groups has that of a kind; it follows a while behind."""
+        found = await self._maybe("discover", kind, "/apis")
+        return any(text_at(group, "name") == kind.group for group in list_at(found, "groups"))
+
     async def create(self, manifest: Object) -> Object:
         """Create. Raises ApiError 409 when it exists."""
         kind, namespace, _ = _place(manifest)

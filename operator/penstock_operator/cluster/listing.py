@@ -3,12 +3,13 @@
 A watch that breaks begins again with a list, but nobody says then what was deleted meanwhile.
 """
 
+import sys
 from dataclasses import dataclass
 
 from penstock.contract import pod
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Store
 
 WHOLE = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT, kinds.CLAIM)  # whatever their labels
@@ -25,7 +26,8 @@ class Lister:
     async def list_again(self) -> set[JobKey]:
         """Compare the store with the server, kind by kind. Returns the jobs with a difference.
 
-        Raises ApiError at the first refusal or silence; kinds before it are done.
+        Of a kind that the server does not know there are no objects. Raises ApiError at the first
+        refusal or silence; kinds before it are done.
         """
         found: set[JobKey] = set()
         for kind in (*WHOLE, *kinds.CHILDREN):
@@ -35,5 +37,10 @@ class Lister:
 
     async def _kind(self, kind: Kind, namespace: str) -> set[JobKey]:
         selector = "" if kind in WHOLE else pod.LABEL_JOB
-        objects, version = await self.client.list_all(kind, namespace, selector)
-        return self.store.compare(kind.kind, namespace, objects, version)
+        try:
+            objects, version = await self.client.list_all(kind, namespace, selector)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            objects, version = [], sys.maxsize
+        return self.store.compare(kind, namespace, objects, version)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.contract import pod
 from penstock.contract.fields import Plain
+from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
@@ -21,7 +22,6 @@ from penstock_operator.reconcile.periodic import may_have_too_many
 from penstock_operator.reconcile.snapshots import asked_uids
 from penstock_operator.reconcile.trust import trust_steps
 
-SPARK_ASKED_EVERY_S = 60.0
 NAMESPACE_ASKED_EVERY_S = 5.0
 EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile
 REFUSAL_CHARS_MAX = 1000
@@ -33,7 +33,8 @@ class Observer:
     """``trust`` remembers, with the job's uid, summaries of its Secrets: they are not watched.
 
     ``troubles`` is when and what the events of a set without its pods were last asked for,
-    ``refusals`` the writes that were refused when they were last tried.
+    ``refusals`` the writes that were refused when they were last tried. ``spark`` are the kinds of
+    SparkApplication that the server knows, as ``handlers.spark_watches`` keeps them.
     """
 
     client: Client
@@ -42,7 +43,7 @@ class Observer:
     trust: dict[JobKey, tuple[str, dict[str, Object]]] = field(default_factory=dict)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
-    spark: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    spark: set[Kind] = field(default_factory=set)
     ending: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     async def look(self, key: JobKey, *, refresh: bool) -> Observed | None:
@@ -176,11 +177,20 @@ class Observer:
         known = {text_at(o, "metadata", "uid") for (k, _), o in objects.items() if k in SNAPSHOTS}
         if asked <= known:
             return
-        for plain in await self.client.list_some(kinds.STREAM_SNAPSHOT, key.namespace):
+        for plain in await self._listed(kinds.STREAM_SNAPSHOT, key.namespace):
             if isinstance(plain, dict) and text_at(plain, "spec", "jobRef") == key.name:
                 kind = kinds.STREAM_SNAPSHOT
                 found: Object = {**plain, "apiVersion": kind.api_version, "kind": kind.kind}
                 objects[kind.kind, text_at(found, "metadata", "name")] = found
+
+    async def _listed(self, kind: Kind, namespace: str) -> list[Plain]:
+        """List all; none where the server does not know the kind, as when its definition goes."""
+        try:
+            return await self.client.list_some(kind, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return []
 
     async def _look_for_pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """Find out why a set has too few pods, every few seconds while it has."""
@@ -222,7 +232,7 @@ class Observer:
         moment = Moment(
             now=_wall_s(),
             refresh=refresh,
-            spark_installed=bool(wanted) and await self._has_spark(text_at(wanted, "flavour")),
+            spark_installed=bool(wanted) and _spark_of(wanted) in self.spark,
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
             refusal=self.refusals.get(key),
             look_again_s=self.strangers.due_in_s(key),
@@ -255,17 +265,10 @@ class Observer:
             self.ending[namespace] = (now, known)
         return known
 
-    async def _has_spark(self, flavour: str) -> bool:
-        asked, known = self.spark.get(flavour, (-SPARK_ASKED_EVERY_S, False))
-        now = time.monotonic()
-        if now - asked >= SPARK_ASKED_EVERY_S:
-            kind = kinds.SPARK_APACHE if flavour == "apache" else kinds.SPARK_KUBEFLOW
-            try:
-                known = await self.client.serves(kind)
-            except ApiError:
-                return known
-            self.spark[flavour] = (now, known)
-        return known
+
+def _spark_of(replay: Plain) -> Kind:
+    apache = text_at(replay, "flavour") == OperatorFlavour.APACHE
+    return kinds.SPARK_APACHE if apache else kinds.SPARK_KUBEFLOW
 
 
 def _holds(job: Plain, listed: list[Plain]) -> bool:

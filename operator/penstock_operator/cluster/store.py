@@ -16,7 +16,8 @@ from typing import TypeVar
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, text_at, texts_at, whole_at
+from penstock_operator.api.kinds import Kind
+from penstock_operator.api.plain import Object, at, text_at, texts_at, whole_at
 from penstock_operator.api.slim import slim
 from penstock_operator.reconcile.matters import Gist, gist_of, matters
 
@@ -85,7 +86,9 @@ class Store:
         self._drop(spot, old)
         return found
 
-    def compare(self, kind: str, namespace: str, listed: list[Object], version: int) -> set[JobKey]:
+    def compare(
+        self, kind: Kind, namespace: str, listed: list[Object], version: int
+    ) -> set[JobKey]:
         """Take a whole list in, as of ``version``; what it does not have is gone.
 
         Empty ``namespace``: of all. Returns the jobs whose decision a difference may change.
@@ -113,6 +116,10 @@ class Store:
     def jobs(self) -> list[JobKey]:
         """List all jobs."""
         return list(self.known)
+
+    def replaying(self) -> list[JobKey]:
+        """List the jobs that ask for a replay."""
+        return [key for key, job in self.known.items() if at(job, "spec", "replay") is not None]
 
     def autoscaled_workers(self) -> int:
         """Add up the workers that autoscalers have chosen."""
@@ -173,12 +180,14 @@ class Store:
         if version >= awaited:
             self.awaited.pop(spot, None)
 
-    def _of(self, kind: str, namespace: str) -> list[tuple[Spot, Object]]:
+    def _of(self, kind: Kind, namespace: str) -> list[tuple[Spot, Object]]:
         """Scan everything: only for the rare comparison with a whole list."""
         return [
             (spot, plain)
             for spot, plain in self.spots.items()
-            if spot[1][0] == kind and namespace in {"", spot[0]}
+            if spot[1][0] == kind.kind
+            and namespace in {"", spot[0]}
+            and text_at(plain, "apiVersion") == kind.api_version
         ]
 
 

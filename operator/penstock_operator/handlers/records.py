@@ -1,5 +1,7 @@
 """Watches the kinds that workers write many times a minute: ConfigMaps and Leases.
 
+And SparkApplications, which others define (``spark_watches``).
+
 ::
 
     list, page by page ──> watch from its version ──> broken: watch from the newest version seen
@@ -12,6 +14,7 @@ twentieth. Here events are taken in turns, all that has come at once, and most e
 
 import asyncio
 import logging
+import sys
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
@@ -27,6 +30,7 @@ LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
 TURN_S = 0.2  # between two turns: what comes together is taken together
 FULL_TURN_BYTES = 64 * 1024  # after one there is no pause: the server is ahead of us
+ABSENT = 404
 GONE = 410
 
 
@@ -52,29 +56,52 @@ class RecordWatch:
         """Watch for ever."""
         while True:
             try:
-                if not self.version:
-                    await self._list()
-                await self._watch()
-            except TooOldError:
-                self.version = ""
+                await self._go_on()
             except ApiError as error:
-                if error.code == GONE:
-                    self.version = ""
-                    continue
-                wait = max(self.backoffs.after(self.failures), error.retry_after_s)
-                self.failures += 1
-                LOG.warning(
-                    "cannot watch",
-                    extra={"kind": self.kind.kind, "reason": str(error), "wait": round(wait, 1)},
-                )
-                await asyncio.sleep(wait)
+                await self._wait_after(error)
+
+    async def run_while_served(self) -> None:
+        """Watch until the server does not know the kind any more; then no object of it is there."""
+        while True:
+            try:
+                await self._go_on()
+            except ApiError as error:
+                if error.code == ABSENT:
+                    break
+                await self._wait_after(error)
+        self._compare([], sys.maxsize)
+        self.listed.set()
+
+    async def _go_on(self) -> None:
+        try:
+            if not self.version:
+                await self._list()
+            await self._watch()
+        except TooOldError:
+            self.version = ""
+        except ApiError as error:
+            if error.code != GONE:
+                raise
+            self.version = ""
+
+    async def _wait_after(self, error: ApiError) -> None:
+        wait = max(self.backoffs.after(self.failures), error.retry_after_s)
+        self.failures += 1
+        LOG.warning(
+            "cannot watch",
+            extra={"kind": self.kind.kind, "reason": str(error), "wait": round(wait, 1)},
+        )
+        await asyncio.sleep(wait)
 
     async def _list(self) -> None:
         objects, version = await self.client.list_all(self.kind, self.namespace, pod.LABEL_JOB)
-        for key in self.store.compare(self.kind.kind, self.namespace, objects, version):
-            self.queue.add(key)
+        self._compare(objects, version)
         self.version = str(version)
         self.listed.set()
+
+    def _compare(self, objects: list[Object], version: int) -> None:
+        for key in self.store.compare(self.kind, self.namespace, objects, version):
+            self.queue.add(key)
 
     async def _watch(self) -> None:
         """Take events until the server ends the watch, as it does from time to time."""

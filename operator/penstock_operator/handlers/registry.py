@@ -22,13 +22,14 @@ from penstock.contract import pod
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.cluster.access import login
+from penstock_operator.cluster.client import WATCH_SILENT_S
 from penstock_operator.cluster.store import Store
-from penstock_operator.handlers import records
+from penstock_operator.handlers import definitions, records
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.work_queue import WorkQueue
 
 PAGE = 500  # objects of one answer to Kopf's first list of a kind
-# All but what handlers/records.py watches.
+# All but what handlers/records.py and handlers/spark_watches.py watch.
 WATCHED = (
     kinds.STREAM_JOB,
     kinds.STREAM_SNAPSHOT,
@@ -42,7 +43,7 @@ class Parts:
     """What handlers work with.
 
     ``begin`` starts our own tasks and ``end`` ends them. ``stuck`` says what is late, empty when
-    nothing is. ``spark`` are the flavours of SparkApplication that the cluster serves.
+    nothing is. ``served`` are those of our own kinds that the API server knows.
     """
 
     store: Store
@@ -50,7 +51,7 @@ class Parts:
     begin: Callable[[], Awaitable[None]]
     end: Callable[[], Awaitable[None]]
     stuck: Callable[[], str]
-    spark: tuple[Kind, ...] = ()
+    served: tuple[Kind, ...]
 
 
 def handlers(parts: Parts) -> kopf.OperatorRegistry:
@@ -74,8 +75,9 @@ def handlers(parts: Parts) -> kopf.OperatorRegistry:
         return login(settings)
 
     _probes(registry, parts)
-    for kind in (*WATCHED, *parts.spark):
-        _watch(registry, kind, parts)
+    for kind in WATCHED:
+        if kind in parts.served or kind not in definitions.OURS:
+            _watch(registry, kind, parts)
     return registry
 
 
@@ -123,13 +125,14 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.scanning.disabled = True  # it needs rights to all namespaces and definitions
     settings.watching.server_timeout = 300  # then the next one goes on where this one ended
     settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = WATCH_SILENT_S
     settings.watching.chunk_size = PAGE
     settings.networking.request_timeout = 60
     settings.networking.error_backoffs = Backoffs(random.random)
     # A task for each object that had an event ends after so long: thousands begin at once.
     settings.queueing.idle_timeout = 1.0
     settings.execution.max_workers = 2  # startup, login and probes; the others are no threads
-    for kind in (*kinds.CHILDREN, kinds.SPARK_KUBEFLOW, kinds.SPARK_APACHE):
+    for kind in kinds.CHILDREN:
         settings.watching.label_selectors[place_of_kind(kind)] = pod.LABEL_JOB
 
 

@@ -66,8 +66,7 @@ def unavailable(seen: Observed, accepted: Accepted) -> Accepted:
     kind = kinds.SPARK_APACHE if apache else kinds.SPARK_KUBEFLOW
     text = (
         f"spec.replay needs {kind.plural}.{kind.group} ({kind.version}), which this cluster does "
-        "not serve: install that Spark operator and start the Penstock operator anew; the job "
-        "itself runs"
+        "not serve: install that Spark operator, and the replay begins by itself; the job runs"
     )
     return replace(accepted, reason=Reason.REPLAY_UNAVAILABLE, message=text)
 

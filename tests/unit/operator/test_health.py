@@ -2,6 +2,7 @@
 
 import math
 
+from penstock_operator.api import kinds
 from penstock_operator.api.plain import Object
 from penstock_operator.app.health import (
     ASKED_S,
@@ -29,6 +30,7 @@ class Clock:
 
 def lease(version: int, uid: str = "u", name: str = "wc-leader") -> Object:
     return {
+        "apiVersion": kinds.LEASE.api_version,
         "kind": "Lease",
         "metadata": {
             "namespace": "n",
@@ -78,10 +80,10 @@ def test_a_list_finds_what_no_watch_has_told() -> None:
     for each in (gone, stays, changed, newer):
         store.put(each)
     listed = [stays, lease(8, "c", "c"), lease(9, "e", "e")]
-    assert store.compare("Lease", "", listed, 10) == {JobKey("n", "wc")}
+    assert store.compare(kinds.LEASE, "", listed, 10) == {JobKey("n", "wc")}
     assert sorted(name for _, name in store.objects(JobKey("n", "wc"))) == ["b", "c", "d", "e"]
-    assert store.compare("Lease", "", listed, 10) == set()
-    assert store.compare("Lease", "other", [], 99) == set()
+    assert store.compare(kinds.LEASE, "", listed, 10) == set()
+    assert store.compare(kinds.LEASE, "other", [], 99) == set()
 
 
 def test_a_standby_is_not_ready_for_what_a_leader_does() -> None:

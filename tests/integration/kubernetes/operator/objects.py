@@ -1,12 +1,16 @@
 """What the operator is given here, and what it has made of it."""
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 from penstock.contract import pod
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.integration.kubernetes.operator.conftest import Running
 
 JOB = "wordcount"
+WITHIN_S = 15.0  # of what goes wrong, until somebody is told
 
 
 def stream_job(**spec: Any) -> str:
@@ -87,3 +91,37 @@ def play_controller(kubectl: Kubectl) -> None:
             "patch", "statefulset", pod.workers_name(JOB), "--subresource=status",
             "--type=merge", "-p", json.dumps(change),
         )  # fmt: skip
+
+
+def until_told(operator: Running, holds: Callable[[], bool]) -> None:
+    """Look until it holds, which must be within fifteen seconds from now."""
+    begun = time.monotonic()
+    operator.until(holds)
+    took_s = time.monotonic() - begun
+    assert took_s < WITHIN_S, f"told after {took_s:.1f} s"
+
+
+def message_of(kubectl: Kubectl, kind: str) -> str:
+    """Read the message of a condition of the job."""
+    job = found(kubectl, "streamjob", JOB) or {}
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((str(c["message"]) for c in conditions if c["type"] == kind), "")
+
+
+def warned(kubectl: Kubectl, reason: str, kind: str = "StreamJob") -> list[str]:
+    """List the Warnings of a reason about objects of a kind."""
+    events = json.loads(kubectl("get", "events", "-o", "json"))["items"]
+    return [
+        e["message"]
+        for e in events
+        if (e["reason"], e["type"], e["involvedObject"]["kind"]) == (reason, "Warning", kind)
+    ]
+
+
+def is_told(kubectl: Kubectl, reason: str, words: str) -> bool:
+    """Say whether the job stalls for this reason, with these words in condition and event."""
+    return (
+        condition(kubectl, "Stalled") == ("True", reason)
+        and words in message_of(kubectl, "Stalled")
+        and any(words in text for text in warned(kubectl, reason))
+    )

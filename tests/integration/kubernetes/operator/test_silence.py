@@ -1,8 +1,6 @@
 """What goes wrong between the operator and the API server is told within seconds, and in words."""
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,54 +10,25 @@ from penstock.contract.codec import decode, encode
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest
 from tests.integration.kubernetes.kubectl import Kubectl
-from tests.integration.kubernetes.operator.conftest import Running, Start
+from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (
     JOB,
     applied,
     condition,
     found,
+    is_told,
+    message_of,
     play_controller,
     stream_job,
+    until_told,
     workers,
 )
 
-WITHIN_S = 15.0
 NO_ACCOUNT = (
     f"create Pod {JOB}-worker-0 in StatefulSet {JOB}-worker failed error: pods "
     f'"{JOB}-worker-0" is forbidden: error looking up service account x/later: '
     'serviceaccount "later" not found'
 )
-
-
-def until_told(operator: Running, holds: Callable[[], bool]) -> None:
-    """Look until it holds, which must be within fifteen seconds from now."""
-    begun = time.monotonic()
-    operator.until(holds)
-    took_s = time.monotonic() - begun
-    assert took_s < WITHIN_S, f"told after {took_s:.1f} s"
-
-
-def message_of(kubectl: Kubectl, kind: str) -> str:
-    job = found(kubectl, "streamjob", JOB) or {}
-    conditions = job.get("status", {}).get("conditions", [])
-    return next((str(c["message"]) for c in conditions if c["type"] == kind), "")
-
-
-def warned(kubectl: Kubectl, reason: str) -> list[str]:
-    events = json.loads(kubectl("get", "events", "-o", "json"))["items"]
-    return [
-        e["message"]
-        for e in events
-        if (e["reason"], e["type"], e["involvedObject"]["kind"]) == (reason, "Warning", "StreamJob")
-    ]
-
-
-def is_told(kubectl: Kubectl, reason: str, words: str) -> bool:
-    return (
-        condition(kubectl, "Stalled") == ("True", reason)
-        and words in message_of(kubectl, "Stalled")
-        and any(words in text for text in warned(kubectl, reason))
-    )
 
 
 REFUSED: dict[str, tuple[dict[str, Plain], str]] = {

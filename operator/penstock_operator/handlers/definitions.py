@@ -1,0 +1,59 @@
+"""Which of our own definitions the API server has, and what happens when that changes.
+
+Kopf is told at its start what to watch, and ends when a kind goes. So the operator begins anew, in
+the same process, whenever one of ours has come or gone: ``kubectl delete crd`` takes jobs whose
+files are to be removed first, and their snapshots, while one of the two kinds may be gone already.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from penstock_operator.api import kinds
+from penstock_operator.api.kinds import Kind
+from penstock_operator.cluster.client import ApiError, Client
+
+LOG = logging.getLogger("penstock_operator")
+OURS = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT)
+ASKED_EVERY_S = 5.0  # while one is not there
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Asks for them."""
+
+    client: Client
+
+    async def served(self) -> tuple[Kind, ...]:
+        """Wait until one of ours is there at least; return those that are."""
+        told = False
+        while True:
+            found = await self._which(OURS)
+            if found and await self._is_listed():
+                return found
+            if not told:
+                text = "kubectl apply --server-side -f crds"
+                LOG.warning("waits for the definitions", extra={"remedy": text})
+            told = True
+            await asyncio.sleep(ASKED_EVERY_S)
+
+    async def until_more(self, known: tuple[Kind, ...]) -> None:
+        """Wait until one is there that was not; for ever when all are."""
+        missing = tuple(kind for kind in OURS if kind not in known)
+        while not await self._which(missing):
+            await asyncio.sleep(ASKED_EVERY_S)
+
+    async def _is_listed(self) -> bool:
+        """Kopf looks kinds up in the list of all groups: what is not in it is never watched."""
+        try:
+            return await self.client.lists_group(kinds.STREAM_JOB)
+        except ApiError as error:
+            LOG.warning("cannot ask for definitions", extra={"reason": str(error)})
+            return False
+
+    async def _which(self, asked: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        try:
+            return tuple([kind for kind in asked if await self.client.serves(kind)])
+        except ApiError as error:
+            LOG.warning("cannot ask for definitions", extra={"reason": str(error)})
+            return ()

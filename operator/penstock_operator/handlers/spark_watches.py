@@ -1,0 +1,88 @@
+"""Watches SparkApplications, of each flavour from when its definition is there until it goes.
+
+::
+
+    asked for every 5 s while a job wants a replay ──> served: watched ──> not served any more
+             ^───────────────────────────────────────────────────────────────────┘
+
+Who installs Spark's operator after ours need not start ours anew. What Kopf watches is fixed when
+it starts, so these are ours to watch. At rest nothing is asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock_operator.api import kinds
+from penstock_operator.api.kinds import Kind
+from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.store import Store
+from penstock_operator.handlers.records import RecordWatch
+from penstock_operator.handlers.work_queue import WorkQueue
+
+LOG = logging.getLogger("penstock_operator")
+FLAVOURS = (kinds.SPARK_KUBEFLOW, kinds.SPARK_APACHE)
+ASKED_EVERY_S = 5.0  # while a job wants a replay that cannot be had
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWatches:
+    """``served`` are the kinds that are; ``watches`` makes the watches of one.
+
+    ``settled`` is set once both were asked for, and what is served was listed.
+    """
+
+    client: Client
+    store: Store
+    queue: WorkQueue
+    served: set[Kind]
+    watches: Callable[[Kind], list[RecordWatch]]
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Watch each flavour while it is served. Never returns."""
+        known = [asyncio.Event() for _ in FLAVOURS]
+        following = [self._follow(kind, event) for kind, event in zip(FLAVOURS, known, strict=True)]
+        await asyncio.gather(*following, self._settle(known))
+
+    async def _settle(self, known: list[asyncio.Event]) -> None:
+        await asyncio.gather(*(event.wait() for event in known))
+        self.settled.set()
+
+    async def _follow(self, kind: Kind, known: asyncio.Event) -> None:
+        first = True  # asked once at the start for what earlier jobs have left
+        while True:
+            if (first or self.store.replaying()) and await self._is_served(kind):
+                await self._watch(kind, known)
+            known.set()
+            first = False
+            await asyncio.sleep(ASKED_EVERY_S)
+
+    async def _watch(self, kind: Kind, known: asyncio.Event) -> None:
+        """Watch until it is not served any more; jobs that want a replay are looked at."""
+        LOG.info("watching", extra={"kind": f"{kind.plural}.{kind.group}"})
+        watches = self.watches(kind)
+        running = [asyncio.create_task(each.run_while_served()) for each in watches]
+        try:
+            await asyncio.gather(*(each.listed.wait() for each in watches))
+            self._now(kind, served=True)
+            known.set()
+            await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
+        LOG.info("not served any more", extra={"kind": f"{kind.plural}.{kind.group}"})
+        self._now(kind, served=False)
+
+    def _now(self, kind: Kind, *, served: bool) -> None:
+        (self.served.add if served else self.served.discard)(kind)
+        for key in self.store.replaying():
+            self.queue.add(key)
+
+    async def _is_served(self, kind: Kind) -> bool:
+        try:
+            return await self.client.serves(kind)
+        except ApiError as error:
+            LOG.warning("cannot ask for SparkApplications", extra={"reason": str(error)})
+            return False

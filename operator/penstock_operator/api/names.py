@@ -19,6 +19,7 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 STATE = "state"  # values of LABEL_COMPONENT
 REPLAY = "replay"
 PURGE = "purge"
+LOOK = "look"
 
 
 def selector(job: str) -> dict[str, str]:
@@ -86,6 +87,11 @@ def archive_name(job: str, uid: str) -> str:
 def purge_name(job: str, uid: str) -> str:
     """Name the Job that removes files: ``uid`` is that of the StreamJob or StreamSnapshot."""
     return f"{job}-purge-{uid[:8]}"
+
+
+def look_name(job: str, uid: str) -> str:
+    """Name the Job that looks at the files of the StreamSnapshot of this ``uid``."""
+    return f"{job}-look-{uid[:8]}"
 
 
 def replay_name(job: str, digest: str) -> str:

@@ -211,7 +211,8 @@ class Observed:
     - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
     - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
     - ``trust``: by name, the Secrets that workers mount; None: they were not read yet.
-    - ``purges``: the Jobs that remove files and have ended, and whether they succeeded.
+    - ``purges``: the Jobs that remove files, or look at some, and have ended, and whether they
+      succeeded; ``last_words``: what their pods said last, by their names.
     - ``namespace_ends``: it is being deleted, so nothing can be made in it; looked at only while
       something of the job is being deleted, too.
     - ``restored_from``: names and paths that StreamJobs of the namespace restore from; looked at
@@ -237,6 +238,7 @@ class Observed:
     refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)
     trust: dict[str, TrustView] | None = None
+    last_words: dict[str, str] = field(default_factory=dict)
     look_again_s: float | None = None
     namespace_ends: bool = False
     restored_from: frozenset[str] = frozenset()

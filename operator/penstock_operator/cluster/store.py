@@ -16,6 +16,7 @@ from typing import TypeVar
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names
+from penstock_operator.api.folders import folder_at
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, at, text_at, texts_at, whole_at
 from penstock_operator.api.slim import slim
@@ -213,8 +214,10 @@ def _owner(plain: Plain) -> JobKey | None:
     if kind == "StreamJob":
         return JobKey(space, name)
     if kind == "StreamSnapshot":
-        # One that names files and no job is looked at under the empty name.
-        return JobKey(space, text_at(plain, "spec", "jobRef"))
+        # One that names files is looked at with the job whose they are; that of none has no name.
+        folder = folder_at(space, text_at(plain, "spec", "path"))
+        job = text_at(plain, "spec", "jobRef")
+        return JobKey(space, job if folder is None else folder.job)
     job = texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB, "")
     return JobKey(space, job) if job else None
 

@@ -16,12 +16,12 @@ from penstock.contract import pod
 from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest
-from penstock.contract.paths import plain_parts
 from penstock.contract.streamjob import API_VERSION, KIND, Autoscaling, Spec
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
 from penstock_operator.api.classes import digest_of, refused
+from penstock_operator.api.folders import folder_at
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.reconcile.scaling import replicas_of
 from penstock_operator.resources.target import Owner, RestoreSource, Target
@@ -87,6 +87,11 @@ def held_reason(seen: Observed) -> Reason | None:
     if stalled is None or stalled.observed_generation != seen.job.generation:
         return None
     return next((r for r in HELD if r == stalled.reason), None)
+
+
+def asked(seen: Observed) -> Target | None:
+    """Return what the newest spec asks for, whether it can be taken or not; None: not readable."""
+    return _target(seen, seen.job.spec_text)
 
 
 def last_good(seen: Observed) -> Target | None:
@@ -244,16 +249,14 @@ def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
     Raises NotTakenError for a path that leads elsewhere, or that is spelt as if it might.
     """
     owner = target.owner
-    parts = plain_parts(path) or []
-    if path.startswith(f"{pod.CHECKPOINT_FOLDER}/"):
-        parts = parts[len(plain_parts(pod.CHECKPOINT_FOLDER) or []) :]
-    if len(parts) < 3 or parts[0] != owner.namespace:
+    folder = folder_at(owner.namespace, path)
+    if folder is None:
         raise NotTakenError(
             Reason.RESTORE_NOT_FOUND,
             f"spec.restore.path {path!r}: expected {owner.namespace}/JOB/savepoints/NAME on the "
             "claim of the checkpoints, as status.path of a StreamSnapshot shows it",
         )
-    if parts[1] == owner.name:
-        return None, f"{pod.CHECKPOINT_FOLDER}/{'/'.join(parts)}"
-    source = RestoreSource(target.claim, f"{parts[0]}/{parts[1]}")
-    return source, f"{pod.RESTORE_FOLDER}/{'/'.join(parts[2:])}"
+    if folder.job == owner.name:
+        return None, folder.path
+    source = RestoreSource(target.claim, f"{folder.namespace}/{folder.job}")
+    return source, f"{pod.RESTORE_FOLDER}/{folder.inside}"

@@ -18,6 +18,8 @@ from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.api.trusted import TrustView, trust_view
 from penstock_operator.resources.records import config_spec
 
+LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -75,6 +77,7 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         set_trouble=moment.set_trouble,
         refusal=moment.refusal,
         purges=_purges([o for o in kinds.get("Job", []) if job_of(o)]),
+        last_words=_last_words(kinds.get("Pod", [])),
         look_again_s=moment.look_again_s,
         namespace_ends=moment.namespace_ends,
         restored_from=moment.restored_from,
@@ -124,6 +127,17 @@ def _purges(jobs: list[Plain]) -> dict[str, bool]:
         if succeeded or failed:
             ended[text_at(plain, "metadata", "name")] = succeeded
     return ended
+
+
+def _last_words(pods: list[Plain]) -> dict[str, str]:
+    """Return what pods of Jobs said at their end, by the names of the Jobs."""
+    found: dict[str, str] = {}
+    for plain in pods:
+        name = text_at(plain, "metadata", "labels", LABEL_JOB_NAME)
+        for container in list_at(plain, "status", "containerStatuses") if name else ():
+            words = text_at(container, "state", "terminated", "message")
+            found[name] = words or found.get(name, "")
+    return found
 
 
 def _is_failed(condition: Plain) -> bool:

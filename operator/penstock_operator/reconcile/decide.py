@@ -21,6 +21,7 @@ from penstock_operator.reconcile.decision import Decision, Draft, Event
 from penstock_operator.reconcile.deletion import deletion_text, failed_savepoint, let_go
 from penstock_operator.reconcile.diagnosis import Trouble, diagnose
 from penstock_operator.reconcile.disposal import dispose
+from penstock_operator.reconcile.imported import decide_imported
 from penstock_operator.reconcile.lost import replace_lost
 from penstock_operator.reconcile.metadata import Metadata, metadata_of
 from penstock_operator.reconcile.periodic import decide_periodic
@@ -106,6 +107,7 @@ def _act(at: Judged, pending: Pending | None, draft: Draft, *, taken: bool) -> N
     if at.latest is not None:
         replace_lost(seen, at.latest, draft)
     decide_snapshots(seen, draft, _why_no_snapshot(at))
+    decide_imported(seen, draft)
     dispose(seen, accepted.target or last_good(seen), draft)
 
 

@@ -19,6 +19,7 @@ from penstock_operator.reconcile.decision import (
     SetFinalizer,
     WriteSnapshotStatus,
 )
+from penstock_operator.reconcile.imported import decide_imported
 from penstock_operator.reconcile.snapshots import (
     ENDED,
     PREFIX,
@@ -28,8 +29,6 @@ from penstock_operator.reconcile.snapshots import (
 )
 from penstock_operator.resources.purge import disposal_job
 from penstock_operator.resources.target import Target
-
-IMPORTED = "names files that are there already"
 
 
 def dispose(seen: Observed, target: Target | None, draft: Draft) -> None:
@@ -92,6 +91,7 @@ def decide_orphans(seen: Observed) -> Decision:
             _set_finalizer(view, draft, present=False)
         elif view.deleting_since is None and view.status.state not in ENDED:
             _judge(seen, view, draft)
+    decide_imported(seen, draft, orphans=True)
     return Decision(tuple(draft.actions), events=tuple(draft.events), again_s=draft.again_s)
 
 
@@ -102,23 +102,12 @@ def _is_orphan_held(view: SnapshotView) -> bool:
 
 def _judge(seen: Observed, view: SnapshotView, draft: Draft) -> None:
     spec = snapshot_spec(seen.job.namespace, view)
-    if spec is None:
-        return  # of a newer version of the definition
-    status = _imported(view, spec) if spec.path is not None else _waits(seen, (view, spec), draft)
+    if spec is None or spec.path is not None:
+        return  # of a newer version of the definition; or judged by its files
+    status = _waits(seen, (view, spec), draft)
     status = replace(status, conditions=judged(view, status, seen.now))
     if status != view.status:
         draft.do(WriteSnapshotStatus(view.name, status, view.version))
-
-
-def _imported(view: SnapshotView, spec: SnapshotSpec) -> SnapshotStatus:
-    """Nothing is copied: a restore reads the files, and says so when they are unreadable."""
-    return replace(
-        view.status,
-        observed_generation=view.generation,
-        state=SnapshotState.COMPLETED,
-        path=spec.path,
-        message=IMPORTED,
-    )
 
 
 def _waits(seen: Observed, what: tuple[SnapshotView, SnapshotSpec], draft: Draft) -> SnapshotStatus:

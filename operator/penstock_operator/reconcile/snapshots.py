@@ -63,7 +63,7 @@ def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
         status = replace(status, conditions=judged(view, status, seen.now))
         if status != view.status:
             draft.do(WriteSnapshotStatus(view.name, status, view.version))
-            _tell(draft, view, status)
+            tell(draft, view, status)
         if status.state not in ENDED:
             due = seconds(status.started) + asked.spec.deadline_s
             draft.again(due - seen.now)
@@ -157,21 +157,25 @@ def _answered(
     return replace(base, state=state, failures=failures, message=answer.text)
 
 
-def judged(view: SnapshotView, status: SnapshotStatus, now: float) -> tuple[Condition, ...]:
+def judged(
+    view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
+) -> tuple[Condition, ...]:
     """Return the conditions: ours, and those of another version, which stay."""
     others = (c for c in view.status.conditions if c.type != READY)
-    return (ready(view, status, now), *others)
+    return (ready(view, status, now, reason), *others)
 
 
-def ready(view: SnapshotView, status: SnapshotStatus, now: float) -> Condition:
-    """Judge whether a job can be restored from it."""
+def ready(view: SnapshotView, status: SnapshotStatus, now: float, reason: str = "") -> Condition:
+    """Judge whether a job can be restored from it; without a ``reason`` it is the state."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == READY), None)
     since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
-    return Condition(READY, truth, str(status.state), status.message, since, view.generation)
+    why = reason or str(status.state)
+    return Condition(READY, truth, why, status.message, since, view.generation)
 
 
-def _tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
+def tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
+    """Post an event when a snapshot has ended."""
     if status.state is SnapshotState.COMPLETED:
         draft.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
     elif status.state is SnapshotState.FAILED:

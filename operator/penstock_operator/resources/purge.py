@@ -43,16 +43,7 @@ def _removal(target: Target, name: str, folder: str) -> Object:
     removing: Object = {**container(target, "purge", command), "volumeMounts": [mount]}
     claim: Object = {"claimName": target.claim}
     pod_spec: Object = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [removing],
+        **confined(removing),
         "volumes": [{"name": "checkpoints", "persistentVolumeClaim": claim}],
         **pull_secrets(target),
     }
@@ -66,3 +57,19 @@ def _removal(target: Target, name: str, folder: str) -> Object:
         "template": template,
     }
     return {**frame, "spec": spec}
+
+
+def confined(only: Object) -> Object:
+    """Begin the spec of a pod that runs one container once, as nobody, without a token."""
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [only],
+    }

@@ -94,10 +94,3 @@ def test_a_snapshot_waits_for_its_job_until_its_deadline() -> None:
     assert isinstance(given_up, WriteSnapshotStatus)
     assert given_up.status.state is SnapshotState.FAILED
     assert decide_orphans(orphaned(replace(view, status=given_up.status))).actions == ()
-
-
-def test_files_that_are_there_need_no_job() -> None:
-    view = replace(snapshot(), spec={"path": "apps/old/savepoints/s"}, status=SnapshotStatus())
-    (known,) = decide_orphans(orphaned(view, "")).actions
-    assert isinstance(known, WriteSnapshotStatus)
-    assert (known.status.state, known.status.path) == ("Completed", "apps/old/savepoints/s")

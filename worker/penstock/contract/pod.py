@@ -116,6 +116,12 @@ READY_PATH = "/readyz"  # keeper's readinessProbe: the engine runs the newest at
 ENGINE_LIVE_PATH = "/enginez"  # livenessProbe of the engine's container
 METRICS_PATH = "/metrics"
 
+# --- What `python -m penstock.keeper.look` says of a folder -----------------------------------
+PATH_NOT_FOUND = "PathNotFound"
+PATH_OUTSIDE = "PathOutside"
+PATH_UNREADABLE = "PathUnreadable"
+LOOK_REFUSED = 2  # its exit status with any of them
+
 # --- Paths in a container ---------------------------------------------------------------------
 JOB_FILE = "/etc/penstock/job/job.json"  # both: the StreamJob, JSON, with metadata.uid
 # both, each another Secret: control_name's in the keeper, trust_name's in the engine. Not mounted

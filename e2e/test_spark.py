@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
 from e2e.rig.reading import SPARK_APPLICATIONS, read
 from e2e.rig.streamjob import StreamJob
@@ -35,7 +34,7 @@ class SparkOperator:
         self._namespace = namespace
 
     def install(self) -> None:
-        """Install it; ours then sees the new kind when it starts anew."""
+        """Install it under our operator, which sees the new kinds by itself."""
         registry, _, name = self._cluster.images.spark.rpartition("/")
         repository, _, tag = name.rpartition(":")
         cluster = self._cluster
@@ -49,7 +48,6 @@ class SparkOperator:
             "--set=controller.env[0].value=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "--wait", "--timeout=180s",
         )  # fmt: skip
-        restart_ours(cluster)
 
     def remove(self) -> None:
         """Remove it with its definitions."""
@@ -60,13 +58,6 @@ class SparkOperator:
             "uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found"
         )
         kubectl.attempt("delete", "namespace", SPARK_SYSTEM, "--wait=false")
-        restart_ours(self._cluster)
-
-
-def restart_ours(cluster: Cluster) -> None:
-    system = cluster.kubectl.in_namespace(SYSTEM)
-    system("rollout", "restart", "deployment/penstock")
-    system("rollout", "status", "deployment/penstock", "--timeout=120s")
 
 
 @pytest.fixture

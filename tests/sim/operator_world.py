@@ -16,6 +16,7 @@ from penstock.contract.streamsnapshot_fields import snapshot_status_plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
+from penstock_operator.api.versions import Versions
 from penstock_operator.reconcile import decision as act
 from penstock_operator.reconcile.assemble import Moment, assemble
 from penstock_operator.reconcile.decide import decide
@@ -51,6 +52,7 @@ class World:
     users: Users = field(init=False)
     seen: dict[str, int] = field(default_factory=dict)
     caches: list[dict[Key, Object]] = field(default_factory=list)
+    versions: Versions = field(default_factory=Versions)
     quiet: list[dict[Key, Object]] = field(default_factory=lambda: [{}, {}])
 
     def __post_init__(self) -> None:
@@ -207,6 +209,7 @@ class World:
             JobView(JOB, "default", "", 0, None, StreamJobStatus()),
             self.api.listed().values(),
             Moment(self.now),
+            self.versions,
         )
         if seen.snapshots:
             yield from self._perform(decide_orphans(seen), seen)
@@ -230,7 +233,8 @@ class World:
         if job is None:
             return None
         moment = Moment(self.now, refresh=refresh, secrets_read=True)
-        return assemble(views.job_view(job), objects.values(), moment)
+        view = self.versions.view(views.job_view, job)
+        return assemble(view, objects.values(), moment, self.versions)
 
     def _perform(self, decision: act.Decision, seen: Observed) -> Iterator[str]:
         """Do it, one call at a time; a failure ends it, and so may anything at any time."""

@@ -38,7 +38,7 @@ from penstock_operator.api.plain import (
     whole_of,
 )
 from penstock_operator.api.times import seconds
-from penstock_operator.api.versions import once_per_version
+from penstock_operator.api.versions import Versions
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
 SPARK_OVER = ("ResourceReleased", "TerminatedWithoutReleaseResources")
@@ -58,7 +58,6 @@ def finalizers(plain: Plain) -> tuple[str, ...]:
     return tuple(f for f in list_at(plain, "metadata", "finalizers") if isinstance(f, str))
 
 
-@once_per_version
 def job_view(plain: Plain) -> JobView:
     """View a StreamJob."""
     return JobView(
@@ -91,7 +90,6 @@ def _status(text: str) -> StreamJobStatus:
     return read_status(parsed(text))
 
 
-@once_per_version
 def set_view(plain: Plain) -> SetView:
     """View a StatefulSet."""
     marks = texts_at(plain, "metadata", "annotations")
@@ -110,7 +108,6 @@ def set_view(plain: Plain) -> SetView:
     )
 
 
-@once_per_version
 def pod_view(plain: Plain) -> PodView:
     """View a worker's pod."""
     conditions = {text_at(c, "type"): c for c in list_at(plain, "status", "conditions")}
@@ -166,7 +163,6 @@ def _container(plain: Plain) -> ContainerView:
     )
 
 
-@once_per_version
 def latest_view(plain: Plain) -> LatestView:
     """View ``-latest``; one that cannot be read keeps its problem in words."""
     value, problem, newer = None, "", False
@@ -186,7 +182,6 @@ def latest_view(plain: Plain) -> LatestView:
     )
 
 
-@once_per_version
 def desired_view(plain: Plain) -> DesiredView:
     """View ``-desired``; one that cannot be read wants what a fresh one does."""
     marks = texts_at(plain, "metadata", "annotations")
@@ -215,7 +210,6 @@ def _desired(text: str) -> Desired:
     return decode(Desired, text.encode())
 
 
-@once_per_version
 def running_view(plain: Plain) -> JobStatus | None:
     """Read what the leader says of the running job; None before it says anything."""
     text = text_at(plain, "data", pod.RECORD)
@@ -225,14 +219,12 @@ def running_view(plain: Plain) -> JobStatus | None:
         return None  # of another version of the workers: shown when it can be read again
 
 
-@once_per_version
 def claim_view(plain: Plain) -> ClaimView:
     """View a PersistentVolumeClaim."""
     modes = tuple(m for m in list_at(plain, "spec", "accessModes") if isinstance(m, str))
     return ClaimView(text_at(plain, "status", "phase"), modes, deleting_since(plain) is not None)
 
 
-@once_per_version
 def snapshot_view(plain: Plain) -> SnapshotView:
     """View a StreamSnapshot."""
     return SnapshotView(
@@ -257,7 +249,6 @@ def restores_of(jobs: Iterable[Plain]) -> frozenset[str]:
     return frozenset(filter(None, texts))
 
 
-@once_per_version
 def spark_view(plain: Plain) -> SparkView:
     """View a SparkApplication of either flavour."""
     name = text_at(plain, "metadata", "name")
@@ -283,13 +274,12 @@ def _apache_state(plain: Plain) -> Plain:
     return next(over, now)
 
 
-def children_of(objects: Iterable[Plain]) -> dict[ChildKey, Child]:
+def children_of(objects: Iterable[Plain], versions: Versions) -> dict[ChildKey, Child]:
     """Index the objects of a job by kind and name; StreamJob and StreamSnapshots are none."""
-    found = (_child(plain) for plain in objects)
+    found = (versions.view(_child, plain) for plain in objects)
     return {key: child for key, child in found if key.kind not in OUR_KINDS}
 
 
-@once_per_version
 def _child(plain: Plain) -> tuple[ChildKey, Child]:
     metadata = object_at(plain, "metadata")
     marks = metadata.get("annotations")

@@ -13,6 +13,7 @@ from penstock_operator.api.observed import JobView, Observed, Refusal
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.api.trusted import trust_view
+from penstock_operator.api.versions import Versions
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
@@ -34,7 +35,8 @@ class Observer:
 
     ``troubles`` is when and what the events of a set without its pods were last asked for,
     ``refusals`` the writes that were refused when they were last tried. ``spark`` are the kinds of
-    SparkApplication that the server knows, as ``handlers.spark_watches`` keeps them.
+    SparkApplication that the server knows, as ``handlers.spark_watches`` keeps them. ``versions``
+    keeps what was made of each version of an object.
     """
 
     client: Client
@@ -43,6 +45,7 @@ class Observer:
     trust: dict[JobKey, tuple[str, dict[str, Object]]] = field(default_factory=dict)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
+    versions: Versions = field(default_factory=Versions)
     spark: set[Kind] = field(default_factory=set)
     ending: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
@@ -120,7 +123,8 @@ class Observer:
         if key.name and await self.client.get(kinds.STREAM_JOB, key.namespace, key.name):
             return None  # the watch has not shown it yet
         job = JobView(key.name, key.namespace, "", 0, None, StreamJobStatus())
-        return assemble(job, self.store.objects(key).values(), Moment(_wall_s()))
+        moment = Moment(_wall_s())
+        return assemble(job, self.store.objects(key).values(), moment, self.versions)
 
     async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
         found = await self.client.get(kind, key.namespace, name)
@@ -173,7 +177,8 @@ class Observer:
     async def _snapshots(self, key: JobKey, objects: dict[Place, Object]) -> None:
         """A request whose StreamSnapshot is not known may be new, or gone: the list says which."""
         desired = objects.get(("ConfigMap", pod.desired_name(key.name)))
-        asked = set() if desired is None else asked_uids(views.desired_view(desired).value)
+        view = None if desired is None else self.versions.view(views.desired_view, desired)
+        asked = set() if view is None else asked_uids(view.value)
         known = {text_at(o, "metadata", "uid") for (k, _), o in objects.items() if k in SNAPSHOTS}
         if asked <= known:
             return
@@ -240,12 +245,12 @@ class Observer:
             namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
             secrets_read=of_uid == uid,
         )
-        return assemble(views.job_view(job), listed, moment)
+        return assemble(self.versions.view(views.job_view, job), listed, moment, self.versions)
 
     def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
         """Return what jobs of the namespace restore from, where retention may remove something."""
         known = sum(text_at(plain, "kind") in SNAPSHOTS for plain in listed)
-        if not may_have_too_many(views.job_view(job), known):
+        if not may_have_too_many(self.versions.view(views.job_view, job), known):
             return frozenset()
         near = [k for k in self.store.jobs() if k.namespace == key.namespace]
         return views.restores_of(filter(None, map(self.store.job, near)))

@@ -16,6 +16,7 @@ from penstock_operator.api.observed import (
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.api.trusted import TrustView, trust_view
+from penstock_operator.api.versions import Versions
 from penstock_operator.resources.records import config_spec
 
 LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
@@ -36,16 +37,18 @@ class Moment:
     secrets_read: bool = False
 
 
-def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed:
+def assemble(
+    job: JobView, objects: Iterable[Plain], moment: Moment, versions: Versions
+) -> Observed:
     """Sort out the objects of ``job``: its children, its claim, and StreamSnapshots of its folder.
 
     What an earlier job of the same name has left is a child and nothing else, and so is what is
-    of somebody else and has one of the job's names.
+    of somebody else and has one of the job's names. ``versions`` keeps the views of objects.
     """
-    listed = list(objects)
+    listed, view = list(objects), versions.view
     kinds = views.by_kind(listed)
     maps = {text_at(o, "metadata", "name"): o for o in kinds.get("ConfigMap", [])}
-    sets = [views.set_view(o) for o in kinds.get("StatefulSet", [])]
+    sets = [view(views.set_view, o) for o in kinds.get("StatefulSet", [])]
     claim = _claim(job)
     desired = maps.get(pod.desired_name(job.name))
     latest = maps.get(pod.latest_name(job.name))
@@ -56,22 +59,22 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
         job=job,
         now=moment.now,
         stateful_set=next((s for s in sets if s.job_uid == job.uid), None),
-        pods=tuple(p for p in map(views.pod_view, _workers(kinds)) if p.job_uid == job.uid),
-        latest=None if latest is None else views.latest_view(latest),
-        desired=_own(job, desired),
-        running=None if status is None else views.running_view(status),
+        pods=tuple(p for o in _workers(kinds) if (p := view(views.pod_view, o)).job_uid == job.uid),
+        latest=None if latest is None else view(views.latest_view, latest),
+        desired=_own(job, None if desired is None else view(views.desired_view, desired)),
+        running=None if status is None else view(views.running_view, status),
         claim=next(
             (
-                views.claim_view(o)
+                view(views.claim_view, o)
                 for o in kinds.get("PersistentVolumeClaim", [])
                 if text_at(o, "metadata", "name") == claim
             ),
             None,
         ),
-        snapshots=tuple(views.snapshot_view(o) for o in kinds.get("StreamSnapshot", [])),
-        spark=_spark(job, kinds.get("SparkApplication", [])),
+        snapshots=tuple(view(views.snapshot_view, o) for o in kinds.get("StreamSnapshot", [])),
+        spark=_spark(job, kinds.get("SparkApplication", []), versions),
         spark_installed=moment.spark_installed,
-        children=views.children_of(listed),
+        children=views.children_of(listed, versions),
         configs={n: s for n, o in maps.items() if (s := config_spec(o)) is not None},
         refresh=moment.refresh,
         set_trouble=moment.set_trouble,
@@ -85,9 +88,9 @@ def assemble(job: JobView, objects: Iterable[Plain], moment: Moment) -> Observed
     )
 
 
-def _spark(job: JobView, applications: list[Plain]) -> SparkView | None:
+def _spark(job: JobView, applications: list[Plain], versions: Versions) -> SparkView | None:
     own = [o for o in applications if job_of(o) == job.uid]
-    return views.spark_view(own[-1]) if own else None
+    return versions.view(views.spark_view, own[-1]) if own else None
 
 
 def _workers(kinds: Mapping[str, list[Plain]]) -> list[Plain]:
@@ -107,11 +110,8 @@ def _trust(job: JobView, secrets: list[Plain]) -> dict[str, TrustView]:
     }
 
 
-def _own(job: JobView, plain: Plain) -> DesiredView | None:
-    if plain is None:
-        return None
-    found = views.desired_view(plain)
-    return found if found.job_uid == job.uid else None
+def _own(job: JobView, found: DesiredView | None) -> DesiredView | None:
+    return found if found is not None and found.job_uid == job.uid else None
 
 
 def _claim(job: JobView) -> str:

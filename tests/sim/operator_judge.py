@@ -66,22 +66,27 @@ class Judge:
         if len({job_of(p) for p in live.values()}) > 1:
             self._fail("workers of two jobs at once")
 
-    def check_template(self, manifest: Object) -> None:
+    def check_template(self, manifest: Object, seen: Observed) -> None:
         if text_at(manifest, "kind") != "StatefulSet":
             return
         old = self.api.objects.get(SET)
         before = texts_at(old, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
         after = texts_at(manifest, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
         if old is not None and before == after:
-            self.check_scale(
-                whole_at(manifest, "spec", "replicas"), whole_at(old, "spec", "replicas")
-            )
+            self.check_scale(whole_at(manifest, "spec", "replicas"), seen)
 
-    def check_scale(self, replicas: int, before: int) -> None:
-        at = self.workers.latest()
+    def check_scale(self, replicas: int, seen: Observed) -> None:
+        """Workers that hold state stay, and so does the leader that was seen.
+
+        Another worker may be elected at any time, also between what was seen and this write. Then
+        the leader goes as it would with any pod that ends, and the next election chooses one of
+        those that stay.
+        """
+        at, known = self.workers.latest(), seen.latest.value if seen.latest is not None else None
+        before = whole_at(self.api.objects.get(SET), "spec", "replicas")
         if at is None or replicas == 0 or at.closed() or replicas >= before:
             return
-        leader = 0 if at.leader is None else at.leader.ordinal
+        leader = 0 if known is None or known.leader is None else known.leader.ordinal
         if replicas < at.workers or at.settled != at.version or replicas <= leader:
             self._fail(
                 f"scaled to {replicas} while {at.workers} workers hold state "

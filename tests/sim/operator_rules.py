@@ -78,17 +78,6 @@ MUTANTS = {
         steps=120,
         habits=("delete", "deletionPolicy"),
     ),
-    "no-turn": Mutant(
-        "the number of workers changes only after the StatefulSet was given the turn",
-        _line(
-            "workers",
-            "draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))",
-            "pass",
-        ),
-        75,
-        steps=200,
-        habits=("replicas",),
-    ),
     "takes-over": Mutant(
         "an object of somebody else that has a name of the job's is not written",
         _line(
@@ -109,6 +98,17 @@ MUTANTS = {
         13,
         steps=120,
         habits=("strangers", "replicas"),
+    ),
+    "rolled-back-unscaled": Mutant(
+        "a spec that was rolled back to is scaled like any other",
+        _line(
+            "autoscaler",
+            "held = accepted.held not in {None, Reason.ROLLED_BACK}",
+            "held = accepted.held is not None",
+        ),
+        0,
+        steps=120,
+        habits=("upgrade", "image", "load"),
     ),
     "orphans-hang": Mutant(
         "a snapshot whose job is gone is let go",

@@ -1,5 +1,6 @@
 """``python -m tests.sim.operator_run --seeds 0..2000``: the operator's simulation, many seeds.
 
+``--steps 200 --habits replicas,waver`` has longer runs of users who do little else.
 ``--mutants`` runs it without each of its rules in turn, ``--mutant NAME`` without one: each in a
 fork of this process, which has imported all that no mutant changes; and as it is, where mutants
 are noticed. Exit status 1: a violation, with its seed; or a mutant that nobody noticed.
@@ -39,13 +40,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0..2000")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--habits", default="", help="of the users, else those of each seed")
     parser.add_argument("--mutant", choices=sorted(MUTANTS))
     parser.add_argument("--mutants", action="store_true")
     found = parser.parse_args(arguments)
     if found.mutants or found.mutant:
         return run_mutants([found.mutant] if found.mutant else list(MUTANTS))
     first, _, last = found.seeds.partition("..")
-    met, bad = run_seeds(range(int(first), int(last)), found.steps)
+    habits = tuple(filter(None, found.habits.split(",")))
+    met, bad = run_seeds(range(int(first), int(last)), found.steps, habits)
     for text in bad:
         sys.stdout.write(f"{text}\n")
     sys.stdout.write(f"met: {dict(sorted(met.items()))}\n")
@@ -125,6 +128,7 @@ def run_seeds(
             if stop:
                 break
         met.update(world.seen)
+    gc.enable()
     return met, bad
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, object_at, text_at
+from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from tests.sim.operator_api import FakeApi, Key
-from tests.sim.operator_judge import LATEST
+from tests.sim.operator_judge import LATEST, SET
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
 HABITS = (
@@ -112,6 +112,17 @@ class Users:
             return
         changes = [c for c in self._changes(object_at(job, "spec")) if c[0] in self.habits]
         self._do(job, *self.rng.choice(changes))
+
+    def wavers(self, now: float) -> bool:
+        """Want workers back that are about to go, because others have taken over what they had."""
+        self.now = now
+        job, at = self.api.get("StreamJob", JOB), self.workers.latest()
+        there = whole_at(self.api.get(*SET), "spec", "replicas")
+        leave = at is not None and there > at.workers > 0 and "waver" in self.habits
+        if job is None or not leave or text_at(job, "metadata", "deletionTimestamp"):
+            return False
+        self._change(job, "replicas", there)
+        return True
 
     def _changes(self, spec: Object) -> tuple[tuple[str, Plain], ...]:
         return (

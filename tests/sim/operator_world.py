@@ -33,6 +33,7 @@ Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
 AUTOSCALED_EVERY = 5  # one in so many seeds
 STRANGERS_EVERY = 5
+WAVER_STEPS = 40  # in which another operator and the leader do what the users want now
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class World:
         """Run with faults for so many steps, then in peace until nothing changes any more."""
         operators = [self._operator(0), self._operator(1)]
         asleep = [0, 0]  # until which step: a process that was stopped goes on with what it knew
+        stopped = [0, 0]  # the same, but nothing wakes it sooner
         for step in range(steps):
             self.now += self.rng.choice((0.1, 0.5, 2.0))
             dice = self.rng.random()
@@ -92,10 +94,15 @@ class World:
                     asleep[which] = step + self.rng.choice((5, 15, 40))
                 if asleep[which] > step:
                     which = 1 - which
+                if stopped[which] > step:
+                    continue
                 if self.rng.random() < 0.04:
                     operators[which] = self._operator(which)  # killed, and started again
                 for _ in range(self.rng.choice((1, 2, 4, 12))):
-                    next(operators[which])
+                    scales = next(operators[which]) == "Scale" and stopped[1 - which] <= step
+                    if scales and self.users.wavers(self.now):
+                        stopped[which] = step + WAVER_STEPS  # right before it scales
+                        break
             elif dice < 0.80:
                 self.workers.step(self.now)
                 self.judge.look()
@@ -283,13 +290,13 @@ class World:
             case act.Apply(manifest, _, version, uid):
                 old = self.api.get(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
                 if not version or text_at(old, "metadata", "resourceVersion") == version:
-                    self.judge.check_template(manifest)
+                    self.judge.check_template(manifest, seen)
                 self.api.apply(manifest, uid=uid, version=version)
             case act.Create(manifest):
                 self.judge.check_create(manifest)
                 self._create(manifest)
             case act.Scale(replicas, turn, version):
-                self._scale(replicas, turn, version)
+                self._scale((replicas, turn, version), seen)
             case act.WriteDesired(value, turn, latest_uid, version):
                 self._want(records.desired(owner, value, turn, latest_uid), version)
             case act.Archive(job_uid, uid, version):
@@ -352,11 +359,12 @@ class World:
         both = {**object_at(old, "metadata"), **object_at(manifest, "metadata")}
         self.api.put({**old, **manifest, "metadata": both}, version=version)
 
-    def _scale(self, replicas: int, turn: int, version: str) -> None:
+    def _scale(self, what: tuple[int, int, str], seen: Observed) -> None:
+        replicas, turn, version = what
         old = self.api.get(*SET)
         if old is None or text_at(old, "metadata", "resourceVersion") != version:
             raise ConflictError("set changed")
-        self.judge.check_scale(replicas, whole_at(old, "spec", "replicas"))
+        self.judge.check_scale(replicas, seen)
         metadata = object_at(old, "metadata")
         marks = {**texts_at(old, "metadata", "annotations"), names.ANNOTATION_TURN: str(turn)}
         spec = {**object_at(old, "spec"), "replicas": replicas}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.testing.patching import patched_source
 from tests.sim.operator_rules import MUTANTS
+from tests.sim.operator_run import run_seeds
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 2000
@@ -30,9 +31,24 @@ MET = (
 )
 
 
+# What longer runs have found, beside the mutants' seeds: seeds, steps, habits of the users.
+FOUND: tuple[tuple[range, int, tuple[str, ...]], ...] = (
+    (range(111, 112), 200, ()),
+    (range(130, 131), 200, ("replicas",)),
+    (range(154, 155), 200, ()),
+    (range(255, 256), 200, ()),
+    (range(676, 677), 120, ()),
+    (range(844, 845), 200, ("replicas",)),
+)
+
+
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return python("-m", "tests.sim.operator_run", *arguments)
+
+
+def python(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "tests.sim.operator_run", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": "worker:operator"},
         capture_output=True,
@@ -56,6 +72,21 @@ def test_longer_runs_meet_everything() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     missing = [name for name in MET if f"'{name}'" not in done.stdout]
     assert not missing, done.stdout
+
+
+def test_seeds_that_have_found_something_find_nothing_now() -> None:
+    bad = [text for what in FOUND for text in run_seeds(*what)[1]]
+    assert not bad
+
+
+def test_worlds_of_one_process_know_nothing_of_each_other() -> None:
+    """Two runs of one seed have objects of the same uids and versions."""
+    one, two = ("replicas", "suspend"), ("restartNonce", "image")
+    code = f"from tests.sim.operator_run import run_seeds as r; print(*r(range(1, 2), 60, {two}))"
+    before = f"from tests.sim.operator_run import run_seeds as s; s(range(1, 2), 60, {one}); "
+    alone, behind = python("-c", code), python("-c", before + code)
+    assert alone.returncode == 0, alone.stderr
+    assert alone.stdout == behind.stdout
 
 
 def test_each_mutant_changes_exactly_one_line_that_is_there() -> None:

@@ -25,7 +25,9 @@ def autoscaling_of(at: Judged, state: StreamJobState) -> AutoscalingStatus | Non
     """Return what is chosen now; None where the autoscaler is off."""
     seen, accepted = at.seen, at.accepted
     old, target, bounds = seen.job.status.autoscaling, accepted.target, accepted.bounds
-    undecided = not accepted.taken or accepted.held is not None or target is None
+    # What was rolled back to is scaled like any other spec: it may run so for a long time.
+    held = accepted.held not in {None, Reason.ROLLED_BACK}
+    undecided = not accepted.taken or held or target is None
     if undecided or seen.job.deleting_since is not None:
         return old
     if bounds is None:

@@ -58,11 +58,10 @@ def heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Headin
 def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Heading:
     target = accepted.target
     deleting = seen.job.deleting_since is not None
-    if latest is None or seen.desired is None or (target is None and not deleting):
+    if deleting and latest is not None:
+        return _deleting(seen, latest)  # also without -desired: workers that nobody steers end
+    if latest is None or seen.desired is None or target is None:
         return Heading(Course.HOLD, None if target is None else Reason.DEPLOYING)
-    if deleting:
-        return _deleting(seen, latest)
-    assert target is not None
     wanted = not target.spec.suspend and not (latest.finished and not restores(target, latest))
     if is_down(seen):
         if not wanted:
@@ -188,6 +187,8 @@ def _running_reason(seen: Observed, target: Target, latest: Latest) -> Reason | 
     }
     if pending is not None and pending.action in starting and not has_started(seen, target, latest):
         return Reason(pending.action)
+    if latest.attempt == 0 and not latest.closed():
+        return Reason.DEPLOYING  # a spec that cannot be taken ended the operation, not its work
     at = seen.stateful_set
     assert at is not None
     assert seen.desired is not None

@@ -81,7 +81,7 @@ def deletion_text(seen: Observed, target: Target | None) -> str:
 
 def _is_done(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> bool:
     policy = deletion_policy(seen)
-    if policy is DeletionPolicy.RETAIN or seen.latest is None or seen.desired is None:
+    if policy is DeletionPolicy.RETAIN or not _has_record(seen):
         return True
     if policy is DeletionPolicy.SAVEPOINT:
         return course is not Course.STOP
@@ -94,6 +94,15 @@ def _is_done(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -
     if ChildKey("Job", name) not in seen.children:
         draft.do(Create(purge_job(target)))
     return False
+
+
+def _has_record(seen: Observed) -> bool:
+    """Say whether a ``-latest`` is there that is not of an earlier job of this name.
+
+    The job's own one says that it may have begun. Without it nothing is stopped, nor removed.
+    """
+    found = seen.latest
+    return found is not None and (found.value is None or found.value.job_uid == seen.job.uid)
 
 
 def _forgotten(seen: Observed, latest: Latest | None, draft: Draft) -> bool:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from penstock.contract import pod
 from penstock.contract.latest import Latest
+from penstock.contract.streamjob import DeletionPolicy
 from penstock.contract.streamjob_status import Reason
+from penstock_operator.api import names
 from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.reconcile.accept import owner_of
-from penstock_operator.reconcile.course import is_down
+from penstock_operator.reconcile.course import deletion_policy, is_down
 from penstock_operator.reconcile.decision import Archive, Create, Delete, Draft
 from penstock_operator.reconcile.surroundings import of_earlier
 from penstock_operator.reconcile.workers import first_desired
@@ -47,11 +49,17 @@ def metadata_of(
     if found is None or found.value is None:
         return Metadata(None) if taken else _absent(seen, target, draft)
     key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
-    wanted = target is not None and seen.job.deleting_since is None
+    wanted = target is not None and (seen.job.deleting_since is None or _ends_with_savepoint(seen))
     if seen.desired is None and wanted and key not in taken:
         assert target is not None
         draft.do(first_desired(seen, target, found.value, found.uid))
     return Metadata(found.value)
+
+
+def _ends_with_savepoint(seen: Observed) -> bool:
+    """Say whether a deletion still needs ``-desired``, to ask for its last savepoint."""
+    waits = names.FINALIZER in seen.job.finalizers and not seen.namespace_ends
+    return waits and deletion_policy(seen) is DeletionPolicy.SAVEPOINT and not is_down(seen)
 
 
 def began(seen: Observed) -> bool:

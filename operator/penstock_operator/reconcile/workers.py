@@ -36,15 +36,16 @@ def steer(
 ) -> None:
     """Do what the course asks for; the metadata is there unless the course is HOLD."""
     latest = seen.latest.value if seen.latest is not None else None
-    if latest is None or seen.desired is None:
+    if latest is None or (seen.desired is None and course is not Course.END):
         return
     match course:
         case Course.START if accepted.target is not None:
             _start(seen, accepted, accepted.target, draft)
         case Course.RUN if accepted.target is not None and seen.stateful_set is not None:
             _run(seen, accepted.target, seen.stateful_set, draft)
-        case Course.STOP:
+        case Course.STOP if seen.desired is not None:
             _stop(seen.desired, pending, draft, savepoint=_wants_savepoint(seen, accepted))
+            _complete(seen.stateful_set, latest, draft)
         case Course.END if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
             at = seen.stateful_set
             draft.do(Scale(0, at.turn, at.version))
@@ -174,6 +175,12 @@ def _stop(now: DesiredView, pending: Pending | None, draft: Draft, *, savepoint:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
         wanted = replace(now.value, requests=(*others, request))
         draft.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+
+
+def _complete(at: SetView | None, latest: Latest, draft: Draft) -> None:
+    """Have all workers that hold state, or no savepoint can be taken: a start begins with fewer."""
+    if at is not None and at.replicas < latest.workers:
+        draft.do(Scale(latest.workers, at.turn, at.version))
 
 
 def set_is_current(seen: Observed, target: Target) -> bool:

@@ -1,5 +1,6 @@
 """When the autoscaler may choose, what it writes, and what is done about it."""
 
+import json
 from dataclasses import replace
 
 from penstock.contract.fields import Plain
@@ -8,11 +9,15 @@ from penstock.contract.latest import Latest
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock.contract.streamjob_status import (
     AutoscalingStatus,
+    Condition,
     ConditionType,
+    LastStable,
     Pending,
     Reason,
     StreamJobStatus,
+    Truth,
 )
+from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import Observed, PodView
 from penstock_operator.api.times import stamp
 from penstock_operator.api.views import job_view
@@ -288,3 +293,32 @@ def test_the_chosen_workers_of_all_jobs_are_added_up() -> None:
         store.put({**plain, "status": {"autoscaling": {"replicas": count}}})
     store.put({**stream_job(), "metadata": {"name": "c", "namespace": "apps"}})
     assert store.autoscaled_workers() == 5
+
+
+def test_a_job_that_has_not_begun_is_not_at_rest() -> None:
+    """A spec that could not be taken has ended the operation; what it began goes on."""
+    seen = at_rest(*BUSY)
+    blank = replace(latest_of(seen), attempt=Attempt(0), version=Version(0), settled=Version(0))
+    assert seen.latest is not None
+    seen = replace(seen, latest=replace(seen.latest, value=replace(blank, workers=0)))
+    found = status_of(told(seen, *BUSY))
+    assert found.pending is not None
+    assert (found.state, found.pending.action) == ("Starting", "Deploying")
+    assert found.autoscaling is not None
+    assert found.autoscaling.replicas == 2
+
+
+def test_after_a_rollback_it_goes_on_choosing() -> None:
+    newest = {**SPEC, "image": "example/penstock:2"}
+    seen = at_rest(*BUSY)
+    stalled = Condition(
+        ConditionType.STALLED, Truth.TRUE, "RolledBack", "", stamp(NOW_S), seen.job.generation
+    )
+    kept = LastStable(1, digest_of(SPEC))
+    status = replace(seen.job.status, conditions=(stalled,), last_stable=kept)
+    job = replace(
+        seen.job, status=status, spec=newest, spec_text=json.dumps(newest, sort_keys=True)
+    )
+    seen = replace(seen, job=job)
+    assert accept(seen).held is Reason.ROLLED_BACK
+    assert chosen(seen).replicas == 3

@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 from penstock.contract.fields import Plain
+from penstock.contract.ids import JobUid
 from penstock.contract.latest import Answer
 from penstock.contract.streamjob_status import Condition, ConditionType, Pending
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
-from penstock_operator.api.observed import Observed, SnapshotView
+from penstock_operator.api.observed import DesiredView, Observed, SnapshotView
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import (
     Action,
     Create,
+    Delete,
+    Scale,
     SetFinalizer,
     WriteDesired,
 )
@@ -122,3 +125,60 @@ def test_a_snapshot_whose_files_were_to_go_holds_no_namespace_up() -> None:
     assert SetFinalizer(False, "monday", "3") in decided.actions
     waits = decide(replace(seen, namespace_ends=False))
     assert SetFinalizer(False, "monday", "3") not in waits.actions
+
+
+def test_workers_end_before_a_purge_forgets_although_desired_is_gone() -> None:
+    seen = replace(deleting("Purge"), desired=None)
+    seen, _ = step(seen)
+    _, actions = step(seen)
+    assert [a for a in actions if isinstance(a, Scale)] == [Scale(0, 1, "5")]
+    assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
+    ended, actions = step(down(seen))  # nobody is left: the files go before what names them
+    assert [a.manifest["kind"] for a in actions if isinstance(a, Create)] == ["Job"]
+    assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
+    purge = names.purge_name("wc", ended.job.uid)
+    _, actions = step(replace(ended, purges={purge: True}))
+    assert [a.name for a in actions if isinstance(a, Delete)] == ["wc-ckpt-latest"]
+
+
+def test_a_last_savepoint_is_taken_although_desired_is_gone() -> None:
+    seen = replace(deleting("Savepoint"), desired=None)
+    seen, _ = step(seen)
+    assert pending(seen).action == "Deleting"
+    assert pending(seen).snapshot is None  # its name needs the run that -desired has
+    seen, actions = step(seen)
+    (made,) = [a for a in actions if isinstance(a, WriteDesired)]
+    assert (made.value.workers, made.version) == (2, "")
+    assert not [a for a in actions if isinstance(a, SetFinalizer)]
+    desired = DesiredView("d2", seen.job.uid, "10", made.value, made.turn, "l")
+    seen, _ = step(replace(seen, desired=desired))
+    _, actions = step(seen)
+    (asked,) = [a for a in actions if isinstance(a, WriteDesired)]
+    assert [r.id for r in asked.value.requests] == [pending(seen).snapshot]
+    retained, actions = step(replace(seen, desired=None, stateful_set=None, pods=()))
+    assert not [a for a in actions if isinstance(a, WriteDesired)]  # no worker would read it
+    assert SetFinalizer(False, version="3") in step(retained)[1]
+
+
+def test_a_savepoint_has_all_the_workers_that_hold_state() -> None:
+    """A start has as many as the spec says; those of the last commit must be there to stop."""
+    seen = deleting("Savepoint")
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    committed = replace(seen.latest.value, workers=4)
+    seen, _ = step(replace(seen, latest=replace(seen.latest, value=committed)))
+    _, actions = step(seen)
+    assert [a for a in actions if isinstance(a, Scale)] == [Scale(4, 1, "5")]
+
+
+def test_a_job_that_never_began_has_nothing_to_purge() -> None:
+    """Its -latest is that of an earlier job of its name, whose workers may still be there."""
+    seen = deleting("Purge")
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    theirs = replace(seen.latest.value, job_uid=JobUid("an-earlier-uid"))
+    seen = replace(seen, latest=replace(seen.latest, value=theirs), desired=None)
+    seen, _ = step(replace(seen, stateful_set=None, pods=()))
+    _, actions = step(seen)
+    assert SetFinalizer(False, version="3") in actions
+    assert not [a for a in actions if isinstance(a, Create | Delete)]

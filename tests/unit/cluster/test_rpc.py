@@ -1,5 +1,4 @@
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from penstock.base.errors import ConfigError, PeerError, StateError, StorageErro
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable, refuses
 from penstock.ports import SwapConflict, SwapUnknown
+from tests.patience import answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,6 @@ class Number:
     number: int
 
 
-WITHIN_S = 30.0
 ECHO = Method("echo", Text, Text)
 FAIL = Method("fail", Text, Nothing)
 HANG = Method("hang", Text, Nothing)
@@ -55,21 +54,9 @@ def server(released: threading.Event) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     client = Client(server.address, "secret")
-    connect(client)
+    answered(lambda: client.call(ECHO, Text("connected")))
     yield client
     client.close()
-
-
-def connect(client: Client) -> None:
-    """Call until one call arrives: on a busy machine an attempt to connect may last too long."""
-    until = time.monotonic() + WITHIN_S
-    while True:
-        try:
-            client.call(ECHO, Text("connected"))
-        except Unreachable:
-            assert time.monotonic() < until
-        else:
-            return
 
 
 def test_a_call_and_its_reply(client: Client) -> None:

@@ -8,6 +8,7 @@ from penstock.base.errors import PeerError
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
 from penstock.contract.trust import Trust
 from tests.certificates import Renewed, also_believing, authority, trust
+from tests.patience import answered
 
 PING = Method("ping", Nothing, Nothing)
 HOST = "words.default.job.penstock.dev"
@@ -34,7 +35,7 @@ def ping(server: Server, token: str, shown: Trust | None) -> Nothing:
 
 
 def test_a_worker_of_the_job_is_heard(server: Server, mine: Trust) -> None:
-    assert ping(server, mine.token(b"uid"), mine) == Nothing()
+    assert answered(lambda: ping(server, mine.token(b"uid"), mine)) == Nothing()
 
 
 STRANGERS: dict[str, Callable[[], Trust | None]] = {
@@ -53,7 +54,7 @@ def test_a_stranger_does_not_get_through(server: Server, mine: Trust, who: str) 
 
 def test_a_worker_of_the_jobs_former_life_is_refused(server: Server, mine: Trust) -> None:
     with pytest.raises(PeerError, match="another run's server"):
-        ping(server, mine.token(b"another uid"), mine)
+        answered(lambda: ping(server, mine.token(b"another uid"), mine))
 
 
 def test_a_server_and_a_client_show_the_certificates_of_now(mine: Trust) -> None:
@@ -63,18 +64,22 @@ def test_a_server_and_a_client_show_the_certificates_of_now(mine: Trust) -> None
     token = mine.token(b"uid")
     server = Server({PING: lambda _: Nothing()}, token, Door(trust=served))
     client = Client(server.address, token, shown)
+
+    def call() -> Nothing:
+        return client.call(PING, Nothing(), timeout_s=2.0)
+
     try:
-        client.call(PING, Nothing(), timeout_s=2.0)
+        answered(call)
         served.now = after
-        client.call(PING, Nothing(), timeout_s=2.0)  # on the connection of before
-        assert ping(server, token, trust(HOST, new)) == Nothing(), "a joiner"
+        call()  # on the connection of before
+        assert answered(lambda: ping(server, token, trust(HOST, new))) == Nothing(), "a joiner"
         shown.now = after
-        client.call(PING, Nothing(), timeout_s=2.0)
+        answered(call)
         served.now = trust(HOST, new)  # the old authority is over
         with pytest.raises(Unreachable):
             ping(server, token, before)
-        assert ping(server, token, trust(HOST, new)) == Nothing()
-        client.call(PING, Nothing(), timeout_s=2.0)
+        assert answered(lambda: ping(server, token, trust(HOST, new))) == Nothing()
+        call()
     finally:
         client.close()
         server.close()

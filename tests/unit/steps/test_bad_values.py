@@ -7,7 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import BAD_VALUE_ROWS_MAX, BAD_VALUES_WATCHED_MAX
+from penstock.base.limits import (
+    BAD_VALUE_ROWS_MAX,
+    BAD_VALUES_ASKED_EACH,
+    BAD_VALUES_IN_VAIN_MAX,
+    BAD_VALUES_WATCHED_MAX,
+)
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.bad_values import BadValues
 from penstock.steps.stateless import Map
@@ -89,6 +94,39 @@ def test_a_value_that_no_row_has_for_long_is_not_watched_for() -> None:
         assert known.watch(texts()) is not None
     known.watch(texts())
     assert known.watch(texts(3)) is None
+
+
+class Asked(ValueError):
+    """Counts how often somebody wants to know what it says."""
+
+    times = 0
+
+    def __str__(self) -> str:
+        type(self).times += 1
+        return str(self.args[0])
+
+
+def refuse(known: BadValues, value: str) -> None:
+    row = pa.record_batch({"id": [7], "text": [value]})
+    known.refused(Asked(f"could not convert {value!r}"), row)
+
+
+def test_few_exceptions_are_asked_for_values_that_do_not_come_again() -> None:
+    known = BadValues()
+    for n in range(BAD_VALUES_IN_VAIN_MAX):
+        refuse(known, f"bad{n}")
+    Asked.times = 0
+    refuse(known, "one")
+    one = Asked.times
+    for n in range(10 * BAD_VALUES_ASKED_EACH):
+        refuse(known, f"other{n}")
+    asked, Asked.times = Asked.times - one, 0
+    refuse(BadValues(), "alone")
+    assert one == 0
+    assert asked == 10 * Asked.times
+    for _ in range(2 * BAD_VALUES_ASKED_EACH):
+        refuse(known, "n/a")
+    assert known.watch(texts(3)) is not None, "one that begins to come again is found"
 
 
 def test_so_many_values_are_watched_for_and_no_more() -> None:

@@ -7,6 +7,8 @@
        a row that has it passed: never watched for again <───────────────┤
        no row has had it for long: not watched for <─────────────────────┘
 
+To ask an exception for its value costs as much as a few calls. Where values do not come again, one
+in sixteen is asked: a value that begins to come again is found all the same.
 Where "n/a" or a null stands in place of a number, no call fails in vain but that of the row itself.
 A value is never believed: a row is at fault when the call for it alone has raised.
 """
@@ -17,6 +19,8 @@ import pyarrow as pa
 
 from penstock.base.limits import (
     BAD_VALUE_ROWS_MAX,
+    BAD_VALUES_ASKED_EACH,
+    BAD_VALUES_IN_VAIN_MAX,
     BAD_VALUES_KEPT_MAX,
     BAD_VALUES_WATCHED_MAX,
 )
@@ -31,6 +35,7 @@ class BadValues:
         self._newest: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
         self._cleared: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
         self._watched: dict[Named, int] = {}  # and how many rows had it not since one had
+        self._in_vain = 0  # rows at fault since a value came again
 
     def watch(self, rows: pa.RecordBatch) -> "Watch | None":
         """Watch for them in these rows; None: there is nothing to watch for."""
@@ -38,12 +43,16 @@ class BadValues:
 
     def refused(self, error: BaseException, row: pa.RecordBatch) -> None:
         """Hear that a single row was at fault, which was not expected."""
+        self._in_vain += 1
+        if self._in_vain > BAD_VALUES_IN_VAIN_MAX and self._in_vain % BAD_VALUES_ASKED_EACH:
+            return
         value = named_value(error, row)
         if value is None or value in self._cleared or value in self._watched:
             return
         if value not in self._newest:
             self._newest.append(value)
         elif len(self._watched) < BAD_VALUES_WATCHED_MAX:
+            self._in_vain = 0
             self._newest.remove(value)
             self._watched[value] = 0
 

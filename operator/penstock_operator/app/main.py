@@ -5,6 +5,7 @@ process, when a definition of ours has come or gone (``handlers.definitions``).
 """
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -50,6 +51,9 @@ PAUSE_S = 1.0  # before that, where a kind is told of and not there
 # Kopf copies each object that it watches, two calls for each level. Calls of Python need no stack
 # of C; JSON does, and was read and written 40,000 deep on the usual 8 MiB (Python 3.11).
 RECURSION_MAX = 3 * API_DEPTH_MAX
+# What is watched is read, kept and replaced all the time, and has no cycles: with the usual 700
+# new objects between two searches for some, they are a sixth of what a fleet at rest costs.
+COLLECT_AFTER = 50_000
 
 
 @dataclass(slots=True)
@@ -260,6 +264,8 @@ def main() -> int:
     """Run the operator; returns its exit status."""
     # One tenant's object would else end it for all: whoever lists or watches has to parse it.
     sys.setrecursionlimit(RECURSION_MAX)
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(COLLECT_AFTER)
     try:
         settings = read_settings(os.environ)
         log_as_json(settings.log_level)

@@ -35,10 +35,22 @@ class JobKey:
         return f"{self.namespace}/{self.name}"
 
 
+STREAM_JOB = "StreamJob"
 K = TypeVar("K")
 V = TypeVar("V")
 Place = tuple[str, str]  # kind and name
 Spot = tuple[str, Place]  # namespace, kind and name
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An object, and what is asked of it at every event; ``version`` 0: it has none."""
+
+    plain: Object
+    uid: str
+    version: int
+    owner: JobKey | None
+    gist: Gist
 
 
 @dataclass(slots=True)
@@ -50,8 +62,7 @@ class Store:
     """
 
     clock: Callable[[], float]
-    spots: dict[Spot, Object] = field(default_factory=dict)
-    gists: dict[Spot, Gist] = field(default_factory=dict)
+    spots: dict[Spot, Kept] = field(default_factory=dict)
     awaited: dict[Spot, tuple[int, float]] = field(default_factory=dict)
     owned: dict[JobKey, set[Place]] = field(default_factory=dict)
     wanted: dict[Spot, set[JobKey]] = field(default_factory=dict)
@@ -60,8 +71,7 @@ class Store:
     def keep(self, plain: Object) -> None:
         """Take in what a write has returned."""
         spot = spot_of(plain)
-        old = self.spots.get(spot)
-        if old is None or _version(old) < _version(plain):
+        if self._is_news(spot, plain):
             self.awaited[spot] = (_version(plain), self.clock())
         self._put(spot, plain)
 
@@ -81,9 +91,9 @@ class Store:
         spot = spot_of(plain)
         self._heard(spot, math.inf)
         old = self.spots.get(spot)
-        if old is None or _uid(old) != _uid(plain):
+        if old is None or old.uid != _uid(plain):
             return []
-        found = self.jobs_of(old)
+        found = self._jobs_of(spot, old)
         self._drop(spot, old)
         return found
 
@@ -96,13 +106,12 @@ class Store:
         """
         there = {(spot_of(o), _uid(o)) for o in listed}
         found: set[JobKey] = set()
-        for spot, plain in self._of(kind, namespace):
-            if (spot, _uid(plain)) not in there and _version(plain) <= version:
-                found.update(self.remove(plain))
+        for spot, old in self._of(kind, namespace):
+            if (spot, old.uid) not in there and old.version <= version:
+                found.update(self.remove(old.plain))
         for plain in listed:
             spot = spot_of(plain)
-            old = self.spots.get(spot)
-            if old is None or _version(old) < _version(plain):
+            if self._is_news(spot, plain):
                 found.update(self._put(spot, plain))
         return found
 
@@ -112,7 +121,8 @@ class Store:
 
     def version_at(self, plain: Plain) -> str:
         """Return the version of the object of that kind and name; empty when none is known."""
-        return text_at(self.spots.get(spot_of(plain)), "metadata", "resourceVersion")
+        known = self.spots.get(spot_of(plain))
+        return "" if known is None else text_at(known.plain, "metadata", "resourceVersion")
 
     def jobs(self) -> list[JobKey]:
         """List all jobs."""
@@ -133,62 +143,72 @@ class Store:
         if job is not None:
             places.update(place for _, place in _wants(key.name, job))
         found = ((place, self.spots.get((key.namespace, place))) for place in places)
-        return {place: plain for place, plain in found if plain is not None}
+        return {place: kept.plain for place, kept in found if kept is not None}
 
-    def jobs_of(self, plain: Object) -> list[JobKey]:
+    def _jobs_of(self, spot: Spot, kept: Kept) -> list[JobKey]:
         """Say which jobs an object concerns."""
-        own = _owner(plain)
-        others = self.wanted.get(spot_of(plain), set())
+        own = kept.owner
+        others = self.wanted.get(spot, set())
         return [*([] if own is None else [own]), *sorted(others - {own})]
+
+    def _is_news(self, spot: Spot, plain: Object) -> bool:
+        old = self.spots.get(spot)
+        return old is None or old.version < _version(plain)
 
     def _put(self, spot: Spot, plain: Object) -> list[JobKey]:
         """Take an object in, unless a newer one is there. Returns the jobs that it matters to."""
         old = self.spots.get(spot)
-        same = old is not None and _uid(old) == _uid(plain)
-        if old is not None and same and _version(old) >= max(_version(plain), 1):
+        uid, version = _uid(plain), _version(plain)
+        same = old is not None and old.uid == uid
+        if old is not None and same and old.version >= max(version, 1):
             return []
-        before = self.gists.get(spot) if same else None
-        if old is not None:
-            self._drop(spot, old)
-        kept = slim(plain)
-        gist = self.gists[spot] = gist_of(kept)
-        self._add(spot, kept)
-        return [k for k in self.jobs_of(kept) if matters(before, gist, self.known.get(k))]
+        slimmed = slim(plain)
+        kept = Kept(slimmed, uid, version, _owner(slimmed), gist_of(slimmed))
+        if old is not None and old.owner == kept.owner and spot[1][0] != STREAM_JOB:
+            self.spots[spot] = kept
+        else:
+            if old is not None:
+                self._drop(spot, old)
+            self._add(spot, kept)
+        before = old.gist if old is not None and same else None
+        if before == kept.gist:
+            return []
+        jobs = self._jobs_of(spot, kept)
+        return [k for k in jobs if matters(before, kept.gist, self.known.get(k))]
 
-    def _add(self, spot: Spot, plain: Object) -> None:
-        self.spots[spot] = plain
-        owner = _owner(plain)
-        if owner is not None:
-            self.owned.setdefault(owner, set()).add(spot[1])
-        if spot[1][0] == "StreamJob" and owner is not None:
-            self.known[owner] = plain
-            for wish in _wants(owner.name, plain):
-                self.wanted.setdefault(wish, set()).add(owner)
+    def _add(self, spot: Spot, kept: Kept) -> None:
+        self.spots[spot] = kept
+        if kept.owner is None:
+            return
+        self.owned.setdefault(kept.owner, set()).add(spot[1])
+        if spot[1][0] == STREAM_JOB:
+            self.known[kept.owner] = kept.plain
+            for wish in _wants(kept.owner.name, kept.plain):
+                self.wanted.setdefault(wish, set()).add(kept.owner)
 
-    def _drop(self, spot: Spot, plain: Object) -> None:
+    def _drop(self, spot: Spot, kept: Kept) -> None:
         del self.spots[spot]
-        self.gists.pop(spot, None)
-        owner = _owner(plain)
-        if owner is not None:
-            _discard(self.owned, owner, spot[1])
-        if spot[1][0] == "StreamJob" and owner is not None:
-            del self.known[owner]
-            for wish in _wants(owner.name, plain):
-                _discard(self.wanted, wish, owner)
+        if kept.owner is None:
+            return
+        _discard(self.owned, kept.owner, spot[1])
+        if spot[1][0] == STREAM_JOB:
+            del self.known[kept.owner]
+            for wish in _wants(kept.owner.name, kept.plain):
+                _discard(self.wanted, wish, kept.owner)
 
     def _heard(self, spot: Spot, version: float) -> None:
         awaited, _ = self.awaited.get(spot, (0, 0.0))
         if version >= awaited:
             self.awaited.pop(spot, None)
 
-    def _of(self, kind: Kind, namespace: str) -> list[tuple[Spot, Object]]:
+    def _of(self, kind: Kind, namespace: str) -> list[tuple[Spot, Kept]]:
         """Scan everything: only for the rare comparison with a whole list."""
         return [
-            (spot, plain)
-            for spot, plain in self.spots.items()
+            (spot, kept)
+            for spot, kept in self.spots.items()
             if spot[1][0] == kind.kind
             and namespace in {"", spot[0]}
-            and text_at(plain, "apiVersion") == kind.api_version
+            and text_at(kept.plain, "apiVersion") == kind.api_version
         ]
 
 
@@ -211,7 +231,7 @@ def claim_of(name: str, job: Plain) -> str:
 def _owner(plain: Plain) -> JobKey | None:
     """Return the job that an object is part of; of a StreamJob it is the object itself."""
     space, (kind, name) = spot_of(plain)
-    if kind == "StreamJob":
+    if kind == STREAM_JOB:
         return JobKey(space, name)
     if kind == "StreamSnapshot":
         # One that names files is looked at with the job whose they are; that of none has no name.

@@ -1,7 +1,8 @@
 """One reconcile: look and decide; where something is to be done, look closely, decide, do it.
 
 What is only to be shown (epochs, rows) is written from the first look: the server refuses it when
-the job has changed, and nothing follows from it. It is written once in ``SHOW_INTERVAL_S`` at most.
+the job has changed, and nothing follows from it. Of one job it is written once in
+``SHOW_INTERVAL_S`` at most, of all jobs together ``SHOWS_PER_S`` times a second at most.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from penstock_operator.reconcile.disposal import decide_orphans
 LOG = logging.getLogger("penstock_operator.reconcile")
 ORPHANS_AGAIN_S = 5.0
 SHOW_INTERVAL_S = 60.0  # between two writes of what changes by itself, whatever the job's interval
+SHOWS_PER_S = 4.0  # of a fleet: with more jobs than that each of them is shown less often
 REFRESH_S = 600.0  # between two times that all objects of a job are applied anew
 RELIST_S = 300.0  # between two comparisons of everything with the server
 JITTER = 0.2  # of a time at rest: what began together does not stay together
@@ -108,7 +110,8 @@ class Reconciler:
     async def _show(self, key: JobKey, seen: Observed, decided: Decision) -> float | None:
         """Write the status if it was not written for long enough. Returns when to look again."""
         now = self.clock()
-        wait = self.shown.get(key, -math.inf) + SHOW_INTERVAL_S - now
+        interval = max(SHOW_INTERVAL_S, len(self.store.known) / SHOWS_PER_S)
+        wait = self.shown.get(key, -math.inf) + interval - now
         if wait > 0:
             return wait if decided.again_s is None else min(wait, decided.again_s)
         self.shown[key] = now

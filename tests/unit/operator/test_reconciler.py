@@ -14,6 +14,7 @@ from penstock_operator.handlers.reconciler import (
     JITTER,
     REFRESH_S,
     SHOW_INTERVAL_S,
+    SHOWS_PER_S,
     Reconciler,
 )
 from penstock_operator.handlers.work_queue import WorkQueue
@@ -110,6 +111,24 @@ def test_what_is_only_shown_is_written_once_an_interval_however_often_it_is_look
             rig.api.show(rig.store)
             await rig.reconciler.reconcile(KEY)
         assert len(rig.api.asked) == 1
+
+    run(conversation)
+
+
+def test_of_a_fleet_each_job_is_shown_less_often() -> None:
+    async def conversation(rig: Rig) -> None:
+        jobs = int(2 * SHOW_INTERVAL_S * SHOWS_PER_S)
+        for number in range(1, jobs):
+            name, uid = f"job-{number}", f"uid-{number}"
+            metadata: Object = {"namespace": KEY.namespace, "name": name, "uid": uid}
+            rig.store.put({"kind": "StreamJob", "metadata": metadata})
+        for epoch in range(3, 12):
+            rig.now += SHOW_INTERVAL_S / 2
+            rig.api.play(epoch)
+            rig.api.show(rig.store)
+            await rig.reconciler.reconcile(KEY)
+        assert rig.api.asked.count("status streamjobs") == 3
+        assert rig.shown() == 11
 
     run(conversation)
 

@@ -205,6 +205,8 @@ class Observed:
 
     - ``children``: all objects with the label of the job, whoever's they are, and those of others
       that have one of its names, once they were met.
+    - ``pods``: the workers, see ``api.owners.is_worker``; ``foreign_pods`` names pods that have all
+      their labels and are none of them, as a copy by ``kubectl debug --keep-labels`` is.
     - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
     - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
     - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
@@ -224,6 +226,7 @@ class Observed:
     now: float
     stateful_set: SetView | None = None
     pods: tuple[PodView, ...] = ()
+    foreign_pods: tuple[str, ...] = ()
     latest: LatestView | None = None
     desired: DesiredView | None = None
     running: JobStatus | None = None

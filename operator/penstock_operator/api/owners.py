@@ -30,6 +30,27 @@ def job_of(plain: Plain) -> str:
     return text_at(plain, "metadata", "labels", pod.LABEL_JOB_UID)
 
 
+def is_worker(plain: Plain, job: str, job_uid: str, set_uid: str) -> bool:
+    """Say whether a pod is a worker of a job: by its name, what controls it, and then its label.
+
+    The set of ``set_uid`` (empty: there is none) says so whatever the labels say. A pod of an
+    earlier set of this name, or one that was orphaned, still runs: it counts by its label.
+    """
+    workers = pod.workers_name(job)
+    head, _, ordinal = text_at(plain, "metadata", "name").rpartition("-")
+    named = ordinal.isascii() and ordinal.isdecimal() and str(int(ordinal)) == ordinal
+    if head != workers or not named:
+        return False
+    controller = controller_of(plain)
+    if controller and (text_at(controller, "kind"), text_at(controller, "name")) != (
+        "StatefulSet",
+        workers,
+    ):
+        return False
+    of_set = bool(set_uid) and text_at(controller, "uid") == set_uid
+    return of_set or text_at(plain, "metadata", "labels", pod.LABEL_JOB_UID) == job_uid
+
+
 def is_stream_job(reference: Plain) -> bool:
     """Say whether a reference is to a StreamJob."""
     return text_at(reference, "kind") == KIND and text_at(reference, "apiVersion").startswith(GROUP)

@@ -7,13 +7,14 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import (
+    ClaimView,
     DesiredView,
     JobView,
     Observed,
     Refusal,
     SparkView,
 )
-from penstock_operator.api.owners import job_of
+from penstock_operator.api.owners import is_worker, job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.api.trusted import TrustView, trust_view
 from penstock_operator.api.versions import Versions
@@ -49,7 +50,9 @@ def assemble(
     kinds = views.by_kind(listed)
     maps = {text_at(o, "metadata", "name"): o for o in kinds.get("ConfigMap", [])}
     sets = [view(views.set_view, o) for o in kinds.get("StatefulSet", [])]
-    claim = _claim(job)
+    own_set = next((s for s in sets if s.job_uid == job.uid), None)
+    set_uid = "" if own_set is None else own_set.uid
+    workers = [p for p in kinds.get("Pod", []) if is_worker(p, job.name, job.uid, set_uid)]
     desired = maps.get(pod.desired_name(job.name))
     latest = maps.get(pod.latest_name(job.name))
     status = maps.get(pod.status_name(job.name))
@@ -58,19 +61,13 @@ def assemble(
     return Observed(
         job=job,
         now=moment.now,
-        stateful_set=next((s for s in sets if s.job_uid == job.uid), None),
-        pods=tuple(p for o in _workers(kinds) if (p := view(views.pod_view, o)).job_uid == job.uid),
+        stateful_set=own_set,
+        pods=tuple(view(views.pod_view, p) for p in workers),
+        foreign_pods=_foreign(job, kinds, workers),
         latest=None if latest is None else view(views.latest_view, latest),
         desired=_own(job, None if desired is None else view(views.desired_view, desired)),
         running=None if status is None else view(views.running_view, status),
-        claim=next(
-            (
-                view(views.claim_view, o)
-                for o in kinds.get("PersistentVolumeClaim", [])
-                if text_at(o, "metadata", "name") == claim
-            ),
-            None,
-        ),
+        claim=_claim_seen(job, kinds.get("PersistentVolumeClaim", []), versions),
         snapshots=tuple(view(views.snapshot_view, o) for o in kinds.get("StreamSnapshot", [])),
         spark=_spark(job, kinds.get("SparkApplication", []), versions),
         spark_installed=moment.spark_installed,
@@ -93,12 +90,18 @@ def _spark(job: JobView, applications: list[Plain], versions: Versions) -> Spark
     return versions.view(views.spark_view, own[-1]) if own else None
 
 
-def _workers(kinds: Mapping[str, list[Plain]]) -> list[Plain]:
-    return [
-        o
-        for o in kinds.get("Pod", [])
-        if texts_at(o, "metadata", "labels").get(pod.LABEL_COMPONENT) == pod.WORKER
-    ]
+def _foreign(
+    job: JobView, kinds: Mapping[str, list[Plain]], workers: list[Plain]
+) -> tuple[str, ...]:
+    """Name the pods that have all labels of the job's workers and are none of them."""
+    own = {text_at(p, "metadata", "name") for p in workers}
+    labelled = (
+        text_at(p, "metadata", "name")
+        for p in kinds.get("Pod", [])
+        if texts_at(p, "metadata", "labels").get(pod.LABEL_COMPONENT) == pod.WORKER
+        and texts_at(p, "metadata", "labels").get(pod.LABEL_JOB_UID) == job.uid
+    )
+    return tuple(sorted(name for name in labelled if name not in own))
 
 
 def _trust(job: JobView, secrets: list[Plain]) -> dict[str, TrustView]:
@@ -114,9 +117,11 @@ def _own(job: JobView, found: DesiredView | None) -> DesiredView | None:
     return found if found is not None and found.job_uid == job.uid else None
 
 
-def _claim(job: JobView) -> str:
+def _claim_seen(job: JobView, claims: list[Plain], versions: Versions) -> ClaimView | None:
     given = text_at(job.spec, "checkpoint", "volume", "claimName")
-    return given or names.claim_name(job.name)
+    name = given or names.claim_name(job.name)
+    found = next((o for o in claims if text_at(o, "metadata", "name") == name), None)
+    return None if found is None else versions.view(views.claim_view, found)
 
 
 def _purges(jobs: list[Plain]) -> dict[str, bool]:

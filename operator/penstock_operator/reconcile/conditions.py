@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from penstock.contract import pod
 from penstock.contract.inputs import unread_text
 from penstock.contract.latest import Latest
 from penstock.contract.streamjob_status import (
@@ -22,6 +23,7 @@ from penstock_operator.reconcile.periodic import judge_periodic
 from penstock_operator.reconcile.trust import lost_text, workers_are_cut_off
 
 STALE_INTERVALS = 3
+NAMED_MAX = 3  # foreign pods in one message
 PLAIN_TEXT = (
     "spec.security.mtls is false: workers take rows and orders in plain text, from whoever reaches "
     "their ports; only the NetworkPolicy keeps others out, where the network enforces it"
@@ -219,7 +221,20 @@ def _complete(state: StreamJobState) -> tuple[Truth, Reason, str]:
 def _stalled(at: Judged) -> tuple[Truth, Reason, str]:
     if at.trouble is not None and at.trouble.reason is not Reason.WAITING_FOR_OLD:
         return Truth.TRUE, at.trouble.reason, at.trouble.message
-    return Truth.FALSE, Reason.NOT_STALLED, ""
+    return Truth.FALSE, Reason.NOT_STALLED, _foreign_text(at.seen)
+
+
+def _foreign_text(seen: Observed) -> str:
+    """Name the pods that look like workers and do not count; empty when there are none."""
+    if not seen.foreign_pods:
+        return ""
+    listed = ", ".join(seen.foreign_pods[:NAMED_MAX])
+    more = len(seen.foreign_pods) - NAMED_MAX
+    return (
+        f"not counted as workers: {listed}{f' and {more} more' if more > 0 else ''}: they have "
+        "all labels of this job's workers and are not of its StatefulSet: delete them, or remove "
+        f"their label {pod.LABEL_JOB}"
+    )
 
 
 def _input_complete(at: Judged) -> tuple[Truth, Reason, str]:

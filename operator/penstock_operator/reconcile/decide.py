@@ -40,6 +40,7 @@ from penstock_operator.reconcile.workers import refresh_set, steer
 
 AUTOSCALED = "Autoscaled"  # reasons of events
 ENGINE_DIED = "EngineDied"
+FOREIGN_POD = "ForeignPod"
 WARNED = (
     (ConditionType.STALLED, Truth.TRUE),
     (ConditionType.ACCEPTED, Truth.FALSE),
@@ -211,6 +212,16 @@ def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
     return [Event(now.reason, now.message, warning=True)]
 
 
+def _foreign_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn once for each change of the pods that look like workers and do not count."""
+    before, now = old.condition(ConditionType.STALLED), new.condition(ConditionType.STALLED)
+    if now is None or now.status is not Truth.FALSE or not now.message:
+        return []
+    if before is not None and before.message == now.message:
+        return []
+    return [Event(FOREIGN_POD, now.message, warning=True)]
+
+
 def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
     """Warn of each death of an engine: its container does not restart, so nobody else says it."""
     was, now = old.restarts, new.restarts
@@ -234,6 +245,7 @@ def _news(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
             if not same:
                 found.append(Event(now.reason, now.message, warning=True))
     found += _input_news(old, new)
+    found += _foreign_news(old, new)
     found += _death_news(old, new)
     if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
         found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))

@@ -50,7 +50,7 @@ unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 
 sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000 (make test runs it too)
 	@echo "== make sim: $(SCENARIO), seeds $(SEEDS); a violation prints the command that repeats it"
-	@$(BIN)/python -m penstock.testing --scenario $(SCENARIO) --seeds $(SEEDS)
+	@$(BIN)/python -m sim --scenario $(SCENARIO) --seeds $(SEEDS)
 
 fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0 (make test reads 10,000)
 	@echo "== make fuzz: $(MESSAGES) messages; a failure prints the command that repeats it"

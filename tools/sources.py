@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOTS = ("worker", "operator", "spark", "bench", "tests", "e2e", "examples", "tools")
+ROOTS = ("worker", "operator", "spark", "bench", "sim", "tests", "e2e", "examples", "tools")
 
 
 def python_files(repository: Path) -> Iterator[Path]:

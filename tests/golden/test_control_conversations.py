@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.contract.latest import Latest, Request
-from penstock.testing.town import SETTINGS, Town
-from penstock.testing.transcript import transcript
+from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.transcript import transcript
 
 Golden = Callable[[str, str], None]
 SLOW = replace(SETTINGS, checkpoint_interval_s=60.0, collect_interval_s=60.0)

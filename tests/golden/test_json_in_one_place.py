@@ -12,7 +12,6 @@ SOURCES = sorted(
     str(path.relative_to(ROOT))
     for part in ("worker", "operator", "spark")
     for path in (ROOT / part).rglob("*.py")
-    if "testing" not in path.parts
 )
 
 

@@ -21,7 +21,7 @@ from penstock_operator.api.plain import Object, list_at, object_at, text_at
 from penstock_operator.reconcile.accept import target_of
 from penstock_operator.resources.pods import pod_template
 from penstock_operator.resources.target import Owner
-from tests.certificates import secrets_of
+from tests.support.certificates import secrets_of
 
 OWNER = Owner("words", "team", "0f1e-uid")
 SPEC = {

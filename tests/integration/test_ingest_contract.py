@@ -8,9 +8,9 @@ from penstock.connectors.ingest import IngestReader, IngestSource
 from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
-from penstock.testing import contracts
 from penstock_spark.push import Push, Pusher
 from tests.integration.test_ingest import LINE, write
+from tests.support import contracts
 
 ROWS = 300
 

@@ -16,9 +16,9 @@ from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from penstock.contract.trust import Credentials, IngestPlace
 from penstock.model.ingest import WIRE_VERSION, Hello
 from penstock_spark.push import STREAM_ERRORS, Push, Pusher
-from tests.certificates import Renewed, also_believing, authority, trust
 from tests.integration.cluster_rig import line
 from tests.integration.test_ingest import LINE, drain, write
+from tests.support.certificates import Renewed, also_believing, authority, trust
 
 HOST = "words.default.job.penstock.dev"
 ROWS = 500

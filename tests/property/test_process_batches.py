@@ -24,7 +24,7 @@ from penstock.state.task import TaskState
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import Process
 from penstock.steps.values import BatchState
-from penstock.testing.fakes import FakeBlobStore
+from tests.support.fakes import FakeBlobStore
 
 GROUPS = 4
 ZONE = dt.timezone(dt.timedelta(hours=2))

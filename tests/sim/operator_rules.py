@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.testing.patching import Patch
+from sim.mutants.patching import Patch
 
 STEPS = 60
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from penstock.testing.patching import install
+from sim.mutants.patching import install
 from tests.sim.operator_rules import MUTANTS, STEPS, Mutant
 
 HUNTED = 60  # seeds from a mutant's own on: a change elsewhere may move the one that notices it

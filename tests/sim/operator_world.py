@@ -27,7 +27,7 @@ from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
 from tests.sim.operator_users import DESIRED, LOADS, Users
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
-from tests.trust_model import written
+from tests.support.trust_model import written
 
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0

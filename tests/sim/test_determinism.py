@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-WORKER = Path(__file__).parents[2] / "worker"
+ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join((str(ROOT), str(ROOT / "worker")))
 CASES = [("chaos", 3), ("storm-window", 5), ("rescale-up", 1), ("chaos", 1)]
 SCRIPT = f"""
 import json
-from penstock.testing.running import Case, run_case
+from sim.running import Case, run_case
 traces = [run_case(Case(*case), keep_trace=True).lines for case in {CASES!r}]
 print(json.dumps(traces))
 """
@@ -22,7 +23,7 @@ print(json.dumps(traces))
 @cache
 def traces(hash_seed: str) -> list[list[str]]:
     """Return every event of each case, as one process with that hash seed sees them."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(WORKER)}
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": SOURCES}
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.testing.running import every_crash, run_all
+from sim.running import every_crash, run_all
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.faults import parse_crash
-from penstock.testing.mutant_table import CANARY, MUTANTS, RULES
-from penstock.testing.patching import patched_source
-from penstock.testing.running import Case, hunt_all, run_all
+from sim.kernel.faults import parse_crash
+from sim.mutants.patching import patched_source
+from sim.mutants.table import CANARY, MUTANTS, RULES
+from sim.running import Case, hunt_all, run_all
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
-WORKER = Path(__file__).parents[2] / "worker"
+ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join((str(ROOT), str(ROOT / "worker")))
 RUNS_MAX = 150  # a change of the core may move the seed that catches a mutant: others are tried
 
 
@@ -37,10 +38,10 @@ def test_every_mutant_changes_exactly_one_line_that_is_there() -> None:
 
 
 def test_the_canary_is_caught_by_the_command_that_repeats_it() -> None:
-    command = [sys.executable, "-m", "penstock.testing", "--mutant", CANARY, "--hunt", "1"]
+    command = [sys.executable, "-m", "sim", "--mutant", CANARY, "--hunt", "1"]
     run = subprocess.run(
         command,
-        env={**os.environ, "PYTHONPATH": str(WORKER)},
+        env={**os.environ, "PYTHONPATH": SOURCES},
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from penstock.testing.patching import patched_source
+from sim.mutants.patching import patched_source
 from tests.sim.operator_rules import MUTANTS
 from tests.sim.operator_run import run_seeds
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock.testing.running import Case, Result, add_up, run_all, seeds
-from penstock.testing.scenario_table import SCENARIOS
+from sim.running import Case, Result, add_up, run_all, seeds
+from sim.scenario_table import SCENARIOS
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
@@ -86,4 +86,4 @@ def test_every_named_situation_ends_as_it_should() -> None:
 
 def test_a_failing_run_prints_the_command_that_repeats_it() -> None:
     result = Result(Case("chaos", 7), "E", "E: rows are missing")
-    assert "python -m penstock.testing --scenario chaos --seed 7" in str(result)
+    assert "python -m sim --scenario chaos --seed 7" in str(result)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.testing.search import search
-from penstock.testing.small_doors import SmallDoors
-from penstock.testing.small_world import SmallWorld
+from sim.models.admission_model import SmallDoors
+from sim.models.checkpoint_model import SmallWorld
+from sim.models.search import search
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 

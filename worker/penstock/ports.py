@@ -1,6 +1,6 @@
 """The Protocols between the pure part and the world: what an adapter must guarantee.
 
-Each has a fake in ``penstock.testing`` that passes the same contract tests as the real one.
+The real adapters and the fakes in ``tests/support`` pass the same contract tests.
 Blocking methods say so; none may be called from a task's hot loop unless it says it is cheap.
 """
 

@@ -23,9 +23,9 @@ from penstock.contract.latest import Desired, Latest, decode_latest, encode_late
 from penstock.contract.replacing import PodSeen
 from penstock.contract.status import JobStatus
 from penstock.contract.trust import Trust
-from tests.certificates import trust
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.support.certificates import trust
 
 ACCOUNT = "words-worker"
 

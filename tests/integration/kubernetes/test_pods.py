@@ -15,7 +15,6 @@ from penstock.contract import pod
 from penstock.contract.latest import Desired, Restore
 from penstock.contract.replacing import to_replace
 from penstock.contract.status import JobState
-from tests.certificates import also_believing, authority, trust
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.pods import Job
@@ -26,6 +25,7 @@ from tests.integration.local_job import (
     make_lines,
     wait_until,
 )
+from tests.support.certificates import also_believing, authority, trust
 
 WITHIN_S = 120.0
 Start = Callable[..., Job]

@@ -13,9 +13,9 @@ from penstock.kubernetes.config_maps import ConfigMapMetaStore
 from penstock.kubernetes.lease import KubernetesLeaseStore
 from penstock.kubernetes.watch import ObjectWatch
 from penstock.ports import LeaseStore, SwapConflict, SwapUnknown, Versioned
-from penstock.testing.contracts import check_lease_store, check_meta_store
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.support.contracts import check_lease_store, check_meta_store
 
 WAIT_S = 20.0
 

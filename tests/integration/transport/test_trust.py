@@ -25,7 +25,7 @@ from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, enco
 from penstock.transport.batches import fingerprint, measure
 from penstock.transport.endpoint import Endpoint, call_options, dial
 from penstock.transport.events import StreamBroken
-from tests.certificates import Renewed, also_believing, authority, trust
+from tests.support.certificates import Renewed, also_believing, authority, trust
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])

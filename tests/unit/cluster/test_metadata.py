@@ -6,8 +6,8 @@ from penstock.base.errors import StorageError
 from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore, metadata_handlers
 from penstock.cluster.rpc import Client, Server
 from penstock.ports import SwapUnknown
-from penstock.testing.contracts import check_lease_store, check_meta_store
-from penstock.testing.fakes import FakeLeaseStore, FakeMetaStore
+from tests.support.contracts import check_lease_store, check_meta_store
+from tests.support.fakes import FakeLeaseStore, FakeMetaStore
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from penstock.base.errors import ConfigError, PeerError, StateError, StorageErro
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable, refuses
 from penstock.ports import SwapConflict, SwapUnknown
-from tests.patience import answered
+from tests.support.retries import answered
 
 
 @dataclass(frozen=True, slots=True)

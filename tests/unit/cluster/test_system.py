@@ -1,7 +1,7 @@
 """The real clock and the real ids keep the contract that the fakes keep."""
 
 from penstock.cluster.system import RandomIds, SystemClock
-from penstock.testing import contracts
+from tests.support import contracts
 
 
 def test_the_clock_of_the_machine() -> None:

@@ -7,8 +7,8 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
 from penstock.contract.trust import Trust
-from tests.certificates import Renewed, also_believing, authority, trust
-from tests.patience import answered
+from tests.support.certificates import Renewed, also_believing, authority, trust
+from tests.support.retries import answered
 
 PING = Method("ping", Nothing, Nothing)
 HOST = "words.default.job.penstock.dev"

@@ -7,8 +7,8 @@ import pytest
 from penstock.cluster.rpc import Client, Server
 from penstock.cluster.watch import Changes, NotedMetaStore, Written, watch_changes
 from penstock.ports import SwapConflict, SwapUnknown, Versioned
-from penstock.testing.contracts import check_meta_store
-from penstock.testing.fakes import FakeMetaStore
+from tests.support.contracts import check_meta_store
+from tests.support.fakes import FakeMetaStore
 
 PATIENCE_S = 30.0
 

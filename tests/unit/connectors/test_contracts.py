@@ -12,7 +12,7 @@ from penstock.connectors.parquet_source import ParquetSource
 from penstock.contract.columns import Column
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
 from penstock.ports import SinkPublisher, SinkWriter
-from penstock.testing import contracts
+from tests.support import contracts
 
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 ROWS = pa.record_batch({"a": pa.array([7, 7, 7], pa.int64())})

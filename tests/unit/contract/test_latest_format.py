@@ -13,7 +13,7 @@ from penstock.keeper.stores import read_latest, refuse_newer
 from penstock.ports import Versioned
 from penstock.protocol import actions, events
 from penstock.supervisor.wanted import Wanted
-from penstock.testing.fakes import FakeMetaStore
+from tests.support.fakes import FakeMetaStore
 
 LATEST = Latest(JobUid("u"), SwapId("s"), epoch=Epoch(7))
 

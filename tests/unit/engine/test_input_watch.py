@@ -10,7 +10,7 @@ from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState, TaskManifest
 from penstock.engine.input_watch import InputWatch, Watched, known_splits
-from tests.rigs import PLAN, root
+from tests.support.task_harness import PLAN, root
 
 STAGE = StageIndex(0)
 

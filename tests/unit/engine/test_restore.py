@@ -13,7 +13,7 @@ from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import StepState
 from penstock.engine.restore import read_base, read_root
 from penstock.storage.blobs import DirectoryBlobStore
-from tests.rigs import PLAN, root
+from tests.support.task_harness import PLAN, root
 
 
 def stored(folder: Path, manifest: RootManifest) -> tuple[DirectoryBlobStore, BlobRef]:

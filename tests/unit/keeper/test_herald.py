@@ -7,7 +7,7 @@ from penstock.contract.latest import Desired, Latest
 from penstock.contract.progress import EngineProgress, WorkerReport
 from penstock.contract.status import JobStatus, Load, StepStatus
 from penstock.keeper.herald import Audience, StatusBoard
-from penstock.testing.fakes import FakeMetaStore
+from tests.support.fakes import FakeMetaStore
 
 LEADS = (Latest(JobUid("uid"), SwapId("s"), Term(2), workers=2), Desired(2))
 

@@ -14,7 +14,7 @@ from penstock.keeper.pod import (
     read_mounted,
     say_why,
 )
-from tests.certificates import trust
+from tests.support.certificates import trust
 
 JOB = {
     "apiVersion": "penstock.dev/v1alpha1",

@@ -23,7 +23,7 @@ from penstock.keeper import stores
 from penstock.ports import LeaseView, SwapUnknown, Versioned
 from penstock.protocol import actions, events
 from penstock.storage.blobs import DirectoryBlobStore
-from penstock.testing.fakes import FakeLeaseStore, FakeMetaStore
+from tests.support.fakes import FakeLeaseStore, FakeMetaStore
 
 LATEST = Latest(JobUid("uid"), SwapId("swap-1"))
 MEMBERS = MembersFile(Attempt(1), (), Assignment(Version(1), 0, ()))

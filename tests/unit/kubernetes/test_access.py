@@ -9,7 +9,7 @@ import yaml
 from penstock.base.errors import ConfigError
 from penstock.kubernetes.access import kubeconfig_access, pod_access
 from penstock.kubernetes.client import ApiClient
-from tests.certificates import authority
+from tests.support.certificates import authority
 from tests.unit.kubernetes.small_api import SmallApi
 
 

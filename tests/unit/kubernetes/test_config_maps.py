@@ -4,7 +4,7 @@ from penstock.base.errors import StorageError
 from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.config_maps import RECORD_BYTES_MAX, ConfigMapMetaStore
 from penstock.ports import SwapConflict, SwapUnknown
-from penstock.testing.contracts import check_meta_store
+from tests.support.contracts import check_meta_store
 from tests.unit.kubernetes.small_api import SmallApi
 
 FOLDER = "/api/v1/namespaces/here/configmaps"

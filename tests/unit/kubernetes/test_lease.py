@@ -7,7 +7,7 @@ from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.lease import KubernetesLeaseStore
 from penstock.kubernetes.times import micro_time
 from penstock.ports import SwapConflict, SwapUnknown
-from penstock.testing.contracts import check_lease_store
+from tests.support.contracts import check_lease_store
 from tests.unit.kubernetes.small_api import SmallApi
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/here/leases/words-leader"

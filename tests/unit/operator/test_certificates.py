@@ -24,7 +24,7 @@ from penstock_operator.cluster.trust import (
 )
 from penstock_operator.reconcile.decision import WriteAuthority
 from penstock_operator.reconcile.trust import DAY_S, trust_steps
-from tests.certificates import secrets_of
+from tests.support.certificates import secrets_of
 from tests.unit.operator.observing import spec_of, target_for
 
 OWNER = target_for(spec_of()).owner

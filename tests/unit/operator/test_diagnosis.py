@@ -13,10 +13,10 @@ from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
-from penstock.testing.town import Town
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
+from tests.support.in_memory_control_plane import Town
 from tests.unit.operator.observing import running, spec_of, target_for
 
 

@@ -15,7 +15,7 @@ from penstock_operator.reconcile import trust
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.decision import Scale, WriteAuthority, WriteCertificates
 from penstock_operator.reconcile.trust import DAY_S, trust_steps
-from tests.trust_model import written
+from tests.support.trust_model import written
 from tests.unit.operator.observing import NOW_S, running, spec_of
 
 SECRET = pod.trust_name("wc")

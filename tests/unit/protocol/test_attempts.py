@@ -9,9 +9,9 @@ from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
 from penstock.protocol.actions import SendCommand, SwapLatest
 from penstock.protocol.events import Retire
-from penstock.testing.obedient import PLAN
-from penstock.testing.town import Town
-from tests.towns import running
+from tests.support.in_memory_control_plane import Town
+from tests.support.running_jobs import running
+from tests.support.stub_engine import PLAN
 
 
 def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:

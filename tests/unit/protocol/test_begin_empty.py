@@ -5,9 +5,9 @@ from dataclasses import replace
 from penstock.contract.control import MembersFile
 from penstock.contract.latest import Request, Restore
 from penstock.protocol import actions as do
-from penstock.testing.obedient import PLAN
-from penstock.testing.town import Keeper, Town
-from tests.towns import OTHER_PLAN, heard, root, running
+from tests.support.in_memory_control_plane import Keeper, Town
+from tests.support.running_jobs import OTHER_PLAN, heard, root, running
+from tests.support.stub_engine import PLAN
 
 EMPTY = Restore("n1", empty=True, allow_output_replay=True)
 

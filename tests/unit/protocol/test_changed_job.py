@@ -14,8 +14,8 @@ from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
 from penstock.protocol.matching import incompatible, match
-from penstock.testing.town import Town
-from tests.towns import root, sent
+from tests.support.in_memory_control_plane import Town
+from tests.support.running_jobs import root, sent
 
 COLUMNS = {"word": "string", "lang": "string", "x": "int64"}
 Build = Callable[[ps.Job], None]

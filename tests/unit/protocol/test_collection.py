@@ -8,8 +8,8 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.names import parse_name
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
-from penstock.testing.town import SETTINGS, Keeper, Town
-from tests.towns import running
+from tests.support.in_memory_control_plane import SETTINGS, Keeper, Town
+from tests.support.running_jobs import running
 
 
 def orders(town: Town) -> list[str]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
 from penstock.protocol.events import Retire
-from penstock.testing.town import SETTINGS, Town
-from tests.towns import mute, rescaled, running, up
+from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.running_jobs import mute, rescaled, running, up
 
 # --- After the swap -------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from penstock.contract.latest import (
 from penstock.contract.manifest import RootManifest
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
-from penstock.testing.town import SETTINGS, Keeper, Town
-from tests.towns import heard, root, running
+from tests.support.in_memory_control_plane import SETTINGS, Keeper, Town
+from tests.support.running_jobs import heard, root, running
 
 
 def exhaust(town: Town, *ordinals: int) -> None:

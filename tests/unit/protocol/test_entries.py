@@ -9,7 +9,7 @@ from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
 from penstock.contract.plan import PhysicalPlan, StagePlan, StepState
 from penstock.protocol.entries import emitted_until, splits_of, watermark_of
-from tests.towns import running
+from tests.support.running_jobs import running
 
 LEFT, RIGHT = StageIndex(0), StageIndex(1)
 A, B = SplitId("a"), SplitId("b")

@@ -8,9 +8,9 @@ from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
 from penstock.protocol import events as on
 from penstock.protocol.actions import SendCommand
-from penstock.testing.obedient import ObedientEngine
-from penstock.testing.town import SETTINGS, Town
-from tests.towns import root, running
+from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.running_jobs import root, running
+from tests.support.stub_engine import ObedientEngine
 
 TASK = TaskId(StageIndex(1), Ordinal(1), 0)
 

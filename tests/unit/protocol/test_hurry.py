@@ -5,9 +5,9 @@ import pytest
 from penstock.contract import control
 from penstock.contract.ids import Attempt, Epoch, Term, Version
 from penstock.contract.latest import Request
-from penstock.testing.town import Town
-from tests.benches import Bench
-from tests.towns import heard, mute, rescaled, running, sent
+from tests.support.in_memory_control_plane import Town
+from tests.support.member_harness import Bench
+from tests.support.running_jobs import heard, mute, rescaled, running, sent
 
 
 def hurried(town: Town) -> list[int]:

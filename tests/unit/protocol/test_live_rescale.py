@@ -7,8 +7,8 @@ from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request
 from penstock.contract.manifest import RootManifest
 from penstock.protocol.events import Retire
-from penstock.testing.town import SETTINGS, Town
-from tests.towns import mute, rescaled, running, sent, up
+from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.running_jobs import mute, rescaled, running, sent, up
 
 # --- Up and down ----------------------------------------------------------------------------------
 

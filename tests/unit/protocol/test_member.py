@@ -21,8 +21,8 @@ from penstock.contract.manifest import TaskManifest
 from penstock.contract.reports import Cause
 from penstock.protocol.actions import EndEngine, StartEngine, ToEngine
 from penstock.protocol.events import CommandArrived, EngineGone, EngineSaid, Retire, Tick
-from penstock.testing.obedient import PLAN
-from tests.benches import HELLO, JOB, LEADER, TABLE, TASK, Bench
+from tests.support.member_harness import HELLO, JOB, LEADER, TABLE, TASK, Bench
+from tests.support.stub_engine import PLAN
 
 
 def inject(epoch: int, attempt: int = 1) -> control.Inject:

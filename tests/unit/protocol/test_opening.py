@@ -2,7 +2,7 @@
 
 from penstock.contract.ids import BlobName, Epoch, SwapId, Term
 from penstock.contract.latest import Latest
-from penstock.testing.town import JOB, Town
+from tests.support.in_memory_control_plane import JOB, Town
 
 
 def committed_elsewhere(epoch: int) -> Latest:

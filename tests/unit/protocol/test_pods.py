@@ -6,8 +6,8 @@ from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
 from penstock.contract.control import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost
-from penstock.testing.town import SETTINGS, Town
-from tests.towns import mute, rescaled, running, up
+from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.running_jobs import mute, rescaled, running, up
 
 
 def test_a_lost_life_is_named_with_the_pod_it_ran_in() -> None:

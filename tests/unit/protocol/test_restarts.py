@@ -9,7 +9,7 @@ from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, Incarnation, Ordinal, SwapId
 from penstock.contract.latest import Death, Deaths, Latest, encode_latest
 from penstock.protocol import events as on
-from penstock.testing.town import JOB, SETTINGS, Town
+from tests.support.in_memory_control_plane import JOB, SETTINGS, Town
 
 FEW = replace(SETTINGS, restart_attempts=3, restart_window_s=60.0, backoff_max_s=1.0)
 HOW = "the engine was killed by SIGSEGV (signal 11)\nin flight: step 'parse', offsets 8 to 15"

@@ -20,9 +20,9 @@ from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol import actions as do
 from penstock.protocol import events as on
 from penstock.protocol.matching import incompatible
-from penstock.testing.obedient import PLAN
-from penstock.testing.town import Keeper, Town
-from tests.towns import OTHER_PLAN, OTHER_STATES, heard, root, running
+from tests.support.in_memory_control_plane import Keeper, Town
+from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, heard, root, running
+from tests.support.stub_engine import PLAN
 
 # --- Restores -------------------------------------------------------------------------------------
 

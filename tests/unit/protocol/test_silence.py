@@ -8,8 +8,8 @@ from penstock.base import limits
 from penstock.contract.ids import Incarnation
 from penstock.protocol.desk import Desk, Sign
 from penstock.protocol.settings import ControlSettings
-from penstock.testing.scenario import CONTROL
-from penstock.testing.town import SETTINGS, Town
+from sim.scenario import CONTROL
+from tests.support.in_memory_control_plane import SETTINGS, Town
 
 LATE_S, TIMEOUT_S, EXCUSED_S = 0.5, 5.0, 10.0
 

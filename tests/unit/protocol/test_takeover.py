@@ -7,7 +7,7 @@ from penstock.protocol.actions import ReadLatest, SendReport
 from penstock.protocol.desk import Desk
 from penstock.protocol.events import LatestRead
 from penstock.protocol.takeover import Takeover
-from penstock.testing.town import JOB, SETTINGS, Town
+from tests.support.in_memory_control_plane import JOB, SETTINGS, Town
 
 ME = Leader(Ordinal(1), Incarnation("me"), "mine")
 

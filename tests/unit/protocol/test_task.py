@@ -8,7 +8,7 @@ from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol import task_events as ev
 from penstock.protocol.frame import Life
 from penstock.protocol.watermark import END_OF_TIME
-from tests.rigs import (
+from tests.support.task_harness import (
     COUNT,
     ONE,
     OUT,

@@ -5,7 +5,7 @@ import pytest
 from penstock.contract.ids import Epoch, Term, Version
 from penstock.model.elements import BarrierKind
 from penstock.protocol import task_events as ev
-from tests.rigs import SOURCE, THREE, barrier, rescale, rig
+from tests.support.task_harness import SOURCE, THREE, barrier, rescale, rig
 
 
 @pytest.mark.parametrize("kind", [k for k in BarrierKind if k is not BarrierKind.RESCALE])

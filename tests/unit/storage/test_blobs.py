@@ -9,7 +9,7 @@ from penstock.base.errors import PenstockError, StateError, StorageError
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef
 from penstock.storage.blobs import DirectoryBlobStore
-from penstock.testing.contracts import check_blob_store
+from tests.support.contracts import check_blob_store
 
 NAME = BlobName("state/1-1-x-1.state")
 

@@ -8,7 +8,7 @@ import pytest
 from penstock.base.errors import StateError, StorageError
 from penstock.ports import SwapConflict, SwapUnknown
 from penstock.storage.sqlite import Database, SqliteLeaseStore, SqliteMetaStore
-from penstock.testing.contracts import check_lease_store, check_meta_store
+from tests.support.contracts import check_lease_store, check_meta_store
 
 
 @pytest.fixture

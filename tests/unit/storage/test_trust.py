@@ -7,7 +7,7 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.contract.trust import Trust
 from penstock.storage.trust import FILE_BYTES_MAX, TrustFolder, TrustWatch, read_trust
-from tests.certificates import also_believing, authority, trust
+from tests.support.certificates import also_believing, authority, trust
 
 HOST = "words.default.job.penstock.dev"
 OLD, NEW = authority("old"), authority("new")

@@ -10,7 +10,7 @@ from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
 from penstock.supervisor.wanted import Wanted
-from penstock.testing.fakes import FakeMetaStore
+from tests.support.fakes import FakeMetaStore
 
 
 @pytest.fixture

@@ -1,0 +1,260 @@
+"""Watches the stores while a run goes on: every swap, deletion and publication is judged at once.
+
+E  what the object calls published is visible
+G  nothing of a stale term or attempt becomes visible: what is committed is of the attempt that
+   holds, what is published was committed before
+C  after every commit: copy only what it lists elsewhere, restore the copy, compare with the fold
+   of the input; and nothing that a retained checkpoint lists is ever deleted
+"""
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.control import MembersFile
+from penstock.contract.ids import BlobName
+from penstock.contract.keygroups import groups_of
+from penstock.contract.latest import Latest
+from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
+from penstock.protocol.savepoints import files_of
+from sim.checks.oracle import OutputJudge, check_restorable
+from sim.cluster.protocol_monitor import Witness
+from sim.cluster.savepoint_files import Index, at, index_name
+from sim.cluster.services import Disk, Torn
+from sim.cluster.task_files import publication
+from sim.kernel.calls import ROOT_FILE, SAVEPOINTS, STAGING
+from sim.kernel.kernel import Kernel, Violation
+from sim.workload import Job, group_of
+
+
+class Judge:
+    """Told of every effect at the moment it happens; raises Violation."""
+
+    def __init__(self, kernel: Kernel, job: Job, disk: Disk) -> None:
+        self.kernel = kernel
+        self.job = job
+        self.disk = disk
+        self.output = OutputJudge(job)
+        self.witness = Witness()
+        self.latest: Latest | None = None
+        self.committed: dict[str, int] = {}
+        self.staged: dict[str, int] = {}
+        self.tables: dict[int, Assignment] = {}
+        self.lost_object = self.moved = False
+        self.savepoints: dict[str, Index] = {}
+
+    def begin_job(self) -> None:
+        """Judge another job, which goes on in the same output folder."""
+        self.witness = Witness()
+        self.latest = None
+        self.tables = {}
+        self.moved = True
+
+    # --- The job's object
+
+    def swapped(self, name: str, old: object, new: object) -> None:
+        """Judge a change of the job's object; others are of no interest."""
+        if not isinstance(new, Latest):
+            return
+        if isinstance(old, Latest):
+            self._compare(old, new)
+        self.latest = new
+        self._check_listed(new)
+        found = self.disk.files.get(new.members.name) if new.members is not None else None
+        members = found if isinstance(found, MembersFile) else None
+        self.witness.learn(new, members)
+        if members is not None:
+            if members.proposed is not None and members.proposed.version not in self.tables:
+                self.kernel.happened("joiners admitted")
+            for table in (members.assignment, members.proposed):
+                if table is not None:
+                    self.tables[table.version] = table
+
+    def _compare(self, old: Latest, new: Latest) -> None:
+        if new.term < old.term or new.attempt < old.attempt or new.version < old.version:
+            raise Violation("G", f"numbers went back: {_numbers(old)} to {_numbers(new)}")
+        if new.term == old.term and new.leader != old.leader:
+            raise Violation("G", f"term {new.term} has two leaders")
+        if new.max_epoch < old.max_epoch:
+            raise Violation("C", f"maxEpoch went back from {old.max_epoch} to {new.max_epoch}")
+        self._count(old, new)
+        self._check_published(old, new)
+        if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
+            raise Violation("G", f"version {new.version} was committed without an epoch")
+        self.output.replay = new.replayed
+        for answer in new.answers:
+            if answer.ok and answer.text.startswith(SAVEPOINTS):
+                self._check_savepoint(answer.text)
+        if new.root != old.root and new.root is not None and new.restored == old.restored:
+            self._committed(old, new)
+
+    def _check_published(self, old: Latest, new: Latest) -> None:
+        """What is called published, and what is forgotten, is visible or given up by name."""
+        due = [new.published_through] if new.published_through > old.published_through else []
+        if new.root is None:
+            due.append(old.epoch)
+        for target, epoch in self.committed.items():
+            hidden = target not in self.disk.visible and epoch not in new.lost_output
+            if epoch in due and hidden:
+                raise Violation("E", f"epoch {epoch} is let go, and {target} is not visible")
+
+    def _count(self, old: Latest, new: Latest) -> None:
+        seen = {
+            "began without state": old.epoch > 0 == new.epoch,
+            "leader changed": new.term != old.term > 0,
+            "rollback to a checkpoint": new.attempt != old.attempt and old.epoch > 0,
+            "rescale undone": new.attempt == old.attempt
+            and bool(old.pinned and not new.pinned)
+            and new.settled != new.version,
+            "rescale settled": new.attempt == old.attempt and new.settled > old.settled,
+            "rescale by a rollback": new.attempt != old.attempt and new.version != old.version > 0,
+        }
+        for what, is_so in seen.items():
+            if is_so:
+                self.kernel.happened(what)
+
+    def _committed(self, old: Latest, new: Latest) -> None:
+        assert new.root is not None
+        root = self._root(new.root.name)
+        if root.epoch != new.epoch or root.epoch <= old.max_epoch:
+            raise Violation("G", f"epoch {root.epoch} after {old.max_epoch} was committed")
+        if root.attempt != new.attempt or root.attempt != old.attempt or root.term != new.term:
+            raise Violation("G", f"epoch {root.epoch} of attempt {root.attempt} is stale")
+        if root.assignment.version not in {old.version, new.version}:
+            raise Violation("G", f"epoch {root.epoch} holds version {root.assignment.version}")
+        if old.published_through < old.epoch and new.published_through < old.epoch:
+            raise Violation("E", f"epoch {root.epoch} began before {old.epoch} was published")
+        if self.lost_object:
+            raise Violation("C", f"epoch {root.epoch} was committed beside lost checkpoints")
+        self.witness.committed(new.attempt, new.term, new.epoch)
+        self._check_first_listed(old, root)
+        check_restorable(self.job, root, self.tables[old.version], self.disk)
+        for task in root.tasks:
+            for handle in task.handles:
+                published = publication(handle, root.epoch)
+                self.committed[published.target] = root.epoch
+                self.staged[published.staged] = root.epoch
+        self.kernel.happened(f"committed a {root.kind}")
+
+    def _check_first_listed(self, old: Latest, root: RootManifest) -> None:
+        known = self.listed(old)
+        for task in root.tasks:
+            for file in task.files:
+                if file.blob.name not in known:
+                    self._check_new_file(old, root, task, file)
+
+    def _check_new_file(
+        self, old: Latest, root: RootManifest, task: TaskManifest, file: StateFile
+    ) -> None:
+        """A file is first listed by the one epoch that cut it, and holds its writer's groups."""
+        name, cut = file.blob.name, f"{root.term}-{root.epoch}-"
+        if not name.startswith(cut):
+            raise Violation("C", f"epoch {root.epoch} of term {root.term} first lists {name}")
+        owned = set(groups_of(self.tables[old.version].share_of(task.task)))
+        content = self._file(name)
+        rows = content if isinstance(content, tuple) else ()
+        strange = [k for k, _ in rows if group_of(k[0], self.job.shape.groups) not in owned]
+        if strange:
+            raise Violation("C", f"{name} of {task.task} holds keys {strange[:4]} of others")
+
+    def _check_listed(self, latest: Latest) -> None:
+        missing = [n for n in self.listed(latest) if isinstance(self._file(n), Torn)]
+        if missing:
+            raise Violation("C", f"{missing[0]} is listed but gone or torn")
+
+    def _file(self, name: BlobName) -> object:
+        return self.disk.files.get(name, Torn())
+
+    def _root(self, name: BlobName) -> RootManifest:
+        root = self._file(name)
+        if not isinstance(root, RootManifest):
+            raise Violation("C", f"root manifest {name} is gone or torn")
+        return root
+
+    def listed(self, latest: Latest) -> dict[BlobName, None]:
+        """List every file that the job's object protects, directly or through a manifest."""
+        roots = [r.root.name for r in (*latest.retained, *latest.pinned)]
+        if latest.root is not None:
+            roots.append(latest.root.name)
+        names: dict[BlobName, None] = dict.fromkeys(roots)
+        if latest.members is not None:
+            names[latest.members.name] = None
+        for name in roots:
+            for task in self._root(name).tasks:
+                names.update(dict.fromkeys(f.blob.name for f in task.files))
+        return names
+
+    # --- Savepoints
+
+    def indexed(self, name: BlobName, content: object) -> None:
+        """Judge a copy at the moment it becomes a savepoint: all of it is durable."""
+        assert isinstance(content, Index)
+        path = name.removesuffix("/savepoint.json")
+        self.kernel.happened("savepoint complete")
+        self.savepoints[path] = content
+        self._check_savepoint(path)
+
+    def _check_savepoint(self, path: str) -> None:
+        """Restore a savepoint from its own files alone."""
+        index = self.savepoints.get(path)
+        if index is None:
+            raise Violation("C", f"{path} is reported complete without an index")
+        root = self._root(at(path, index.folder, index.root).name)
+        copy = Disk({b.name: self._file(at(path, index.folder, b).name) for b in files_of(root)})
+        check_restorable(self.job, root, root.assignment, copy)
+
+    def _is_saved(self, name: BlobName) -> bool:
+        return any(
+            name == index_name(path) or name.startswith(f"{path}/{index.folder}/")
+            for path, index in self.savepoints.items()
+        )
+
+    # --- Files and output
+
+    def deleted(self, name: BlobName) -> None:
+        """Judge a deletion: it must be garbage under the object as it is now."""
+        if name in self.disk.files and self._is_saved(name):
+            raise Violation("C", f"{name} of a complete savepoint is deleted")
+        if self.latest is not None and name in self.listed(self.latest):
+            raise Violation("C", f"{name} is deleted though it is listed")
+
+    def published(self, target: str, staged: str, content: object) -> None:
+        """Judge output at the moment it becomes visible."""
+        if target not in self.committed:
+            raise Violation("G", f"{target} is published but was never committed")
+        assert isinstance(content, tuple)
+        self.output.appeared(target, target.split("-")[1], content)
+
+    def unstaged(self, name: BlobName) -> None:
+        """Judge the removal of staged output: nobody will be asked to publish it again."""
+        epoch = self.staged.get(name, 0)
+        if self.latest is None or epoch in self.latest.lost_output:
+            return
+        if epoch == self.latest.epoch > self.latest.published_through:
+            raise Violation("E", f"{name} goes before epoch {epoch} is recorded as published")
+
+    # --- At rest
+
+    def left(self, latest: Latest, *, undisturbed: bool) -> list[str]:
+        """N: list what nothing lists, but what a later epoch would collect.
+
+        Staged output that a fault orphaned is swept by the next attempt; here none follows.
+        """
+        if self.moved:
+            return []  # what the job before has left in its directory is not this one's
+        listed = self.listed(latest)
+        left = []
+        for name, content in self.disk.files.items():
+            if name in listed or name == ROOT_FILE or isinstance(content, MembersFile):
+                continue
+            if name.startswith(SAVEPOINTS):
+                if undisturbed and not self._is_saved(name):
+                    left.append(name)
+                continue
+            if name.startswith(STAGING):
+                if undisturbed:
+                    left.append(name)
+            elif int(name.split("-", 2)[1]) <= latest.epoch:
+                left.append(name)
+        return sorted(left)
+
+
+def _numbers(latest: Latest) -> str:
+    return f"term {latest.term} attempt {latest.attempt} version {latest.version}"

@@ -1,0 +1,226 @@
+"""The judge: what the job must have written, read straight from its input, without any fault.
+
+E  committed output equals the reference's as a multiset, at the end; never a wrong or repeated
+   row on the way there
+O  rows of a key come in order, when visible files are read by name and then by row
+C  each snapshot is exactly the fold of the records before its offsets; everything that a
+   retained manifest lists is there and whole, copied elsewhere and read alone
+N  at rest no file is left that nothing lists
+
+The reference shares nothing with the core but the two formats that it must read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.ids import BlobName, SplitId, TaskId
+from penstock.contract.keygroups import groups_of
+from penstock.contract.manifest import RootManifest, SplitState, StateFile
+from sim.cluster.services import Disk, Torn, ref_of
+from sim.kernel.kernel import Violation
+from sim.workload import (
+    COUNTERS,
+    Job,
+    Record,
+    counts_half,
+    fires,
+    group_of,
+    is_late,
+    window_end,
+)
+
+StateKey = tuple[int, ...]
+State = dict[StateKey, tuple[int, ...]]
+
+
+_BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
+
+
+# --- What each job must say of a prefix of its input
+
+
+def expected_rows(job: Job) -> Counter[tuple[str, tuple[object, ...]]]:
+    """Count the rows of the whole input, stripped of what may differ between two right runs.
+
+    A running count is right whichever of two concurrent records got it, so counts and origins
+    are compared apart.
+    """
+    rows: Counter[tuple[str, tuple[object, ...]]] = Counter()
+    records = [r for split in job.input.values() for r in split]
+    if job.name == "window":
+        ends = Counter((r.key, window_end(r.ts)) for r in records if not is_late(r))
+        rows.update(("out", (key, end, n)) for (key, end), n in ends.items())
+        rows.update(("late", (r.key, r.split, r.offset)) for r in records if is_late(r))
+        return rows
+    for branch in _BRANCHES[job.name]:
+        counted = [r for r in records if branch != "half" or counts_half(r)]
+        for key, total in Counter(r.key for r in counted).items():
+            rows.update(("count", (key, branch, n)) for n in range(1, total + 1))
+        rows.update(("origin", (r.key, branch, r.split, r.offset)) for r in counted)
+    return rows
+
+
+def stripped(job: Job, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
+    """Take a visible row apart in the way of :func:`expected_rows`."""
+    if job.name == "window":
+        return [(sink, row)]
+    if job.name == "count":
+        key, count, split, offset = row
+        branch: object = ""
+    else:
+        key, branch, count, split, offset = row
+    return [("count", (key, branch, count)), ("origin", (key, branch, split, offset))]
+
+
+def expected_state(job: Job, root: RootManifest, table: Assignment) -> State:
+    """Fold the records before the offsets of a checkpoint into the state it must hold.
+
+    ``table`` is the assignment under which its tasks were cut: before a rescale, the old one.
+    """
+    offsets = {s.split: s.offset for t in root.tasks for s in t.splits}
+    prefix = [r for split, rows in job.input.items() for r in rows[: offsets.get(split, 0)]]
+    if job.name == "count":
+        return {(k,): (n,) for k, n in Counter(r.key for r in prefix).items()}
+    if job.name == "pair":
+        every = Counter((r.key, 1) for r in prefix)
+        every.update((r.key, 0) for r in prefix if counts_half(r))
+        return {key: (n,) for key, n in every.items()}
+    if job.name == "diamond":
+        return {(k,): (n, n) for k, n in Counter(r.key for r in prefix).items()}
+    watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
+    counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
+    groups = job.shape.groups
+    return {
+        (key, end): (n,)
+        for (key, end), n in counts.items()
+        if not fires(end, watermark.get(group_of(key, groups)))
+    }
+
+
+# --- Restoring a checkpoint alone
+
+
+def restored_state(job: Job, root: RootManifest, files: dict[BlobName, object]) -> State:
+    """Read a checkpoint from a copy of its files: every task's entries, in order, narrowed."""
+    state: State = {}
+    owner: dict[tuple[int, int], TaskId] = {}
+    for task in root.tasks:
+        for entry in sorted(task.files, key=lambda f: f.order):
+            for group in groups_of(entry.groups):
+                other = owner.setdefault((task.task.stage, group), task.task)
+                if other != task.task:
+                    raise Violation("C", f"{task.task} and {other} both list group {group}")
+            _read_entry(job, entry, files, state)
+    return state
+
+
+def _read_entry(job: Job, entry: StateFile, files: dict[BlobName, object], into: State) -> None:
+    content = files.get(entry.blob.name)
+    if content is None or isinstance(content, Torn):
+        raise Violation("C", f"state file {entry.blob.name} of a checkpoint is gone or torn")
+    if ref_of(entry.blob.name, content) != entry.blob:
+        raise Violation("C", f"state file {entry.blob.name} of a checkpoint is altered")
+    assert isinstance(content, Iterable)
+    groups = set(groups_of(entry.groups))
+    for key, value in content:
+        if group_of(key[0], job.shape.groups) not in groups:
+            continue
+        if value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value
+
+
+def check_restorable(job: Job, root: RootManifest, table: Assignment, disk: Disk) -> None:
+    """C for one checkpoint: copy what it lists, restore the copy, compare with the fold."""
+    names = [f.blob.name for t in root.tasks for f in t.files]
+    copy = {name: disk.files[name] for name in names if name in disk.files}
+    found, wanted = restored_state(job, root, copy), expected_state(job, root, table)
+    if found != wanted:
+        raise Violation("C", f"epoch {root.epoch} holds {_difference(found, wanted)}")
+    offsets(job, root)
+
+
+def offsets(job: Job, root: RootManifest) -> dict[SplitId, SplitState]:
+    """Return where each split stands; every split is there exactly once."""
+    states = [s for t in root.tasks for s in t.splits]
+    names = Counter(s.split for s in states)
+    if names != Counter(job.input.keys()):
+        raise Violation("C", f"epoch {root.epoch} lists splits {dict(names)}")
+    return {s.split: s for s in states}
+
+
+def _difference(found: State, wanted: State) -> str:
+    keys = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
+    parts = [f"{k}: {found.get(k)} instead of {wanted.get(k)}" for k in keys[:4]]
+    return f"{len(keys)} wrong entries, {'; '.join(parts)}"
+
+
+# --- Output
+
+
+class OutputJudge:
+    """Watches the visible output grow; each file is judged when it appears."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._expected = expected_rows(job)
+        self._seen: Counter[tuple[str, tuple[object, ...]]] = Counter()
+        self.replay = False  # repeated output was accepted: shown as at-least-once
+
+    def appeared(self, target: str, sink: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Take a newly visible file. Raises Violation on a row too many or one never due."""
+        for row in rows:
+            for part in stripped(self._job, sink, row):
+                self._seen[part] += 1
+                if self._seen[part] > self._expected[part] and not (
+                    self.replay and self._expected[part]
+                ):
+                    why = "repeated" if self._expected[part] else "wrong"
+                    raise Violation("E", f"{why} output {part} in {target}")
+
+    def finish(self, visible: dict[str, object]) -> None:
+        """Compare at the end: nothing missing, and each key in order."""
+        missing = self._expected - self._seen
+        if missing:
+            few = ", ".join(str(m) for m in sorted(missing, key=str)[:4])
+            raise Violation("E", f"{missing.total()} rows of output are missing: {few}")
+        self.check_order(visible)
+
+    def check_order(self, visible: dict[str, object]) -> None:
+        """O: by file name and then by row, counts of a key rise by one, offsets of a split rise."""
+        if self._job.name == "window" or self.replay:
+            return
+        counts: dict[object, int] = {}
+        last: dict[object, int] = {}
+        for target in sorted(visible):
+            rows = visible[target]
+            assert isinstance(rows, tuple)
+            for row in rows:
+                branch, (key, count, split, offset) = _order_parts(self._job, row)
+                due = counts.get((key, branch), 0) + 1
+                if count != due:
+                    raise Violation("O", f"key {key} shows {count} where {due} is due in {target}")
+                if offset <= last.get((key, branch, split), -1):
+                    raise Violation("O", f"key {key} of {split} goes back to {offset} in {target}")
+                counts[key, branch] = count
+                last[key, branch, split] = offset
+
+
+def _order_parts(
+    job: Job, row: tuple[object, ...]
+) -> tuple[object, tuple[object, int, object, int]]:
+    if job.name == "count":
+        key, count, split, offset = row
+        branch: object = ""
+    else:
+        key, branch, count, split, offset = row
+    assert isinstance(count, int)
+    assert isinstance(offset, int)
+    return branch, (key, count, split, offset)
+
+
+def late_records(job: Job) -> list[Record]:
+    """List the records that are late by their own stamp."""
+    return [r for split in job.input.values() for r in split if is_late(r)]

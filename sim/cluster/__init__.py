@@ -1,0 +1,1 @@
+"""The processes and services around the core: workers, keepers, stores, a supervisor."""

@@ -1,0 +1,363 @@
+"""A simulated keeper: the real Coordinator and Member, and the shell that performs their actions.
+
+Both cores live in every keeper; who leads is the cores' own affair. Every action that asks for
+something goes out as a call or a message and is answered by exactly one event, unless the
+keeper dies first.
+"""
+
+from dataclasses import dataclass
+
+from penstock.contract.control import EngineHello, EngineReport, MembersFile
+from penstock.contract.ids import Epoch, Incarnation, Ordinal
+from penstock.contract.latest import Desired, Latest, Leader
+from penstock.contract.manifest import BlobRef
+from penstock.protocol import actions as act
+from penstock.protocol import events as ev
+from penstock.protocol.coordinator import Coordinator
+from penstock.protocol.member import Engine, Member
+from sim.cluster.ports import Host
+from sim.cluster.savepoint_files import Steps, begin
+from sim.cluster.services import Stored
+from sim.kernel.calls import (
+    ROOT_FILE,
+    SAVEPOINTS,
+    Delete,
+    Get,
+    LeaseRead,
+    LeaseWrite,
+    ListFiles,
+    MetaGet,
+    MetaSwap,
+    Op,
+    Put,
+    ReadFile,
+    Reply,
+)
+from sim.kernel.kernel import Crash, Violation
+from sim.kernel.messages import Leave
+from sim.kernel.network import Packet
+
+LATEST = "latest"
+DESIRED = "desired"
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """The keeper's process has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A core's deadline has come."""
+
+    core: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PollDesired:
+    """Time to read what is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is stored may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraceOver:
+    """The keeper has waited for its last checkpoint as long as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A report of the engine, over the socket."""
+
+    incarnation: Incarnation
+    report: EngineReport
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEnded:
+    """The engine's process is gone."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The token of a call: which core asked, and with which action."""
+
+    core: str
+    action: object
+
+
+@dataclass(slots=True)
+class Leaving:
+    """How a keeper goes: ``epoch`` was committed when it was told to."""
+
+    told: Leave
+    epoch: Epoch
+    patient: bool = True
+    retired: bool = False
+
+    def check(self, name: str, committed: Epoch) -> None:
+        """Judge when it retires. Raises Violation."""
+        if self.told.soon and not self.patient:
+            raise Violation("L", f"{name} waited until its grace was over")
+        if self.told.last and committed == self.epoch:
+            raise Violation("L", f"{name} went without its last checkpoint")
+
+
+class KeeperNode:
+    """One life of one keeper."""
+
+    def __init__(self, host: Host, ordinal: Ordinal, name: str) -> None:
+        self.host = host
+        self.kernel = host.kernel
+        self.ordinal = ordinal
+        self.name = name
+        me = Leader(ordinal, Incarnation(name), name)
+        self.coordinator = Coordinator(host.control, me, host.job_uid)
+        self.member = Member(host.control, ordinal, name, host.job_uid)
+        self._due: dict[str, float] = {}
+        self._leaving: Leaving | None = None
+        self._lease_calls = 0
+
+    # --- The node
+
+    def handle(self, event: object, now: float) -> None:
+        """Take one event, give it to the core that it is for, and perform what comes of it."""
+        match event:
+            case Booted():
+                self._tell("coordinator", ev.Tick())
+                self._tell("member", ev.Tick())
+                self._ask("shell", MetaGet(DESIRED), None)
+                self.kernel.at(self.host.poll_us, self.name, PollDesired())
+            case Due(core, at):
+                if self._due.get(core) == at:
+                    del self._due[core]
+                    self._tell(core, ev.Tick())
+            case PollDesired():
+                self._ask("shell", MetaGet(DESIRED), None)
+                self.kernel.at(self.host.poll_us, self.name, PollDesired())
+            case Hint():
+                self._ask("shell", MetaGet(DESIRED), None)
+                self._tell("member", ev.StoreChanged())
+            case Reply():
+                self._replied(event)
+            case Packet(_, body):
+                self._packet(body)
+            case Said(incarnation, report):
+                if isinstance(report, EngineHello):
+                    self._tell("coordinator", ev.PlanKnown(report.plan))
+                self._tell("member", ev.EngineSaid(incarnation, report))
+            case EngineEnded(incarnation):
+                self._tell("member", ev.EngineGone(incarnation, "its process ended"))
+            case Leave():
+                self._leave(event)
+            case GraceOver() if self._leaving is not None:
+                self._leaving.patient = False
+        if self._leaving is not None:
+            self._pursue_end(self._leaving)
+
+    def _leave(self, event: Leave) -> None:
+        if self._leaving is None:
+            self._leaving = Leaving(event, self.host.latest().epoch)
+            self.kernel.at(event.grace_us, self.name, GraceOver())
+            self._tell("member", ev.Drain())
+
+    def _pursue_end(self, leaving: "Leaving") -> None:
+        """Retire when the last checkpoint is made or hopeless; end when nothing is under way."""
+        if not leaving.retired and (not leaving.patient or self.member.drained()):
+            leaving.retired = True
+            leaving.check(self.name, self.host.latest().epoch)
+            self.kernel.happened("keeper retired")
+            self._tell("coordinator", ev.Retire())
+            self._tell("member", ev.Retire())
+        if leaving.retired and self.member.engine is Engine.OFF and self._lease_calls == 0:
+            raise Crash
+
+    def _packet(self, body: object) -> None:
+        match body:
+            case ev.ReportArrived() | ev.PeerRefused():
+                self._tell("coordinator", body)
+            case ev.CommandArrived():
+                self._tell("member", body)
+
+    def _tell(self, core: str, event: object) -> None:
+        now = self.kernel.clock(self.name)
+        if core == "coordinator":
+            actions = self.coordinator.step(event, now)  # type: ignore[arg-type]
+            wakes = self.coordinator.wakes_at()
+        else:
+            actions = self.member.step(event, now)  # type: ignore[arg-type]
+            wakes = self.member.wakes_at()
+        for action in actions:
+            self._do(core, action)
+        if wakes is not None and self._due.get(core) != wakes:
+            self._due[core] = wakes
+            delay = self.kernel.until_clock(self.name, wakes)
+            self.kernel.at(delay, self.name, Due(core, wakes))
+
+    # --- Actions
+
+    def _do(self, core: str, action: act.Action) -> None:
+        match action:
+            case act.ReadLease():
+                self._ask(core, LeaseRead(), action)
+            case act.WriteLease(_, holder, version):
+                self._ask(core, LeaseWrite(holder, version), action)
+            case act.ReadLatest():
+                self._ask(core, MetaGet(LATEST), action)
+            case act.SwapLatest(latest, version):
+                self._ask(core, MetaSwap(LATEST, latest, version), action)
+            case act.WriteBlob(name, value):
+                if isinstance(value, MembersFile):
+                    self.kernel.happened("members drafted")
+                self._ask(core, Put(name, value), action)
+            case act.ReadBlob(ref, _):
+                self._ask(core, Get(ref), action)
+            case act.ListBlobs():
+                self._ask(core, ListFiles(), action)
+            case act.DeleteBlobs(names):
+                for name in names:
+                    self._ask(core, Delete(name), action)
+            case act.ReadRootFile():
+                self._ask(core, ReadFile(ROOT_FILE), action)
+            case act.WriteRootFile(_, text):
+                self._ask(core, Put(ROOT_FILE, text), action)
+            case (
+                act.CopySavepoint()
+                | act.IndexSavepoint()
+                | act.ReadSnapshot()
+                | act.ImportSnapshot()
+            ):
+                self._step_copy(begin(self.host.job_uid, action), None)
+            case act.Note(text):
+                self.kernel.log(f"{self.name}: {text}")
+            case _:
+                self._do_message(action)
+
+    def _step_copy(self, steps: Steps, reply: Reply | None) -> None:
+        """Make the next call of an action on savepoints; behind the last one tell what came."""
+        try:
+            op = next(steps) if reply is None else steps.send(reply)
+        except StopIteration as done:
+            self._tell("coordinator", done.value)
+            return
+        if isinstance(op, Put) and op.name.startswith(SAVEPOINTS):
+            self.kernel.happened("savepoint file copied")
+        self._ask("savepoints", op, steps)
+
+    def _do_message(self, action: act.Action) -> None:
+        match action:
+            case act.SendCommand(_, address, envelope):
+                self._send(address, ev.CommandArrived(envelope))
+            case act.SendReport(address, envelope):
+                self._send(address, ev.ReportArrived(envelope))
+            case act.ToEngine(incarnation, term, command):
+                self.host.to_engine(self.name, incarnation, term, command)
+            case act.StartEngine():
+                self.host.start_engine(self.ordinal)
+            case act.EndEngine(incarnation, _):
+                self.host.end_engine(self.ordinal, incarnation)
+            case _:
+                raise AssertionError(f"the simulator does not know {type(action).__name__}")
+
+    def _ask(self, core: str, op: Op, action: object) -> None:
+        self._lease_calls += isinstance(op, LeaseRead | LeaseWrite)
+        self.host.call(self.name, op, Asked(core, action))
+
+    def _send(self, address: str, body: ev.CommandArrived | ev.ReportArrived) -> None:
+        self.host.to_peer(self.name, address, body)
+
+    # --- Answers
+
+    def _replied(self, reply: Reply) -> None:
+        assert isinstance(reply.token, Asked)
+        core, action = reply.token.core, reply.token.action
+        self._lease_calls -= isinstance(reply.op, LeaseRead | LeaseWrite)
+        if core == "savepoints":
+            self._step_copy(action, reply)  # type: ignore[arg-type]
+            return
+        if core == "shell":
+            if not reply.error:
+                desired = reply.value.data if isinstance(reply.value, Stored) else None
+                assert desired is None or isinstance(desired, Desired)
+                self._tell("coordinator", ev.DesiredRead(desired))
+            return
+        event = self._answer(action, reply)
+        if event is not None:
+            self._tell(core, event)
+
+    def _answer(self, action: object, reply: Reply) -> object:
+        match action:
+            case act.ReadLease(token) | act.WriteLease(token, _, _):
+                return self._lease_answer(action, token, reply)
+            case act.ReadLatest(token):
+                return self._latest_answer(token, reply)
+            case act.SwapLatest(latest, _):
+                return _swap_answer(latest, reply)
+            case act.WriteBlob(name, _):
+                if reply.error:
+                    return ev.BlobNotWritten(name, reply.error)
+                assert isinstance(reply.value, BlobRef)
+                return ev.BlobWritten(reply.value)
+            case act.ReadBlob(ref, _):
+                if reply.error:
+                    gone = reply.error in {"missing", "damaged"}
+                    return ev.BlobUnreadable(ref, reply.error, gone)
+                return ev.BlobRead(ref, reply.value)  # type: ignore[arg-type]
+            case act.ListBlobs(token):
+                names = None if reply.error else reply.value
+                return ev.BlobsListed(token, names)  # type: ignore[arg-type]
+            case act.ReadRootFile(token):
+                return _root_file_answer(token, reply)
+            case act.WriteRootFile(token, _):
+                if reply.error:
+                    return ev.RootFileFailed(token, reply.error)
+                return ev.RootFileWritten(token)
+        return None
+
+    def _lease_answer(self, action: object, token: int, reply: Reply) -> object:
+        if reply.error:
+            return ev.LeaseFailed(token, reply.error)
+        assert isinstance(reply.value, tuple)
+        holder, version = reply.value
+        if isinstance(action, act.WriteLease):
+            return ev.LeaseWritten(token, version)
+        duration = self.host.control.lease_duration_s
+        return ev.LeaseRead(token, holder, version, duration, version)
+
+    def _latest_answer(self, token: int, reply: Reply) -> object:
+        if reply.error:
+            return ev.LatestUnreadable(token, reply.error)
+        if reply.value is None:
+            return ev.LatestRead(token, None)
+        assert isinstance(reply.value, Stored)
+        assert isinstance(reply.value.data, Latest)
+        return ev.LatestRead(token, reply.value.data, reply.value.version, reply.value.uid)
+
+
+def _swap_answer(latest: Latest, reply: Reply) -> object:
+    match reply.error:
+        case "":
+            assert isinstance(reply.value, Stored)
+            return ev.SwapDone(latest.swap_id, reply.value.version)
+        case "conflict":
+            return ev.SwapConflicted(latest.swap_id)
+        case _:
+            return ev.SwapUnknown(latest.swap_id)
+
+
+def _root_file_answer(token: int, reply: Reply) -> object:
+    if reply.error == "missing":
+        return ev.RootFileRead(token, None)
+    if reply.error:
+        return ev.RootFileFailed(token, reply.error)
+    assert isinstance(reply.value, str)
+    return ev.RootFileRead(token, reply.value)
+
+
+__all__ = ["Booted", "EngineEnded", "KeeperNode", "Said"]

@@ -1,0 +1,242 @@
+"""What the simulated processes need of the cluster around them."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock.contract.control import Command, EngineReport
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    Epoch,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    SplitId,
+    Term,
+)
+from penstock.contract.latest import Desired, Latest
+from penstock.model.elements import Barrier
+from penstock.protocol.settings import ControlSettings
+from sim.cluster.channel_ends import ChannelSizes
+from sim.cluster.exchange import Exchange
+from sim.cluster.protocol_monitor import Witness
+from sim.cluster.services import Service
+from sim.kernel.calls import Op
+from sim.kernel.kernel import Kernel
+from sim.kernel.network import Network
+from sim.workload import Job
+
+
+class Cluster(Protocol):
+    """The world, as one process sees it. Every effect may fail, or end the caller with Crash."""
+
+    kernel: Kernel
+    network: Network
+    job: Job
+    job_uid: JobUid
+    witness: Witness
+    sizes: ChannelSizes
+    beat_us: int
+    idle_after_s: float | None
+    poison: tuple[str, int] | None
+    disorder_us: int | None
+
+    def call(self, caller: str, op: Op, token: object) -> None:
+        """Ask the store; one Reply with the token follows, unless the caller dies."""
+        ...
+
+    def to_keeper(self, engine: str, incarnation: Incarnation, report: EngineReport) -> None:
+        """Pass an engine's report to its keeper, in order."""
+        ...
+
+    def available(self, split: SplitId) -> int:
+        """Return how many records of a split exist by now."""
+        ...
+
+
+class Host(Protocol):
+    """The machine around a keeper: its network, its engine, its stores."""
+
+    kernel: Kernel
+    network: Network
+    job_uid: JobUid
+    control: ControlSettings
+    poll_us: int
+
+    def call(self, caller: str, op: Op, token: object) -> None:
+        """Ask the store; one Reply with the token follows, unless the caller dies."""
+        ...
+
+    def to_peer(self, keeper: str, address: str, body: object) -> None:
+        """Send a message to a keeper; it may be lost, and a dead address refuses it."""
+        ...
+
+    def to_engine(
+        self, keeper: str, incarnation: Incarnation, term: Term, command: Command
+    ) -> None:
+        """Pass a command to the keeper's engine, in order; nothing happens when it is gone."""
+        ...
+
+    def start_engine(self, ordinal: Ordinal) -> None:
+        """Start an engine for a keeper."""
+        ...
+
+    def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
+        """End that life of the keeper's engine, whatever it is when it has no name yet."""
+        ...
+
+    def latest(self) -> Latest:
+        """Return the job's object as it is."""
+        ...
+
+
+class Machine(Protocol):
+    """What the supervisor may do with the workers of the job."""
+
+    def latest(self) -> Latest:
+        """Return the job's object as it is."""
+        ...
+
+    def write_desired(self, desired: Desired) -> None:
+        """Write what is wanted."""
+        ...
+
+    def ordinals(self) -> list[Ordinal]:
+        """List the workers that are known."""
+        ...
+
+    def worker_known(self, ordinal: Ordinal) -> bool:
+        """Say whether a worker is there, running or about to be restarted."""
+        ...
+
+    def worker_runs(self, ordinal: Ordinal) -> bool:
+        """Say whether a worker's keeper lives."""
+        ...
+
+    def engine_life(self, ordinal: Ordinal) -> Incarnation | None:
+        """Return the newest engine that a worker's keeper has started."""
+        ...
+
+    def start_worker(self, ordinal: Ordinal) -> None:
+        """Start a worker's keeper."""
+        ...
+
+    def end_worker(self, ordinal: Ordinal) -> None:
+        """Kill a worker's keeper and engine; a restart follows."""
+        ...
+
+    def remove_worker(self, ordinal: Ordinal) -> None:
+        """Kill a worker for good."""
+        ...
+
+
+class Lives(Protocol):
+    """The newest processes of one worker."""
+
+    keeper: str
+    engine: str
+
+
+class Wishes(Protocol):
+    """Where the user's wishes go."""
+
+    impossible: int | None
+    away_until: dict[Ordinal, int]
+
+    def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
+        """Want the job to begin without state."""
+
+    def drop_state(self, steps: tuple[str, ...]) -> None:
+        """Want the state of some steps given up, once."""
+
+    def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
+        """Start a stopped job again."""
+        ...
+
+    def rescale(self, workers: int) -> None:
+        """Want another number of workers."""
+        ...
+
+    def ask(self, kind: str, argument: str | None) -> None:
+        """Ask for something once."""
+        ...
+
+
+class Doomed(Protocol):
+    """The world, as fate sees it."""
+
+    kernel: Kernel
+    network: Network
+    service: Service
+
+    @property
+    def supervisor(self) -> Wishes:
+        """Return where the user's wishes go."""
+        ...
+
+    @property
+    def workers(self) -> Mapping[Ordinal, Lives]:
+        """Return the workers by ordinal."""
+        ...
+
+    def latest(self) -> Latest:
+        """Return the job's object as it is."""
+        ...
+
+    def died(self, name: str) -> None:
+        """Make a process end."""
+        ...
+
+    def lose_object(self) -> None:
+        """Replace the job's object by a new one that knows nothing."""
+        ...
+
+    def begin_elsewhere(self, savepoint: str) -> None:
+        """Begin another job from a savepoint, into the same output folder."""
+        ...
+
+    def change_job(self, name: str) -> None:
+        """Have engines that start from now on compile another plan of the same job."""
+        ...
+
+
+class Shell(Protocol):
+    """What a task needs of its engine."""
+
+    exchange: Exchange
+    job: Job
+    attempt: Attempt
+    kernel: Kernel
+    witness: Witness
+
+    def call(self, op: Op, token: object) -> None:
+        """Ask the store; the reply comes back with the token, to this attempt only."""
+        ...
+
+    def fresh(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
+        """Return a name for a new file."""
+        ...
+
+    def report(self, report: EngineReport) -> None:
+        """Say something to the keeper."""
+        ...
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the sources of this engine, a little later."""
+        ...
+
+    def damaged(self, reason: str) -> None:
+        """Give the attempt up: stored data is gone or altered."""
+        ...
+
+    def meet(self, split: SplitId, offset: int) -> None:
+        """Work on a record; there may be some that no process survives for long."""
+        ...
+
+    def available(self, split: SplitId) -> int:
+        """Return how many records of a split exist by now."""
+        ...
+
+    def now(self) -> float:
+        """Return the engine's clock."""
+        ...

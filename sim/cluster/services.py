@@ -1,0 +1,352 @@
+"""What is outside the processes: metadata store, lease, shared directory, output folder.
+
+A node sends a :class:`Call`; the service acts when the call arrives and sends a :class:`Reply`
+to the life that called. An unknown outcome means that the reply is lost: the effect happened,
+will happen late, or never happens, as the fault stream says; the caller is told ``unknown``
+after its time limit. The rules of each store are those of the ports that it stands for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+from typing import Protocol
+
+from penstock.contract.codec import decode, encode
+from penstock.contract.control import MembersFile
+from penstock.contract.ids import BlobName, Epoch, JobUid
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.manifest import BlobRef, Origin, RootManifest
+from penstock.protocol.output import Found, refusal
+from sim.kernel.calls import (
+    READS,
+    ROOT_FILE,
+    SAVEPOINTS,
+    STAGING,
+    Call,
+    Claim,
+    Delete,
+    FileOp,
+    Get,
+    Late,
+    LeaseRead,
+    LeaseWrite,
+    Link,
+    ListFiles,
+    MetaGet,
+    MetaOp,
+    MetaSwap,
+    Publish,
+    Put,
+    ReadFile,
+    Reply,
+    Sweep,
+    Unstage,
+    Written,
+)
+from sim.kernel.faults import Verdict
+from sim.kernel.kernel import SECOND, Kernel, Violation
+
+CALL_TIMEOUT_US = SECOND
+WRITE_US = (500, 30_000)
+REPLY_US = (200, 3_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object of the metadata store; ``uid`` is the object's own, whatever is written."""
+
+    data: object
+    version: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """The content of a file whose writer died or whose write failed."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """The shared directory and the output folder, as they are on the server."""
+
+    files: dict[BlobName, object] = field(default_factory=dict)
+    visible: dict[str, object] = field(default_factory=dict)
+    owner: JobUid | None = None
+    full: bool = False
+
+
+def ref_of(name: BlobName, content: object) -> BlobRef:
+    """Name content the way the real store does: hash and length of its bytes."""
+    data = content if isinstance(content, bytes) else repr(content).encode()
+    return BlobRef(name, sha256(data).hexdigest(), len(data))
+
+
+class Watcher(Protocol):
+    """Whoever judges the stores: told of each effect at the moment it happens."""
+
+    def swapped(self, name: str, old: object, new: object) -> None:
+        """An object was replaced."""
+        ...
+
+    def deleted(self, name: BlobName) -> None:
+        """A file is about to be removed."""
+        ...
+
+    def published(self, target: str, staged: str, content: object) -> None:
+        """Output is about to become visible."""
+        ...
+
+    def unstaged(self, name: BlobName) -> None:
+        """Staged output is about to be removed."""
+        ...
+
+    def indexed(self, name: BlobName, content: object) -> None:
+        """A copy is about to become a savepoint."""
+        ...
+
+
+class Service:
+    """The stores of one job behind one address: linearizable, each call at one instant."""
+
+    def __init__(self, kernel: Kernel, chances: Random, *, codec: bool) -> None:
+        """Start empty. ``chances`` decides unknown outcomes; ``codec``: store what is read back."""
+        self.kernel = kernel
+        self.chances = chances
+        self.watcher: Watcher | None = None
+        self.noted: Callable[[], None] | None = None  # an object was written
+        self.codec = codec
+        self.objects: dict[str, Stored] = {}
+        self.lease_version = "lease-0"
+        self.lease_holder: str | None = None
+        self.disk = Disk()
+        self.down = False
+        self.applied_when_unknown = False
+        self._versions = 0
+
+    def write(self, name: str, data: object) -> None:
+        """Write an object whatever is there: for whoever owns it alone."""
+        now = self.objects.get(name)
+        uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
+        self._keep(name, Stored(data, self._fresh_version(), uid))
+
+    def begin_directory(self) -> None:
+        """Let a new job find nothing but savepoints and output: its directory and Lease are new."""
+        for name in [n for n in self.disk.files if not n.startswith((SAVEPOINTS, STAGING))]:
+            del self.disk.files[name]
+        self.lease_holder, self.lease_version = None, self._fresh_version()
+
+    def _keep(self, name: str, stored: Stored) -> None:
+        self.objects[name] = stored
+        if self.noted is not None:
+            self.noted()
+
+    def handle(self, event: object, now: float) -> None:
+        """Act on a call, or finish one that was begun."""
+        match event:
+            case Call():
+                self._arrived(event)
+            case Late(call):
+                self._apply(call)
+            case Written(call):
+                self._written(call)
+
+    def _arrived(self, call: Call) -> None:
+        meta = isinstance(call.op, MetaOp)
+        if call.verdict is Verdict.FAILED or (self.down and meta):
+            self._refuse(call)
+        elif call.verdict is Verdict.UNKNOWN:
+            self._lose_reply(call)
+        elif isinstance(call.op, Put):
+            self._begin_write(call, call.op)
+        else:
+            self._reply(call, self._apply(call))
+
+    def _refuse(self, call: Call) -> None:
+        # ROOT alone has a fixed name: it is linked from a fresh one, so it is never torn.
+        fresh = isinstance(call.op, Put) and call.op.name not in self.disk.files
+        if fresh and isinstance(call.op, Put) and call.op.name != ROOT_FILE:
+            self.disk.files[call.op.name] = Torn()
+        self._reply(call, Reply(call.token, call.op, error="failed"), CALL_TIMEOUT_US)
+
+    def _lose_reply(self, call: Call) -> None:
+        error = "failed" if isinstance(call.op, READS) else "unknown"
+        self._reply(call, Reply(call.token, call.op, error=error), CALL_TIMEOUT_US)
+        fate = 0 if self.applied_when_unknown else self.chances.randrange(3)
+        if fate == 0:
+            self._apply(call)
+        elif fate == 1:
+            self.kernel.happened("effect applied after its caller gave up")
+            late = self.chances.randrange(3 * CALL_TIMEOUT_US)
+            self.kernel.at(late, "store", Late(call))
+
+    def _begin_write(self, call: Call, op: Put) -> None:
+        if op.name == ROOT_FILE:
+            self._link_root(call, op)
+            return
+        if op.name in self.disk.files:
+            raise Violation("G", f"{call.client} writes {op.name}, a name that was used before")
+        self.disk.files[op.name] = Torn()
+        if self.disk.full:
+            self.kernel.happened("write to a full disk")
+            self._reply(call, Reply(call.token, op, error="failed"))
+        else:
+            self.kernel.at(self.kernel.streams.schedule.randint(*WRITE_US), "store", Written(call))
+
+    def _link_root(self, call: Call, op: Put) -> None:
+        if op.name in self.disk.files or self.disk.full:
+            self._reply(call, Reply(call.token, op, error="failed"))
+        else:
+            self._reply(call, self._apply(call))
+
+    def _written(self, call: Call) -> None:
+        if not self._lives(call):
+            self.kernel.happened("writer died inside a write")
+            return
+        assert isinstance(call.op, Put)
+        self.disk.files[call.op.name] = self._kept(call.op.content)
+        self._reply(call, Reply(call.token, call.op, ref_of(call.op.name, call.op.content)))
+
+    def _apply(self, call: Call) -> Reply:
+        op = call.op
+        match op:
+            case MetaGet(name):
+                return Reply(call.token, op, self.objects.get(name))
+            case MetaSwap():
+                return self._swap(call, op)
+            case LeaseRead():
+                return Reply(call.token, op, (self.lease_holder, self.lease_version))
+            case LeaseWrite(holder, version):
+                return self._write_lease(call, holder, version)
+            case _:
+                return self._apply_to_file(call, op)
+
+    def _apply_to_file(self, call: Call, op: FileOp) -> Reply:
+        match op:
+            case Put(name, content):
+                self.disk.files[name] = self._kept(content)
+                return Reply(call.token, op, ref_of(name, content))
+            case Get(ref):
+                return self._get(call, ref)
+            case ReadFile(name):
+                found = self.disk.files.get(name)
+                there = found is not None and not isinstance(found, Torn)
+                return Reply(call.token, op, found, "" if there else "missing")
+            case Link(name, content):
+                return self._link(call, name, content)
+            case ListFiles(under):
+                names = [n for n in sorted(self.disk.files) if n.startswith(under)]
+                if not under:
+                    names = [n for n in names if not n.startswith((STAGING, SAVEPOINTS))]
+                return Reply(call.token, op, tuple(names))
+            case Delete(name):
+                if self.watcher is not None:
+                    self.watcher.deleted(name)
+                self.disk.files.pop(name, None)
+                return Reply(call.token, op)
+            case Publish(staged, target, content):
+                return self._publish(call, staged, target, content)
+            case Unstage(staged):
+                self._unstage(BlobName(staged))
+                return Reply(call.token, op)
+            case Sweep(sink, attempt):
+                self._sweep(sink, attempt)
+                return Reply(call.token, op)
+            case Claim(job, origin):
+                return Reply(call.token, op, error=self._claim(job, origin) or "")
+
+    def _link(self, call: Call, name: BlobName, content: object) -> Reply:
+        if name in self.disk.files or self.disk.full:
+            return Reply(call.token, call.op, error="failed")
+        if self.watcher is not None:
+            self.watcher.indexed(name, content)
+        self.disk.files[name] = content
+        return Reply(call.token, call.op)
+
+    def _claim(self, job: JobUid, origin: Origin | None) -> str | None:
+        """Take the output folder as ``connectors/parquet_owner.py`` does, in one instant."""
+        disk = self.disk
+        epochs = [Epoch(int(name.split("-", 1)[0])) for name in disk.visible]
+        newest = max(epochs, default=Epoch(0))
+        why = refusal(Found(disk.owner, len(epochs), newest, "one"), job, origin)
+        if why is None and disk.owner != job:
+            if disk.visible:
+                self.kernel.happened("output folder taken over")
+            disk.owner = job
+            for name in [n for n in disk.files if n.startswith(STAGING)]:
+                del disk.files[name]
+        return why
+
+    def _sweep(self, sink: str, attempt: int) -> None:
+        for name in [n for n in self.disk.files if n.startswith(STAGING)]:
+            _, of_attempt, of_sink, _ = name.split("/", 3)
+            if of_sink == sink and int(of_attempt) < attempt:
+                self._unstage(BlobName(name))
+
+    def _unstage(self, name: BlobName) -> None:
+        if self.watcher is not None and name in self.disk.files:
+            self.watcher.unstaged(name)
+        self.disk.files.pop(name, None)
+
+    def _kept(self, content: object) -> object:
+        """Return what a reader will see: with ``codec``, what the stored bytes mean."""
+        if not self.codec or not isinstance(content, RootManifest | MembersFile | Latest | Desired):
+            return content
+        return decode(type(content), encode(content))
+
+    def _swap(self, call: Call, op: MetaSwap) -> Reply:
+        now = self.objects.get(op.name)
+        if (now.version if now is not None else None) != op.version:
+            self.kernel.happened("swap refused by a conflict")
+            return Reply(call.token, op, error="conflict")
+        uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
+        stored = Stored(self._kept(op.data), self._fresh_version(), uid)
+        self._keep(op.name, stored)
+        if self.watcher is not None:
+            self.watcher.swapped(op.name, now.data if now is not None else None, stored.data)
+        return Reply(call.token, op, stored)
+
+    def _write_lease(self, call: Call, holder: str | None, version: str) -> Reply:
+        if version != self.lease_version:
+            return Reply(call.token, call.op, error="conflict")
+        self.lease_holder = holder
+        self.lease_version = self._fresh_version()
+        return Reply(call.token, call.op, (holder, self.lease_version))
+
+    def _get(self, call: Call, ref: BlobRef) -> Reply:
+        content = self.disk.files.get(ref.name)
+        if content is None:
+            self.kernel.happened("reader found its file gone")
+            return Reply(call.token, call.op, error="missing")
+        if ref_of(ref.name, content) != ref:
+            return Reply(call.token, call.op, error="damaged")
+        return Reply(call.token, call.op, content)
+
+    def _publish(self, call: Call, staged: str, target: str, content: object) -> Reply:
+        there = self.disk.visible.get(target)
+        if there is not None:
+            self.kernel.happened("output published again")
+            if there != content:
+                raise Violation("E", f"{target} is visible with another content")
+            return Reply(call.token, call.op)
+        kept = self.disk.files.get(BlobName(staged))
+        if kept is None:
+            raise Violation("E", f"staged output {staged} is gone before it was published")
+        if kept != content:
+            raise Violation("E", f"staged output {staged} is not what its handle says")
+        if self.watcher is not None:
+            self.watcher.published(target, staged, content)
+        self.disk.visible[target] = kept
+        return Reply(call.token, call.op)
+
+    def _fresh_version(self) -> str:
+        self._versions += 1
+        return f"v{self._versions}"
+
+    def _lives(self, call: Call) -> bool:
+        return self.kernel.alive(call.client) and self.kernel.life(call.client) == call.life
+
+    def _reply(self, call: Call, reply: Reply, delay_us: int | None = None) -> None:
+        if self._lives(call):
+            delay = delay_us or self.kernel.streams.schedule.randint(*REPLY_US)
+            self.kernel.at(delay, call.client, reply)

@@ -1,0 +1,149 @@
+"""The simulated supervisor: starts, restarts and ends workers; writes what is wanted.
+
+Level-triggered, as the real one: at each look it compares what the job's object says with what
+runs. It alone may end a worker that the leader has given up, and never one that has started a
+newer life meanwhile.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import Ordinal
+from penstock.contract.latest import Desired, Latest, Request, Restore
+from sim.cluster.ports import Machine
+from sim.kernel.kernel import Kernel
+
+LOOK_US = 300_000
+RESTART_US = (50_000, 600_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Time to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperDied:
+    """A keeper's process is gone."""
+
+    ordinal: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the worker again."""
+
+    ordinal: Ordinal
+
+
+class SupervisorNode:
+    """Plays the part of the operator: the number of workers, their lives, the user's requests."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, workers: int) -> None:
+        self.kernel = kernel
+        self.machine = machine
+        self.desired = Desired(workers, run="run-1")
+        self.impossible: int | None = None
+        self.away_until: dict[Ordinal, int] = {}
+        self._requests = 0
+        self._restores = 0
+
+    def handle(self, event: object, now: float) -> None:
+        """Take one event."""
+        match event:
+            case Look():
+                self._look()
+                self.kernel.at(LOOK_US, "super", Look())
+            case KeeperDied(ordinal):
+                delay = self.kernel.streams.schedule.randint(*RESTART_US)
+                away = self.away_until.get(ordinal, 0) - self.kernel.now_us
+                self.kernel.at(max(delay, away), "super", Restart(ordinal))
+            case Restart(ordinal):
+                if self._wanted(ordinal) and not self.machine.worker_runs(ordinal):
+                    self.machine.start_worker(ordinal)
+
+    def rescale(self, workers: int) -> None:
+        """Want another number of workers; new ones are started before the leader hears of it."""
+        self.desired = replace(self.desired, workers=workers)
+        self._start_missing()
+        self.machine.write_desired(self.desired)
+
+    def ask(self, kind: str, argument: str | None) -> None:
+        """Ask for something once."""
+        self._requests += 1
+        request = Request(f"request-{self._requests}", kind, argument)
+        self.desired = replace(self.desired, requests=(*self.desired.requests, request))
+        self.machine.write_desired(self.desired)
+
+    def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
+        """Start a stopped job again: a new run, perhaps from its oldest retained epoch."""
+        restore = None
+        if oldest:
+            epoch = self.machine.latest().retained[0].epoch
+            restore = Restore("restore-1", None, epoch, allow_replay)
+        for ordinal in self.machine.ordinals():
+            if not self.machine.worker_runs(ordinal):
+                self.machine.start_worker(ordinal)
+        self.desired = replace(self.desired, requests=(), restore=restore, run="run-2")
+        self.machine.write_desired(self.desired)
+
+    def begin_from(self, path: str, run: str) -> None:
+        """Start another job, which begins from the savepoint at ``path``."""
+        restore = Restore("restore-1", path)
+        self.desired = replace(self.desired, requests=(), restore=restore, run=run)
+        for ordinal in self.machine.ordinals():
+            self.machine.start_worker(ordinal)
+        self.machine.write_desired(self.desired)
+
+    def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
+        """Want the job to begin without state, once more with each call."""
+        self._restores += 1
+        restore = Restore(
+            f"empty-{self._restores}",
+            allow_output_replay=allow_replay,
+            drop_unpublished=drop_unpublished,
+            empty=True,
+        )
+        self.desired = replace(self.desired, restore=restore)
+        self.machine.write_desired(self.desired)
+
+    def drop_state(self, steps: tuple[str, ...]) -> None:
+        """Want the state of some steps given up, once."""
+        self._restores += 1
+        restore = Restore(f"drop-{self._restores}", drop_state=steps)
+        self.desired = replace(self.desired, restore=restore)
+        self.machine.write_desired(self.desired)
+
+    def _look(self) -> None:
+        latest = self.machine.latest()
+        for lost in latest.lost:
+            if self.machine.engine_life(lost.ordinal) == lost.incarnation:
+                self.kernel.happened("supervisor ended a lost worker")
+                self.machine.end_worker(lost.ordinal)
+        answered = {a.request for a in latest.answers}
+        left = tuple(r for r in self.desired.requests if r.id not in answered)
+        if left != self.desired.requests:
+            self.desired = replace(self.desired, requests=left)
+            self.machine.write_desired(self.desired)
+        self._start_missing()
+        self._shrink(latest)
+
+    def _start_missing(self) -> None:
+        latest = self.machine.latest()
+        for number in range(max(self.desired.workers, latest.workers)):
+            if not latest.closed() and not self.machine.worker_known(Ordinal(number)):
+                self.machine.start_worker(Ordinal(number))
+
+    def _shrink(self, latest: Latest) -> None:
+        wanted = self.desired.workers
+        if latest.leader is None or latest.leader.ordinal >= wanted:
+            return
+        if latest.workers == wanted and latest.settled == latest.version:
+            for ordinal in self.machine.ordinals():
+                if ordinal >= wanted and self.machine.worker_known(ordinal):
+                    self.kernel.happened("supervisor removed a worker")
+                    self.machine.remove_worker(ordinal)
+
+    def _wanted(self, ordinal: Ordinal) -> bool:
+        latest = self.machine.latest()
+        possible = ordinal != self.impossible
+        return possible and self.machine.worker_known(ordinal) and not latest.closed()

@@ -1,0 +1,228 @@
+"""One task of a simulated engine: the real TaskCore and tiny steps.
+
+The shell takes one input at a time, where the core lets it, performs the core's actions in their
+order, and gives back what the steps emit.
+"""
+
+from typing import Any
+
+from penstock.contract.control import EpochFailed, TaskAck
+from penstock.contract.ids import ChannelId, SplitId, Version
+from penstock.contract.manifest import RootManifest
+from penstock.contract.plan import Partitioning
+from penstock.model.elements import BarrierKind, Data
+from penstock.protocol import task_events as ev
+from penstock.protocol.routes import Routes, routes
+from penstock.protocol.task import TaskSetup
+from sim import workload as job_steps
+from sim.cluster.ports import Shell
+from sim.cluster.task_files import Reader, TaskFiles
+from sim.workload import Record
+
+FIXED_CHARGE = 512
+ROW_CHARGE = 64
+
+
+class SimTask(TaskFiles):
+    """One task in one attempt."""
+
+    def __init__(self, shell: Shell, setup: TaskSetup, root: RootManifest | None) -> None:
+        super().__init__(shell, setup, root)
+        self.step = shell.job.stage_step(setup.task.stage)
+        self.ready = False
+        self.prepared = Version(0)
+        self.resumed = Version(0)
+        self.finished = False
+        self.quiet = False
+        self.waited = False
+        self.busy_until_us = 0
+        self._routes: dict[tuple[object, object], tuple[Routes, ...]] = {}
+
+    # --- Input
+
+    def candidates(self) -> list[ChannelId | SplitId]:
+        """List the inputs that may be taken now."""
+        if self.shell.exchange.congested(self.id):
+            self.waited = True
+            return []
+        inputs = self.shell.exchange.inputs(self.id)
+        found: list[ChannelId | SplitId] = [c for c, i in inputs if i.queue and self.core.reads(c)]
+        found += [
+            s
+            for s, r in self.readers.items()
+            if not r.finished and self.core.reads_split(s) and self._readable(s, r)
+        ]
+        return found
+
+    def _readable(self, split: SplitId, reader: Reader) -> bool:
+        size = len(self.shell.job.input[split])
+        return reader.offset < self.shell.available(split) or reader.offset >= size
+
+    def take(self, origin: ChannelId | SplitId) -> None:
+        """Take one element of a channel, or one batch of a split."""
+        if self.waited:
+            self.waited = False
+            self.tell(ev.Waited())
+        self.quiet = False
+        if isinstance(origin, ChannelId):
+            self.tell(ev.Arrived(origin, self.shell.exchange.take(origin)))
+            return
+        reader = self.readers[origin]
+        rows = self.shell.job.input[origin]
+        if reader.offset >= len(rows):
+            reader.finished = True
+            self.tell(ev.SplitEnded(origin))
+            return
+        stop = min(reader.offset + self.shell.job.shape.batch, self.shell.available(origin))
+        batch = rows[reader.offset : stop]
+        reader.offset = stop
+        data = _data(batch)
+        if data.max_ts is not None:
+            reader.max_ts = max(data.max_ts, reader.max_ts or 0)
+        self.tell(ev.RowsRead(origin, data))
+
+    def rest(self) -> None:
+        """Nothing may be taken: let coalesced watermarks go, ask silent splits."""
+        for split in list(self.readers):
+            if self.core.reads_split(split):
+                self.tell(ev.SplitEmpty(split))
+        if not self.quiet:
+            self.quiet = True
+            self.tell(ev.Quiet())
+
+    # --- Actions
+
+    def do(self, action: ev.Action) -> None:
+        """Perform one action of the core."""
+        match action:
+            case ev.Process(origin, data):
+                self._process(origin, data)
+            case ev.Send(channel, element):
+                self.shell.exchange.put(channel, element)
+            case ev.Advance(time_us):
+                self._advance(time_us)
+            case ev.Spread(barrier):
+                self.shell.spread(barrier)
+            case ev.Ready():
+                self.ready = True
+            case ev.Prepared(version):
+                self.prepared = version
+            case ev.Resumed(version):
+                self.resumed = version
+            case ev.Finished():
+                self.finished = True
+            case _:
+                self._do_epoch(action)
+
+    def _do_epoch(self, action: ev.Action) -> None:
+        match action:
+            case ev.Ack(term, epoch, manifest):
+                self.shell.report(TaskAck(self.shell.attempt, term, epoch, manifest))
+            case ev.Failed(term, epoch, reason):
+                failed = EpochFailed(self.shell.attempt, term, epoch, self.id, reason)
+                self.shell.report(failed)
+            case ev.Snapshot(barrier, _, _):
+                super().do(action)
+                if barrier.kind is BarrierKind.RESCALE:
+                    self.tell(ev.Paced(self.shell.exchange.windows(self.id)))
+            case ev.Confirm(epoch):
+                self.state.confirm(epoch)
+            case ev.CloseSplits(splits):
+                for split in splits:
+                    del self.readers[split]
+            case ev.DropGroups(share):
+                self.state.drop(share)
+            case ev.AnnounceVersion(version):
+                self.shell.exchange.announce(self.id, version)
+            case _:
+                super().do(action)
+
+    # --- Steps
+
+    def _process(self, origin: object, data: Data[Any]) -> None:
+        shape = self.shell.job.shape
+        if self.stage.keyed and (took_us := shape.call_us + data.rows * shape.row_us):
+            self.shell.witness.call(self.id, took_us)
+            self.shell.exchange.worked(self.id, data, took_us)
+            self.busy_until_us = self.shell.kernel.now_us + took_us
+        out: list[Record] = []
+        for record in data.payload if isinstance(data.payload, tuple) else ():
+            if self.step != "read":
+                self.shell.meet(record.split, record.offset)
+            out += self._run(record)
+        pieces = self._pieces(out) if out else ()
+        if pieces:
+            self.tell(ev.Produced(pieces))
+
+    def _run(self, record: Record) -> list[Record]:
+        match self.step:
+            case "read" | "pass":
+                return [record]
+            case "x" | "y":
+                return [record._replace(branch=self.step)]
+            case "window":
+                self._window(record)
+            case "count":
+                self._apply(*job_steps.count_row(self.state.values, record))
+            case "join":
+                self._apply(*job_steps.join_row(self.state.values, record))
+            case "half" | "all":
+                if self.step == "all" or job_steps.counts_half(record):
+                    self._apply(*job_steps.pair_row(self.state.values, record, self.step))
+        return []
+
+    def _apply(
+        self, key: tuple[int, ...], value: tuple[int, ...], rows: list[job_steps.Row]
+    ) -> None:
+        self.state.put(key, value)
+        for sink, row in rows:
+            self.sinks[sink].rows.append(row)
+
+    def _window(self, record: Record) -> None:
+        end = job_steps.window_end(record.ts)
+        if job_steps.is_late(record) or job_steps.fires(end, self.watermark):
+            self.sinks["late"].rows.append((record.key, record.split, record.offset))
+            return
+        key = (record.key, end)
+        self.state.put(key, (self.state.values.get(key, (0,))[0] + 1,))
+
+    def _advance(self, time_us: int) -> None:
+        self.watermark = time_us
+        if self.step != "window":
+            return
+        for key in sorted(k for k in self.state.values if job_steps.fires(k[1], time_us)):
+            self.sinks["out"].rows.append((*key, *self.state.values[key]))
+            self.state.delete(key)
+
+    def _pieces(self, records: list[Record]) -> tuple[ev.Piece, ...]:
+        pieces: list[ev.Piece] = []
+        for table in self._tables():
+            if table.edge.partitioning is Partitioning.KEY:
+                pieces += self._by_key(table, records)
+            else:
+                pieces += [
+                    ev.Piece(old, new, _data(tuple(records)))
+                    for old, new in zip(table.old, table.new, strict=True)
+                ]
+        return tuple(pieces)
+
+    def _by_key(self, table: Routes, records: list[Record]) -> list[ev.Piece]:
+        parts: dict[tuple[ChannelId | None, ChannelId | None], list[Record]] = {}
+        for record in records:
+            group = job_steps.group_of(record.key, self.plan.max_key_groups)
+            parts.setdefault((table.old[group], table.new[group]), []).append(record)
+        return [ev.Piece(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
+
+    def _tables(self) -> tuple[Routes, ...]:
+        old, new = self.core.routing
+        known = (old.version, None if new is None else new.version)
+        if known not in self._routes:
+            edges = self.plan.outputs_of(self.id.stage)
+            self._routes = {known: tuple(routes(self.plan, e, self.id, old, new) for e in edges)}
+        return self._routes[known]
+
+
+def _data(records: tuple[Record, ...]) -> Data[Any]:
+    times = [r.ts for r in records]
+    charge = FIXED_CHARGE + ROW_CHARGE * len(records)
+    return Data(records, len(records), charge, min(times, default=None), max(times, default=None))

@@ -1,0 +1,288 @@
+"""The slow half of a simulated task: snapshots, loading, publication, through the store.
+
+Reads and writes go out as calls and come back as replies; a retry is made for what may be tried
+again (a read, a publication), and for nothing else.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
+from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
+from penstock.protocol import task_events as ev
+from penstock.protocol.task import Life, TaskCore, TaskSetup
+from sim.cluster.ports import Shell
+from sim.cluster.task_table import Rows, TaskState
+from sim.kernel.calls import STAGING, Get, Publish, Put, Reply, Sweep, Unstage
+
+
+@dataclass(slots=True)
+class Sink:
+    """Rows that no cut holds yet, and how many cuts there were."""
+
+    rows: list[tuple[object, ...]] = field(default_factory=list)
+    cuts: int = 0
+
+
+@dataclass(slots=True)
+class Storing:
+    """A snapshot on its way to the store; ``waiting`` counts the files still out."""
+
+    barrier: Any
+    waiting: int = 0
+    full: bool = False
+    rows: int = 0
+    blob: BlobRef | None = None
+    failed: str = ""
+    splits: tuple[SplitState, ...] = ()
+    cuts: dict[str, tuple[SinkHandle, list[tuple[object, ...]]]] = field(default_factory=dict)
+    handles: list[SinkHandle] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Loading:
+    """Files on their way from the store."""
+
+    version: Version
+    files: tuple[StateFile, ...]
+    contents: dict[BlobName, Rows] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Where a split stands."""
+
+    offset: int
+    finished: bool
+    max_ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Which task a reply is for, and what it was about."""
+
+    task: TaskId
+    about: str
+    epoch: Epoch = Epoch(0)
+    extra: object = None
+
+
+class TaskFiles:
+    """A task's core, state, sinks and readers, and what the store has to do with them."""
+
+    def __init__(self, shell: Shell, setup: TaskSetup, root: RootManifest | None) -> None:
+        self.shell = shell
+        self.id = setup.task
+        self.core = TaskCore(setup, root)
+        self.plan = setup.plan
+        self.stage = setup.plan.stages[setup.task.stage]
+        self.state = TaskState(self.stage.steps[0], shell.job.shape.groups)
+        self.sinks = {name: Sink() for name in self.stage.sinks}
+        self.readers: dict[SplitId, Reader] = {}
+        self.watermark: int | None = None
+        self.published = Epoch(0)
+        self._storing: Storing | None = None
+        self._loading: Loading | None = None
+        self._publishing: dict[Epoch, int] = {}
+
+    def tell(self, event: ev.Event) -> None:
+        """Give the core an event and do what it wants."""
+        core, frozen = self.core, self.core.life is Life.FROZEN
+        held = core.holding.held_bytes
+        actions = core.step(event, self.shell.now())
+        if frozen and core.life is Life.RUNNING:
+            self.shell.witness.goes_on(self.shell.attempt, core.assignment.version)
+        if core.holding.held_bytes and not held:
+            self.shell.kernel.happened("rows held for a new owner")
+        for action in actions:
+            self.do(action)
+
+    def do(self, action: ev.Action) -> None:
+        """Perform what concerns files; the task itself does the rest."""
+        match action:
+            case ev.Snapshot(barrier, since, _):
+                self._snapshot(barrier, since)
+            case ev.Load():
+                self._load(action)
+            case ev.Preload(version, files):
+                self._preload(version, files)
+            case ev.Publish(epoch, handles):
+                self._publish(epoch, handles)
+            case ev.Hurry():
+                who = "somebody" if self.core.waiting is None else "a barrier"
+                self.shell.kernel.happened(f"{who} waits for a snapshot")
+            case ev.Forget(handles) | ev.Discard(handles):
+                for handle in handles:
+                    self.shell.call(Unstage(staged_name(handle)), Token(self.id, "unstage"))
+            case _:
+                raise AssertionError(f"unknown action {action}")
+
+    def open_sinks(self) -> None:
+        """Open the writers: what older attempts have staged is garbage by now."""
+        for sink in self.sinks:
+            self.shell.call(Sweep(sink, self.shell.attempt), Token(self.id, "unstage"))
+
+    # --- Snapshots
+
+    def _snapshot(self, barrier: Any, since: Epoch) -> None:
+        epoch = barrier.epoch
+        self.shell.kernel.happened("snapshot begun")
+        self.shell.witness.cut(self.shell.attempt, self.id, barrier.term, epoch)
+        rows, full = self.state.cut(epoch, since)
+        storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states())
+        self._storing = storing
+        writes: list[tuple[Put, Token]] = []
+        if rows:
+            name = self.shell.fresh(barrier.term, epoch, ".state")
+            writes.append((Put(name, rows), Token(self.id, "state", epoch)))
+        for sink, box in self.sinks.items():
+            if box.rows:
+                writes.append(self._seal(storing, sink, box))
+        storing.waiting = len(writes)
+        for put, token in writes:
+            self.shell.call(put, token)
+        if not writes:
+            self._stored()
+
+    def _seal(self, storing: Storing, sink: str, box: Sink) -> tuple[Put, Token]:
+        epoch, term = storing.barrier.epoch, storing.barrier.term
+        box.cuts += 1
+        fresh = self.shell.fresh(term, epoch, ".out")
+        name = f"{STAGING}{self.shell.attempt}/{sink}/{self.id}-{fresh}"
+        rows, box.rows = box.rows, []
+        data = json.dumps({"staged": name, "cut": box.cuts, "rows": rows})
+        handle = SinkHandle(sink, self.id, epoch, data, len(rows), len(data))
+        storing.cuts[sink] = (handle, rows)
+        return Put(BlobName(name), tuple(rows)), Token(self.id, "sink", epoch, sink)
+
+    def _split_states(self) -> tuple[SplitState, ...]:
+        return tuple(
+            SplitState(s, "", r.offset, r.finished, r.max_ts) for s, r in self.readers.items()
+        )
+
+    def _written(self, token: Token, reply: Reply) -> None:
+        storing = self._storing
+        assert storing is not None
+        storing.waiting -= 1
+        if token.about == "state":
+            if reply.error:
+                storing.failed = f"state file: {reply.error}"
+            else:
+                assert isinstance(reply.value, BlobRef)
+                storing.blob = reply.value
+        else:
+            assert isinstance(token.extra, str)
+            handle, rows = storing.cuts[token.extra]
+            if reply.error:
+                storing.failed = f"sink: {reply.error}"
+                box = self.sinks[token.extra]
+                box.rows = rows + box.rows
+            else:
+                storing.handles.append(handle)
+        if storing.waiting == 0:
+            self._stored()
+
+    def _stored(self) -> None:
+        storing, self._storing = self._storing, None
+        assert storing is not None
+        barrier, handles = storing.barrier, tuple(storing.handles)
+        if storing.failed:
+            self.tell(ev.StoreFailed(barrier.term, barrier.epoch, storing.failed, handles))
+            return
+        share = self.core.routing[0].share_of(self.id)
+        files = self.state.stored(barrier.epoch, storing.blob, share, storing.rows, storing.full)
+        parts = ev.Parts(files, storing.splits, handles)
+        self.tell(ev.Stored(barrier.term, barrier.epoch, parts))
+
+    # --- Loading
+
+    def _load(self, action: ev.Load) -> None:
+        for split in action.splits:
+            self.readers[split.split] = Reader(split.offset, split.finished, split.max_ts)
+        if action.watermark_us is not None:
+            self.watermark = action.watermark_us
+        self._loading = Loading(action.version, action.files)
+        names = dict.fromkeys(f.blob for f in action.files)
+        for ref in names:
+            self.shell.call(Get(ref), Token(self.id, "load", extra=ref))
+        if not names:
+            self._all_loaded()
+
+    def _read(self, token: Token, reply: Reply) -> None:
+        assert isinstance(token.extra, BlobRef)
+        if reply.error == "failed":
+            self.shell.call(Get(token.extra), token)
+            return
+        if reply.error:
+            self.shell.damaged(f"state file {token.extra.name} is {reply.error}")
+            return
+        loading = self._loading
+        assert loading is not None
+        assert isinstance(reply.value, tuple)
+        loading.contents[token.extra.name] = reply.value
+        if len(loading.contents) == len({f.blob.name for f in loading.files}):
+            self._all_loaded()
+
+    def _all_loaded(self) -> None:
+        loading, self._loading = self._loading, None
+        assert loading is not None
+        self.state.load(loading.files, loading.contents)
+        self.tell(ev.Loaded(loading.version))
+
+    def _preload(self, version: Version, files: tuple[StateFile, ...]) -> None:
+        names = dict.fromkeys(f.blob for f in files)
+        left = [len(names)]
+        for ref in names:
+            self.shell.call(Get(ref), Token(self.id, "preload", extra=(version, left)))
+        if not names:
+            self.tell(ev.Preloaded(version))
+
+    # --- Publication
+
+    def _publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
+        self._publishing[epoch] = len(handles)
+        for handle in handles:
+            self.shell.call(publication(handle, epoch), Token(self.id, "publish", epoch))
+        if not handles:
+            self._published(epoch)
+
+    def _published(self, epoch: Epoch) -> None:
+        self.published = max(self.published, epoch)
+        self.tell(ev.Published(epoch))
+
+    def replied(self, token: Token, reply: Reply) -> None:
+        """Take the outcome of a call."""
+        match token.about:
+            case "state" | "sink":
+                self._written(token, reply)
+            case "load":
+                self._read(token, reply)
+            case "preload":
+                assert isinstance(token.extra, tuple)
+                version, left = token.extra
+                if reply.error == "missing":
+                    assert isinstance(reply.op, Get)
+                    self.shell.witness.missing(self.shell.attempt, version, reply.op.ref.name)
+                left[0] -= 1
+                if left[0] == 0:
+                    self.tell(ev.Preloaded(version))
+            case "publish":
+                if reply.error:
+                    self.shell.call(reply.op, token)
+                    return
+                self._publishing[token.epoch] -= 1
+                if self._publishing[token.epoch] == 0:
+                    self._published(token.epoch)
+
+
+def staged_name(handle: SinkHandle) -> str:
+    """Return where a handle's rows are staged."""
+    return str(json.loads(handle.data)["staged"])
+
+
+def publication(handle: SinkHandle, epoch: Epoch) -> Publish:
+    """Return the order to make a handle visible under the epoch that committed it."""
+    data = json.loads(handle.data)
+    target = f"{epoch:08d}-{handle.sink}-{handle.task}-{data['cut']:06d}"
+    return Publish(data["staged"], target, tuple(tuple(row) for row in data["rows"]))

@@ -1,0 +1,71 @@
+"""When the tasks of a simulated engine come to their turns, and what they tell each other."""
+
+from penstock.contract.ids import TaskId
+from penstock.model.elements import Barrier
+from penstock.protocol import task_events as ev
+from sim.cluster.task_progress import Standing
+from sim.kernel.kernel import Kernel
+from sim.kernel.messages import Heard, Poll, Turn
+
+TURN_US = (50, 400)
+POLL_US = 20_000
+
+
+class Turns(Standing):
+    """The part of an engine that schedules: in any order, a little later than possible."""
+
+    kernel: Kernel
+    name: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns: dict[TaskId, bool] = {}
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the sources here, a little later."""
+        self.kernel.at(self._delay_us(), self.name, Heard(self.attempt, barrier))
+
+    def _heard(self, heard: Heard) -> None:
+        if heard.attempt == self.attempt:
+            sources = [t.core for t in self.tasks.values() if t.core.splits is not None]
+            if any(core.aligner.begins(heard.barrier) for core in sources):
+                self.kernel.happened("sources begun in band")
+            self._inject(heard.barrier)
+
+    def _inject(self, barrier: Barrier) -> None:
+        for task in list(self.tasks.values()):
+            if task.core.splits is not None:
+                task.tell(ev.Injected(barrier))
+
+    def _tell_all(self, event: ev.Event) -> None:
+        for task in list(self.tasks.values()):
+            task.tell(event)
+
+    def _wake_tasks(self) -> None:
+        for task_id, task in self.tasks.items():
+            if self._turns.get(task_id, False):
+                continue
+            if task.candidates() or not task.quiet:
+                self._turns[task_id] = True
+                delay_us = max(self._delay_us(), task.busy_until_us - self.kernel.now_us)
+                self.kernel.at(delay_us, self.name, Turn(task_id, self.attempt))
+
+    def _turn(self, turn: Turn) -> None:
+        task = self.tasks.get(turn.task)
+        if turn.attempt != self.attempt or task is None:
+            return
+        self._turns[turn.task] = False
+        choices = task.candidates()
+        if choices:
+            task.take(self.kernel.streams.schedule.choice(choices))
+        else:
+            task.rest()
+
+    def _poll(self) -> None:
+        for task in self.tasks.values():
+            if task.readers and not task.candidates():
+                task.rest()
+        self.kernel.at(POLL_US, self.name, Poll())
+
+    def _delay_us(self) -> int:
+        return self.kernel.streams.schedule.randint(*TURN_US)

@@ -1,0 +1,1 @@
+"""Virtual time, the network, faults: what a simulated run is made of."""

@@ -1,0 +1,159 @@
+"""What a process may ask of the stores, and what it is answered."""
+
+from dataclasses import dataclass
+
+from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.manifest import BlobRef, Origin
+from sim.kernel.faults import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MetaGet:
+    """Read one object."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetaSwap:
+    """Write one object where ``version`` still holds; None means that it must not exist yet."""
+
+    name: str
+    data: object
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRead:
+    """Read the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWrite:
+    """Take, renew or give up the lease where ``version`` still holds."""
+
+    holder: str | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create a file exclusively and make it durable."""
+
+    name: BlobName
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read a file and check it against its reference."""
+
+    ref: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Read a file by its name alone."""
+
+    name: BlobName
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Create a file of a fixed name exclusively: it appears whole and durable, or not at all."""
+
+    name: BlobName
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """List the names of the job's directory, or those that begin with ``under``."""
+
+    under: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a file; a missing one is no error."""
+
+    name: BlobName
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Link staged output to its visible name."""
+
+    staged: str
+    target: str
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Unstage:
+    """Remove staged output."""
+
+    staged: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Remove what older attempts have staged for a sink, when its writers open after START."""
+
+    sink: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take the output folder for a job, which has perhaps just begun from a savepoint."""
+
+    job: JobUid
+    origin: Origin | None
+
+
+MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
+FileOp = Put | Link | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep | Claim
+Op = MetaOp | FileOp
+READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
+STAGING = "_staging/"
+SAVEPOINTS = "savepoints/"
+ROOT_FILE = BlobName("ROOT")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request on its way to a service; ``verdict`` was decided when it was sent."""
+
+    client: str
+    life: int
+    token: object
+    op: Op
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The outcome of a call; a claim that is refused has its reason as ``error``.
+
+    ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
+    """
+
+    token: object
+    op: Op
+    value: object = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An effect that its caller has given up; it happens all the same."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The second half of a write: until then the file is there, but torn."""
+
+    call: Call

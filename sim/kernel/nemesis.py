@@ -1,0 +1,267 @@
+"""What happens to a run from outside: kills, pauses, cuts, outages, and the user's own wishes.
+
+A plan is drawn from the fault stream before the run starts, so that it can be printed and
+repeated. Every fault ends by itself before the safety phase does; then the liveness phase
+begins, in which nothing fails any more.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from sim.kernel.kernel import SECOND
+
+FOLLOWER = -1  # in the place of an ordinal: the worker after the leader
+
+
+@dataclass(frozen=True, slots=True)
+class KillKeeper:
+    """SIGKILL to a keeper; its engine ends with it. ``ordinal`` None means the leader's."""
+
+    ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KillEngine:
+    """SIGKILL to an engine; its keeper lives and starts another."""
+
+    ordinal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """SIGSTOP to a keeper, an engine or both, and SIGCONT after ``duration_us``."""
+
+    ordinal: int | None
+    duration_us: int
+    keeper: bool
+    engine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Links between two hosts do not carry anything, in one direction or in both."""
+
+    source: str
+    target: str
+    both: bool
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDown:
+    """The metadata store answers nobody."""
+
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull:
+    """Every write to the shared directory fails."""
+
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BreakStream:
+    """One open data stream breaks; ``pick`` chooses which."""
+
+    pick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """The user wants another number of workers."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The user asks for a checkpoint, a savepoint or a stop."""
+
+    kind: str
+    argument: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """The user starts a stopped job again, from its oldest retained epoch when told so."""
+
+    oldest: bool = False
+    allow_replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEmpty:
+    """The user wants the job to begin without its state, while it runs or after it was stopped."""
+
+    allow_replay: bool = True
+    drop_unpublished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginElsewhere:
+    """The user begins another job from a savepoint, into the same output folder.
+
+    The job before has no worker any more, stopped or not.
+    """
+
+    savepoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeJob:
+    """The user rolls out the job with another plan: the workers go one by one, and come with it.
+
+    With ``drop``, the steps whose state is given up, all go before anything is wanted of the next.
+    """
+
+    job: str
+    apart_us: int = SECOND
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoseObject:
+    """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoseWorker:
+    """A worker dies and cannot come back: there is no machine for it."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """SIGTERM to a keeper, which may take part in a last checkpoint for ``grace_us``.
+
+    ``ordinal`` None means the leader's; no keeper starts there again for ``away_us``. ``soon``: it
+    must end before that is over. ``last``: only after that checkpoint.
+    """
+
+    ordinal: int | None
+    grace_us: int = 30 * SECOND
+    away_us: int = 0
+    soon: bool = False
+    last: bool = False
+
+
+Happening = (
+    KillKeeper
+    | KillEngine
+    | Pause
+    | Cut
+    | StoreDown
+    | DiskFull
+    | BreakStream
+    | Rescale
+    | Ask
+    | RunAgain
+    | BeginEmpty
+    | BeginElsewhere
+    | ChangeJob
+    | LoseObject
+    | LoseWorker
+    | Terminate
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One happening and when it comes."""
+
+    at_us: int
+    what: Happening
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One happening that is aimed: it comes when something has been counted ``nth`` times."""
+
+    what: str
+    nth: int
+    comes: Happening
+    delay_us: int = 0
+
+
+# Between these and the next step of the protocol lies what the rules are for.
+CRITICAL = (
+    "committed a checkpoint",
+    "committed a final",
+    "committed a rescale",
+    "epoch aborted",
+    "joiners admitted",
+    "leader changed",
+    "rescale settled",
+    "rollback to a checkpoint",
+    "rows held for a new owner",
+    "snapshot begun",
+    "swap refused by a conflict",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much goes wrong in a random run, and until when (the end of the safety phase).
+
+    ``faults`` come at random times, ``moments`` are aimed at critical ones, ``breaks`` hit streams.
+    """
+
+    faults: tuple[int, int] = (0, 5)
+    moments: tuple[int, int] = (0, 0)
+    breaks: tuple[int, int] = (0, 0)
+    safety_us: int = 12 * SECOND
+    pause_us: tuple[int, int] = (SECOND // 10, 8 * SECOND)
+    outage_us: tuple[int, int] = (SECOND // 10, 5 * SECOND)
+
+
+def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ...]:
+    """Draw the faults of one run, in order of time; all end within the safety phase."""
+    breaks = [
+        Timed(draw.randrange(profile.safety_us), BreakStream(draw.randrange(1 << 16)))
+        for _ in range(draw.randint(*profile.breaks))
+    ]
+    count = draw.randint(*profile.faults)
+    times = sorted(draw.randrange(profile.safety_us) for _ in range(count))
+    drawn = [Timed(at, _draw_one(draw, profile, workers, profile.safety_us - at)) for at in times]
+    return (*drawn, *breaks)
+
+
+def draw_moments(draw: Random, profile: Profile, workers: int) -> tuple[Moment, ...]:
+    """Draw the aimed faults of one run; most come in the very instant, some shortly after."""
+    drawn = []
+    for _ in range(draw.randint(*profile.moments)):
+        what, nth = draw.choice(CRITICAL), draw.choice((1, 1, 1, 2, 2, 3, 4))
+        delay_us = draw.choice((0, 0, draw.randrange(20_000), draw.randrange(SECOND)))
+        comes = _draw_one(draw, profile, workers + 1, profile.safety_us)
+        drawn.append(Moment(what, nth, comes, delay_us))
+    return tuple(drawn)
+
+
+def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Happening:
+    whom = draw.choice((None, *range(workers)))  # None: the leader, whoever that is by then
+    match draw.randrange(8):
+        case 0:
+            return KillKeeper(whom)
+        case 1:
+            return KillEngine(whom)
+        case 2 | 3:
+            keeper = draw.random() < 0.7
+            engine = not keeper or draw.random() < 0.5
+            return Pause(whom, min(left_us, draw.randint(*profile.pause_us)), keeper, engine)
+        case 4 | 5:
+            return _draw_cut(draw, workers, min(left_us, draw.randint(*profile.outage_us)))
+        case 6:
+            down = min(left_us, draw.randint(*profile.outage_us))
+            return StoreDown(down) if draw.random() < 0.6 else DiskFull(down)
+        case _:
+            return BreakStream(draw.randrange(1 << 16))
+
+
+def _draw_cut(draw: Random, workers: int, duration_us: int) -> Cut:
+    hosts = [f"w{i}" for i in range(workers)]
+    source = draw.choice(hosts)
+    target = draw.choice([h for h in (*hosts, "store") if h != source])
+    return Cut(source, target, draw.random() < 0.6, duration_us)

@@ -1,0 +1,1 @@
+"""Small worlds whose states are searched, not drawn."""

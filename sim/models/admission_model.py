@@ -1,0 +1,98 @@
+"""A very small world of two doors: every order of resets, openings, dials and deliveries.
+
+Two workers, one channel each way, three attempts; the real Admission at each door. Here the leader
+is not trusted: it resets and starts each worker whenever it likes, so a sender may be ahead of its
+receiver or behind it, and a hello may be as late as any. Checked at each acceptance: the stream is
+of the receiver's attempt. Checked where nothing more can happen: the last attempt has its streams.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.contract.ids import (
+    Attempt,
+    ChannelId,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    StageIndex,
+    TaskId,
+)
+from penstock.model.handshake import ChannelHello, Verdict
+from penstock.protocol.admission import Admission
+from sim.kernel.kernel import Violation
+from sim.models.pool import copied, structure
+
+JOB = JobUid("job")
+SCHEMA = b"s" * 32
+LAST = Attempt(3)
+WORKERS = (Ordinal(0), Ordinal(1))
+LIVES = {w: Incarnation(f"life-{w}") for w in WORKERS}
+TASKS = {w: TaskId(StageIndex(0), w, 0) for w in WORKERS}
+CHANNELS = {w: ChannelId(0, TASKS[w], TASKS[Ordinal(1 - w)]) for w in WORKERS}  # by sender
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Both doors, hellos under way, and which (sender, attempt) the receiver has let in."""
+
+    doors: tuple[Admission, ...]
+    wire: tuple[ChannelHello, ...] = ()
+    let_in: tuple[tuple[Ordinal, Attempt], ...] = ()
+
+
+class SmallDoors:
+    """The rules of this world: which steps are possible, and what each leads to."""
+
+    def first(self) -> State:
+        """Return the state in which nobody has begun."""
+        return State(tuple(Admission(JOB, w) for w in WORKERS))
+
+    def key(self, state: State) -> Any:
+        """Return what two equal states share, and no others."""
+        doors = tuple(structure(door) for door in state.doors)
+        return doors, tuple(sorted(map(repr, state.wire))), frozenset(state.let_in)
+
+    def following(self, state: State) -> Iterator[State]:
+        """Yield every state that one step leads to."""
+        for worker, door in zip(WORKERS, state.doors, strict=True):
+            if door.attempt < LAST:
+                yield self._reset(state, worker)
+            if door.attempt > 0 and not door.is_open:
+                yield self._open(state, worker)
+        for hello in state.wire:
+            yield self._deliver(state, hello)
+
+    def _reset(self, state: State, worker: Ordinal) -> State:
+        doors = copied(list(state.doors), {})
+        doors[worker].reset(Attempt(doors[worker].attempt + 1))
+        return replace(state, doors=tuple(doors))
+
+    def _open(self, state: State, worker: Ordinal) -> State:
+        doors = copied(list(state.doors), {})
+        other = Ordinal(1 - worker)
+        doors[worker].open({other: LIVES[other]}, {CHANNELS[other]: SCHEMA})
+        attempt = doors[worker].attempt
+        hello = ChannelHello(JOB, attempt, LIVES[worker], CHANNELS[worker], SCHEMA)
+        return replace(state, doors=tuple(doors), wire=(*state.wire, hello))
+
+    def _deliver(self, state: State, hello: ChannelHello) -> State:
+        doors = copied(list(state.doors), {})
+        door = doors[hello.receiver]
+        decision = door.admit(hello)
+        if decision.verdict is Verdict.HELD:
+            return state  # it is tried again when the door has changed
+        wire = tuple(h for h in state.wire if h is not hello)
+        after = replace(state, doors=tuple(doors), wire=wire)
+        if decision.verdict is Verdict.REFUSED:
+            return after
+        if hello.attempt != door.attempt:
+            raise Violation("G", f"attempt {door.attempt} lets in a stream of {hello.attempt}")
+        return replace(after, let_in=(*state.let_in, (hello.sender, hello.attempt)))
+
+    def check_end(self, state: State) -> None:
+        """Nothing new can happen: every stream of the last attempt was let in, once."""
+        for worker in WORKERS:
+            if state.let_in.count((worker, LAST)) != 1:
+                raise Violation("L", f"the last stream of worker {worker} was not let in")

@@ -1,0 +1,290 @@
+"""Mutants of the rules of streams, time, cuts and files."""
+
+from sim.mutants.rules import Mutant, line
+
+MUTANTS = (
+    Mutant(
+        "higher-attempt-accepted",
+        "attempt",
+        line("penstock.protocol.admission", "if hello.attempt > self._attempt:", "if False:"),
+        "search-doors",
+        0,
+    ),
+    Mutant(
+        "lower-attempt-accepted",
+        "attempt",
+        line("penstock.protocol.admission", "if hello.attempt < self._attempt:", "if False:"),
+        "search-doors",
+        0,
+    ),
+    Mutant(
+        "epochs-from-committed",
+        "max-epoch",
+        line(
+            "penstock.protocol.epochs",
+            "return Epoch(max(lead.latest.max_epoch, self.last) + 1)",
+            "return Epoch(max(lead.latest.epoch, self.last) + 1)",
+        ),
+        "restore-older",
+        0,
+    ),
+    Mutant(
+        "break-ignored",
+        "break",
+        line(
+            "penstock.protocol.recovery",
+            "if broken is not None and broken.attempt == lead.latest.attempt:",
+            "if False:",
+        ),
+        "breaks",
+        0,
+    ),
+    Mutant(
+        "large-element-stuck",
+        "one-element",
+        line("penstock.protocol.channel", "return self._taken >= self._last_data", "return False"),
+        "credit-of-one",
+        0,
+    ),
+    Mutant(
+        "barrier-on-first-output",
+        "all-outputs",
+        line(
+            "penstock.protocol.task",
+            "actions += [ev.Send(channel, barrier) for channel in self.outputs]",
+            "actions += [ev.Send(channel, barrier) for channel in self.outputs[:1]]",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "watermark-after-barrier",
+        "time",
+        line(
+            "penstock.protocol.task",
+            "actions += self.say()  # pending watermarks go before the barrier",
+            "pass",
+        ),
+        "aimed-window",
+        4,
+    ),
+    Mutant(
+        "watermark-overtaken-in-channel",
+        "time",
+        line(
+            "penstock.protocol.channel",
+            "self._queue_trailing()  # a barrier never overtakes a pending watermark",
+            "pass",
+        ),
+        "open-buffers",
+        0,
+    ),
+    Mutant(
+        "watermarks-kept-over-rescale",
+        "time",
+        line("penstock.protocol.switch", "self.time.restart()", "pass"),
+        "around-window",
+        2,
+    ),
+    Mutant(
+        "watermark-maximum",
+        "time",
+        line(
+            "penstock.protocol.watermark",
+            "if low is None or said < low:",
+            "if low is None or said > low:",
+        ),
+        "chaos-window",
+        0,
+    ),
+    Mutant(
+        "bounded-splits-idle",
+        "idle",
+        line(
+            "penstock.protocol.source",
+            "self._idle_after_s = None if bounded else idle_after_s  "
+            "# a bounded split is never idle",
+            "self._idle_after_s = idle_after_s",
+        ),
+        "idle",
+        0,
+    ),
+    Mutant(
+        "committed-epoch-aborted",
+        "announce",
+        line(
+            "penstock.protocol.epochs",
+            "if open_epoch > at.epoch and open_epoch != in_flight:",
+            "if open_epoch >= at.epoch > 0 and open_epoch != in_flight:",
+        ),
+        "messages-lost",
+        0,
+    ),
+    Mutant(
+        "announcement-aborts-the-committed",
+        "announce",
+        line(
+            "penstock.protocol.task",
+            "actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale",
+            "actions = self.give_up(event.term, event.epoch)",
+        ),
+        "deposed",
+        0,
+    ),
+    Mutant(
+        "cut-keeps-live-values",
+        "copies",
+        line(
+            "sim.cluster.task_table",
+            "return tuple(sorted(self.values.items())), True",
+            "return self.values.items(), True",
+        ),
+        "chaos",
+        0,
+    ),
+    Mutant(
+        "delta-since-last-cut",
+        "delta",
+        line(
+            "penstock.protocol.ledger",
+            "return self.committed",
+            "return Epoch(cut.barrier.epoch - 1)",
+        ),
+        "rescale-fails",
+        2,
+    ),
+    Mutant(
+        "handles-dropped-on-abort",
+        "carry",
+        line("penstock.protocol.sinks", "self._prepared += handles", "self._prepared = handles"),
+        "lease-lost",
+        0,
+    ),
+    Mutant(
+        "reset-discards-committed",
+        "carry",
+        line(
+            "penstock.protocol.sinks",
+            "return tuple(h for h in self._prepared if h not in kept)",
+            "return self._prepared",
+        ),
+        "swap-unknown-engine-dies",
+        0,
+    ),
+    Mutant(
+        "barrier-heard-again",
+        "once",
+        line(
+            "penstock.protocol.align",
+            "if identity <= self._done or (self._current and identity < _identity(self._current)):",
+            "if channel and identity <= self._done:",
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "abort-while-undecided",
+        "unknown",
+        line(
+            "penstock.protocol.epochs",
+            "if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
+            "if False:",
+        ),
+        "swap-unknown",
+        1,
+    ),
+    Mutant(
+        "rollback-while-undecided",
+        "unknown",
+        line(
+            "penstock.protocol.office",
+            "if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:",
+            "if lead.phase in ATTEMPT_PHASES:",
+        )
+        + line(
+            "penstock.protocol.recovery",
+            "if lead.root is not None and lead.root.epoch == at.epoch:",
+            "if lead.root is not None:",
+        ),
+        "swap-unknown-engine-dies",
+        1,
+    ),
+    Mutant(
+        "epoch-before-publication",
+        "published",
+        line(
+            "penstock.protocol.office",
+            "if not lead.published():  # no epoch of any kind starts before the last one "
+            "is published",
+            "if False:",
+        ),
+        "begin-empty-hidden",
+        0,
+    ),
+    Mutant(
+        "names-without-life",
+        "names",
+        line(
+            "penstock.contract.names",
+            'return BlobName(f"{term}-{epoch}-{life}-{number}{suffix}")',
+            'return BlobName(f"{term}-{epoch}-x-{number}{suffix}")',
+        ),
+        "checkpoint",
+        0,
+    ),
+    Mutant(
+        "windows-without-pace",
+        "pace",
+        line(
+            "penstock.protocol.pace",
+            "wanted = {c: max(least, share * is_active) for c, is_active in active.items()}",
+            "wanted = dict.fromkeys(active, 1 << 23)",
+        ),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "elements-taken-whole",
+        "slice",
+        line(
+            "penstock.protocol.pace",
+            "self.slice_rows = max(int(wanted), 1)",
+            "self.slice_rows = 1 << 30",
+        ),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "no-fixed-cost",
+        "fixed-cost",
+        line(
+            "penstock.protocol.pace",
+            "fixed_s, row_s = self._line() or (0.0, 0.0)",
+            "fixed_s, row_s = 0.0, 0.0",
+        ),
+        "slow-call",
+        0,
+    ),
+    Mutant(
+        "much-at-first",
+        "slow-start",
+        line(
+            "penstock.protocol.pace",
+            "window = max(CREDIT_FIRST_BYTES // len(all_channels), CREDIT_FIRST_CHANNEL_BYTES_MIN)",
+            "window = 1 << 23",
+        ),
+        "slow-step",
+        0,
+    ),
+    Mutant(
+        "slices-lose-charge",
+        "charge",
+        line(
+            "penstock.protocol.channel",
+            "rest = data.charge - charge",
+            "rest = data.charge // data.rows * left",
+        ),
+        "slow-step",
+        0,
+    ),
+)

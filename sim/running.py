@@ -1,0 +1,174 @@
+"""Runs scenarios: one run, many seeds, a fault at every effect, mutants; in one process or two."""
+
+import os
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import repeat
+from multiprocessing import get_context
+from typing import Any
+
+from sim.kernel.faults import CrashAt, Faults, Verdict, parse_crash
+from sim.kernel.forks import in_a_fork
+from sim.kernel.kernel import Streams, Violation
+from sim.models.admission_model import SmallDoors
+from sim.models.checkpoint_model import SmallWorld
+from sim.models.search import Small, search
+from sim.mutants.patching import change
+from sim.mutants.table import Mutant
+from sim.scenario_table import SCENARIOS
+from sim.world import World
+
+SEARCH_STATES = 50_000
+SEARCHES: dict[str, Callable[[], Small[Any]]] = {
+    "search-doors": SmallDoors,
+    "search-tasks": SmallWorld,
+}
+VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that a run depends on; ``command`` repeats it."""
+
+    scenario: str
+    seed: int
+    crash: CrashAt | None = None
+    mutant: str | None = None
+
+    def command(self) -> str:
+        """Return the command that repeats exactly this run."""
+        parts = [f"python -m sim --scenario {self.scenario} --seed {self.seed}"]
+        if self.crash is not None:
+            parts.append(f"--crash-at {self.crash.index}:{self.crash.verdict.value}")
+        if self.mutant is not None:
+            parts.append(f"--mutant {self.mutant}")
+        return " ".join(parts)
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a run: ``rule`` is empty, an invariant's letter, or ``X`` for an exception."""
+
+    case: Case
+    rule: str = ""
+    text: str = ""
+    trace: str = ""
+    effects: int = 0
+    events: int = 0
+    virtual_s: float = 0.0
+    injected: dict[str, int] = field(default_factory=dict)
+    sometimes: dict[str, int] = field(default_factory=dict)
+    lines: list[str] | None = None
+    runs: int = 1
+
+    def __str__(self) -> str:
+        """Say what happened in one line, with the command that repeats it."""
+        how = "ok" if not self.rule else f"{self.rule} {self.text}"
+        return f"{how}\n  repeat: {self.case.command()}"
+
+
+def run_case(case: Case, *, keep_trace: bool = False) -> Result:
+    """Run once. Whatever the core raises is a finding: an assertion of its own, an exception."""
+    if case.scenario in SEARCHES:
+        return _search(case)
+    faults = None
+    if case.crash is not None:
+        faults = Faults(Streams(case.seed).faults, single=case.crash)
+    world = World(SCENARIOS[case.scenario], case.seed, faults)
+    world.kernel.lines = [] if keep_trace else None
+    result = Result(case)
+    try:
+        world.run()
+    except Violation as violation:
+        result.rule, result.text = violation.rule, str(violation)
+    except Exception as error:  # any error of the core is a finding, reported with its place
+        result.rule = "X"
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(last.filename)}:{last.lineno}"
+        result.text = f"{type(error).__name__} at {place}: {error}"
+        world.kernel.log("".join(traceback.format_exception(error)))
+    result.trace = world.kernel.trace_hash()
+    result.effects, result.events = world.faults.effects, world.kernel.handled
+    result.virtual_s = world.kernel.now_us / 1_000_000
+    result.injected, result.sometimes = world.faults.injected, world.kernel.sometimes
+    result.lines = world.kernel.lines
+    return result
+
+
+def _search(case: Case) -> Result:
+    result = Result(case)
+    try:
+        result.events = search(SEARCHES[case.scenario](), SEARCH_STATES).states
+    except Violation as violation:
+        result.rule, result.text = violation.rule, str(violation)
+    except Exception as error:  # as in a run
+        result.rule, result.text = "X", f"{type(error).__name__}: {error}"
+    return result
+
+
+def run_all(cases: Iterable[Case], processes: int = 2) -> Iterator[Result]:
+    """Run many cases, in order; ``processes`` 1 stays in this process."""
+    if processes == 1:
+        yield from map(run_case, cases)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run_case, cases, chunksize=8)
+
+
+def seeds(scenario: str, numbers: Iterable[int]) -> list[Case]:
+    """List one case per seed."""
+    return [Case(scenario, number) for number in numbers]
+
+
+def every_crash(scenario: str, seed: int) -> list[Case]:
+    """List a crash before and after, and a lost reply, of every effect of a run without faults."""
+    quiet = run_case(Case(scenario, seed))
+    points = range(quiet.effects)
+    make = partial(Case, scenario, seed)
+    return [make(CrashAt(index, verdict)) for index in points for verdict in VERDICTS]
+
+
+def hunt_all(mutants: Iterable[Mutant], runs_max: int, processes: int = 2) -> Iterator[Result]:
+    """Hunt each mutant in a fork, which has imported the core already and changes it in place."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_hunted, mutants, repeat(runs_max))
+
+
+def _hunted(mutant: Mutant, runs_max: int) -> Result:
+    def changed() -> Result:
+        change(mutant.patches)
+        return hunt(mutant, runs_max)
+
+    return in_a_fork(changed)
+
+
+def hunt(mutant: Mutant, runs_max: int) -> Result:
+    """Look for a run that notices a mutant, first where it is known; the last result otherwise.
+
+    The core must have been changed before, see :mod:`patching`.
+    """
+    make = partial(Case, mutant.scenario, mutant=mutant.name)
+    if mutant.crash:
+        known = [make(mutant.seed, parse_crash(mutant.crash))]
+        others = [replace(c, mutant=mutant.name) for c in every_crash(mutant.scenario, mutant.seed)]
+    else:
+        known, others = [make(mutant.seed)], [make(seed) for seed in range(runs_max)]
+    result = Result(known[0])
+    for number, case in enumerate([*known, *others][:runs_max], start=1):
+        result = run_case(case)
+        result.runs = number
+        if result.rule:
+            break
+    return result
+
+
+def add_up(results: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add counters."""
+    total: dict[str, int] = {}
+    for counts in results:
+        for key, count in counts.items():
+            total[key] = total.get(key, 0) + count
+    return dict(sorted(total.items()))

@@ -1,0 +1,110 @@
+"""A conversation of keepers as text: each event with what the core asked for, one line each.
+
+What repeats without news is left out: heartbeats that change nothing, the Lease, polls of the
+object, ticks. A swap is shown as what it changes.
+"""
+
+from dataclasses import fields
+
+from penstock.contract import control
+from penstock.contract.latest import Latest
+from penstock.contract.manifest import BlobRef
+from penstock.protocol import actions as do
+from penstock.protocol import events as on
+from tests.support.in_memory_control_plane import Step, Town
+
+QUIET = (do.ReadLease, do.WriteLease, do.ReadLatest, do.StartEngine)
+SHOWN = ("attempt", "term", "epoch", "version", "kind", "request", "reason", "ok")
+
+
+def transcript(town: Town, since: int = 0) -> str:
+    """Spell the steps of a town that had news, from number ``since`` on."""
+    lines: list[str] = []
+    last = Latest(town.latest.job_uid, town.latest.swap_id)
+    for step in town.steps[:since]:
+        last = _actions(step, last)[1]
+    for step in town.steps[since:]:
+        told, last = _actions(step, last)
+        if told:
+            now, ordinal, which, event, _ = step
+            core = "leader" if which == "c" else "member"
+            lines.append(f"{now:6.2f} {core} {ordinal} <- {_event(event)}")
+            lines += [f"       > {text}" for text in told]
+    return "\n".join(lines) + "\n"
+
+
+def _actions(step: Step, last: Latest) -> tuple[list[str], Latest]:
+    told: list[str] = []
+    for action in step[4]:
+        match action:
+            case do.SwapLatest(latest):
+                told.append(f"swap {_changes(last, latest)}")
+                last = latest
+            case do.SendCommand(ordinal, _, envelope):
+                told.append(f"tell {ordinal}: {_spell(envelope.body)}")
+            case do.SendReport(_, envelope):
+                if not isinstance(envelope.body, control.Heartbeat):
+                    told.append(f"report {_spell(envelope.body)}")
+            case do.ToEngine(_, term, command):
+                told.append(f"engine: {_spell(command)} term={term}")
+            case do.WriteBlob(name) | do.CopySavepoint(_, name) | do.IndexSavepoint(_, name):
+                told.append(f"{type(action).__name__} {name}")
+            case do.DeleteBlobs(names):
+                told.append(f"delete {len(names)} files")
+            case do.Note(text):
+                told.append(f"note {text}")
+            case _ if isinstance(action, QUIET):
+                pass
+            case _:
+                told.append(_spell(action))
+    return told, last
+
+
+def _event(event: object) -> str:
+    match event:
+        case on.ReportArrived(envelope):
+            return f"from {envelope.sender}: {_report(envelope.body)}"
+        case on.CommandArrived(envelope):
+            return _spell(envelope.body)
+        case on.EngineSaid(_, report):
+            return f"engine said {_spell(report)}"
+        case on.BlobWritten(ref) | on.BlobRead(ref):
+            return f"{type(event).__name__} {ref.name}"
+        case _:
+            return _spell(event)
+
+
+def _report(body: object) -> str:
+    if isinstance(body, control.Heartbeat):
+        status = body.status
+        known = {f.name: getattr(status, f.name) for f in fields(status)}
+        told = " ".join(f"{name}={value}" for name, value in known.items() if value)
+        return f"heartbeat {told}".rstrip()
+    return _spell(body)
+
+
+def _spell(value: object) -> str:
+    known = {f.name: getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
+    told = [f"{name}={known[name]}" for name in SHOWN if name in known]
+    if isinstance(value, control.TaskAck):
+        told.append(f"task={value.manifest.task}")
+    if isinstance(value, control.Publish):
+        told.append(f"handles={len(value.handles)}")
+    return " ".join([type(value).__name__, *told])
+
+
+def _changes(old: Latest, new: Latest) -> str:
+    told = []
+    for field in fields(new):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before != after and field.name != "swap_id":
+            told.append(f"{field.name}={_value(after)}")
+    return " ".join(told)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, BlobRef):
+        return value.name
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(getattr(v, 'epoch', getattr(v, 'ordinal', v))) for v in value)}]"
+    return str(getattr(value, "incarnation", value))

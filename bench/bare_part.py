@@ -26,10 +26,10 @@ from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Range
 from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
-from penstock.engine.source_task import marks_between
+from penstock.engine.source_reader import marks_between
 from penstock.model.keyhash import destinations
 from penstock.model.split import split_by
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns

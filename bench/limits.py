@@ -10,7 +10,7 @@ from bench.own import OwnReader
 from bench.rows import Rows
 from bench.scenario import Scenario
 from penstock.connectors.generator import WordSource
-from penstock.engine.coalesce import Coalescer
+from penstock.engine.read_batcher import Coalescer
 from penstock.ports import GatheringReader, SplitReader
 
 MEASURE_S = 0.3

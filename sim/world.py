@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest
-from penstock.protocol import events as ev
+from penstock.protocol import control_events as ev
 from sim.checks.invariant_checker import Judge
 from sim.cluster.engine import EngineNode
 from sim.cluster.fault_injector import Fate

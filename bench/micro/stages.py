@@ -29,7 +29,7 @@ from penstock.model.elements import Data
 from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns
 from penstock.model.split import split_by
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.keyed import KeyColumns
 from penstock.transport.batches import join, measure

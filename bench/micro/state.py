@@ -21,7 +21,7 @@ from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns
 from penstock.model.split import split_by
 from penstock.model.text import split_words
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.storage.blobs import DirectoryBlobStore
 

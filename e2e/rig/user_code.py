@@ -18,7 +18,7 @@ from penstock.contract import pod
 from penstock.contract.control import Envelope, Shutdown
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.contract.trust import Trust
-from penstock.keeper.pod import CONTROL_TOKEN
+from penstock.keeper.pod_platform import CONTROL_TOKEN
 
 LOOKED_AT = ("/etc/penstock", "/run", "/var/run", "/tmp")
 NOT_WRITTEN = ("/", "/etc", "/opt/penstock", "/var/lib", pod.TRUST_FOLDER)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Version
 from penstock.model.elements import Control, Data
-from penstock.protocol.channel import Fill, ReceiveChannel, SendChannel
-from penstock.protocol.pace import Pace, Windows
+from penstock.protocol.channel.flow_control import Fill, ReceiveChannel, SendChannel
+from penstock.protocol.channel.pace import Pace, Windows
 from sim.cluster.protocol_monitor import ChannelOrder
 
 Element = Data[tuple[object, ...]] | Control

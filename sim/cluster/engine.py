@@ -22,8 +22,8 @@ from penstock.contract.latest import Member
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState
 from penstock.contract.names import blob_name
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol import task_events as ev
-from penstock.protocol.task import TaskSetup
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import TaskSetup
 from sim.cluster.channel_ends import Flush, Identity
 from sim.cluster.exchange import Exchange
 from sim.cluster.ports import Cluster

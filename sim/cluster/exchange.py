@@ -16,8 +16,8 @@ from penstock.contract.ids import Attempt, ChannelId, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.model.elements import Barrier, Credit, Data, EndOfStream
 from penstock.model.handshake import ChannelHello, Reply, Verdict
-from penstock.protocol.admission import Admission
-from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel, cut
+from penstock.protocol.channel.admission import Admission
+from penstock.protocol.channel.flow_control import Fill, Owed, ReceiveChannel, SendChannel, cut
 from sim.cluster.channel_ends import (
     ChannelSizes,
     Element,

@@ -11,10 +11,10 @@ from penstock.contract.control import EngineHello, EngineReport, MembersFile
 from penstock.contract.ids import Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
-from penstock.protocol import actions as act
-from penstock.protocol import events as ev
-from penstock.protocol.coordinator import Coordinator
-from penstock.protocol.member import Engine, Member
+from penstock.protocol import control_actions as act
+from penstock.protocol import control_events as ev
+from penstock.protocol.leader.leader_core import Coordinator
+from penstock.protocol.member.member_core import Engine, Member
 from sim.cluster.ports import Host
 from sim.cluster.savepoint_files import Steps, begin
 from sim.cluster.services import Stored

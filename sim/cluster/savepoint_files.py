@@ -1,6 +1,6 @@
 """The simulated halves of the actions on savepoints: one call after the other, then an event.
 
-They follow ``keeper/savepoints.py`` call by call. Each is a generator: it yields a call, is sent
+They follow ``keeper/savepoint_copies.py`` call by call. Each is a generator: it yields a call, is sent
 the reply, and returns the event that answers its action.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from penstock.contract.ids import BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.names import ROOT_SUFFIX
-from penstock.protocol import actions as act
-from penstock.protocol import events as ev
+from penstock.protocol import control_actions as act
+from penstock.protocol import control_events as ev
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from sim.kernel.calls import (
     SAVEPOINTS,

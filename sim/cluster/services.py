@@ -17,7 +17,7 @@ from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName, Epoch, JobUid
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, Origin, RootManifest
-from penstock.protocol.output import Found, refusal
+from penstock.protocol.output_folder import Found, refusal
 from sim.kernel.calls import (
     READS,
     ROOT_FILE,

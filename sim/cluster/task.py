@@ -11,9 +11,9 @@ from penstock.contract.ids import ChannelId, SplitId, Version
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Partitioning
 from penstock.model.elements import BarrierKind, Data
-from penstock.protocol import task_events as ev
-from penstock.protocol.routes import Routes, routes
-from penstock.protocol.task import TaskSetup
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.routes import Routes, routes
+from penstock.protocol.task.task_core import TaskSetup
 from sim import workload as job_steps
 from sim.cluster.ports import Shell
 from sim.cluster.task_files import Reader, TaskFiles

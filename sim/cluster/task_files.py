@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
-from penstock.protocol import task_events as ev
-from penstock.protocol.task import Life, TaskCore, TaskSetup
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import Life, TaskCore, TaskSetup
 from sim.cluster.ports import Shell
 from sim.cluster.task_table import Rows, TaskState
 from sim.kernel.calls import STAGING, Get, Publish, Put, Reply, Sweep, Unstage

@@ -2,7 +2,7 @@
 
 from penstock.contract.ids import TaskId
 from penstock.model.elements import Barrier
-from penstock.protocol import task_events as ev
+from penstock.protocol.task import task_events as ev
 from sim.cluster.task_progress import Standing
 from sim.kernel.kernel import Kernel
 from sim.kernel.messages import Heard, Poll, Turn

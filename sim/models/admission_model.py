@@ -20,7 +20,7 @@ from penstock.contract.ids import (
     TaskId,
 )
 from penstock.model.handshake import ChannelHello, Verdict
-from penstock.protocol.admission import Admission
+from penstock.protocol.channel.admission import Admission
 from sim.kernel.kernel import Violation
 from sim.models.pool import copied, structure
 

@@ -25,9 +25,9 @@ from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.model.elements import Barrier, BarrierKind, Data
-from penstock.protocol import task_events as ev
-from penstock.protocol.routes import routes
-from penstock.protocol.task import TaskCore, TaskSetup
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.routes import routes
+from penstock.protocol.task.task_core import TaskCore, TaskSetup
 from sim.kernel.kernel import Violation
 from sim.models.pool import Cores, Pool
 from sim.workload import Shape, make_plan

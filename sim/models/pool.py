@@ -9,8 +9,8 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, TypeVar
 
-from penstock.protocol import task_events as ev
-from penstock.protocol.task import TaskCore
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import TaskCore
 
 T = TypeVar("T", bound=Hashable)
 

@@ -7,7 +7,7 @@ MUTANTS = (
         "entries-not-narrowed",
         "narrow",
         line(
-            "penstock.protocol.entries",
+            "penstock.protocol.state_entries",
             "return replace(file, groups=intersect(file.groups, share))",
             "return file",
         ),
@@ -18,7 +18,7 @@ MUTANTS = (
         "lost-groups-still-listed",
         "narrow",
         line(
-            "penstock.protocol.files",
+            "penstock.protocol.task.state_files",
             "narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)",
             "narrowed = iter(self.committed)",
         ),
@@ -29,7 +29,7 @@ MUTANTS = (
         "gained-entries-forgotten",
         "narrow",
         line(
-            "penstock.protocol.files",
+            "penstock.protocol.task.state_files",
             "self.committed = in_order((*self.committed, *files))",
             "pass",
         ),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "listed-files-collected",
         "collect",
-        line("penstock.protocol.collection", "if name in listed:", "if False:"),
+        line("penstock.protocol.leader.checkpoint_cleaner", "if name in listed:", "if False:"),
         "checkpoint",
         0,
     ),
@@ -58,7 +58,7 @@ MUTANTS = (
         "newer-files-collected",
         "collect",
         line(
-            "penstock.protocol.collection",
+            "penstock.protocol.leader.checkpoint_cleaner",
             "return parts.epoch <= lead.latest.epoch",
             "return parts.epoch <= lead.latest.epoch + 1",
         ),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "preload-not-pinned",
         "collect",
-        line("penstock.protocol.rescale", "pinned=(self.base,),", "pinned=(),"),
+        line("penstock.protocol.leader.rescale_coordinator", "pinned=(self.base,),", "pinned=(),"),
         "slow-joiner",
         0,
     ),
@@ -76,7 +76,9 @@ MUTANTS = (
         "missed-file-listed",
         "missed",
         line(
-            "penstock.protocol.files", "self._proposed[epoch] = listing", "self.committed = listing"
+            "penstock.protocol.task.state_files",
+            "self._proposed[epoch] = listing",
+            "self.committed = listing",
         ),
         "rescale-fails",
         2,
@@ -85,7 +87,9 @@ MUTANTS = (
         "any-volume-is-ours",
         "root-file",
         line(
-            "penstock.protocol.opening", "self.checked = owner == lead.uid", "self.checked = True"
+            "penstock.protocol.leader.term_bootstrap",
+            "self.checked = owner == lead.uid",
+            "self.checked = True",
         ),
         "object-lost",
         0,
@@ -93,7 +97,11 @@ MUTANTS = (
     Mutant(
         "older-epoch-restored",
         "older",
-        line("penstock.protocol.restore", "and not wanted.allow_output_replay", "and False"),
+        line(
+            "penstock.protocol.leader.job_restore",
+            "and not wanted.allow_output_replay",
+            "and False",
+        ),
         "restore-refused",
         0,
     ),
@@ -101,7 +109,7 @@ MUTANTS = (
         "matched-by-place",
         "by-name",
         line(
-            "penstock.protocol.switch",
+            "penstock.protocol.task.task_rescale",
             "files = entries_of(self.root, self.stage.steps, share) if self.root else ()",
             "files = entries_of(self.root, self.root.steps[self.task.stage], share)"
             " if self.root and self.task.stage < len(self.root.steps) else ()",
@@ -112,7 +120,7 @@ MUTANTS = (
     Mutant(
         "dropped-in-words-only",
         "dropped",
-        line("penstock.protocol.restore", "if left != root:", "if False:"),
+        line("penstock.protocol.leader.job_restore", "if left != root:", "if False:"),
         "dropped-state",
         0,
     ),
@@ -120,7 +128,7 @@ MUTANTS = (
         "two-plans-in-an-attempt",
         "one-plan",
         line(
-            "penstock.protocol.roster",
+            "penstock.protocol.leader.worker_registry",
             "and life.heartbeat.fingerprint == fingerprint",
             "and life.heartbeat.fingerprint",
         ),
@@ -131,7 +139,7 @@ MUTANTS = (
         "empty-without-leave",
         "empty",
         line(
-            "penstock.protocol.restore",
+            "penstock.protocol.leader.job_restore",
             "if at.max_epoch > 0 and not wanted.allow_output_replay:",
             "if False:",
         ),
@@ -142,7 +150,7 @@ MUTANTS = (
         "empty-before-published",
         "empty",
         line(
-            "penstock.protocol.restore",
+            "penstock.protocol.leader.job_restore",
             "return wanted.empty and not wanted.drop_unpublished and not lead.published()",
             "return False",
         ),
@@ -153,7 +161,7 @@ MUTANTS = (
         "empty-with-the-old-table",
         "empty",
         line(
-            "penstock.protocol.recovery",
+            "penstock.protocol.leader.recovery",
             "lead.file = None  # as the object says: no attempt yet, or a restore took it away",
             "pass",
         ),
@@ -164,7 +172,7 @@ MUTANTS = (
         "draft-admitted-after-restore",
         "draft",
         line(
-            "penstock.protocol.office",
+            "penstock.protocol.leader.term_controller",
             "self.recovery.drop()  # drafted from another checkpoint than will be restored",
             "pass",
         ),
@@ -175,7 +183,7 @@ MUTANTS = (
         "ended-before-publication",
         "final",
         line(
-            "penstock.protocol.office",
+            "penstock.protocol.leader.term_controller",
             "if lead.is_final():",
             "if lead.latest.epoch and all(lead.life(m).status.exhausted for m in lead.admitted()):",
         ),
@@ -186,7 +194,7 @@ MUTANTS = (
         "one-split-read-is-enough",
         "unseen",
         line(
-            "penstock.protocol.source",
+            "penstock.protocol.task.source_splits",
             "return self._bounded and all(self._finished.values())",
             "return self._bounded and any(self._finished.values())",
         ),
@@ -197,7 +205,7 @@ MUTANTS = (
         "start-before-ready",
         "start",
         line(
-            "penstock.protocol.recovery",
+            "penstock.protocol.leader.recovery",
             "waiting = [m for m in lead.admitted() if not _ready(lead, m)]",
             "waiting = []",
         ),
@@ -207,7 +215,7 @@ MUTANTS = (
     Mutant(
         "start-before-published",
         "start",
-        line("penstock.protocol.recovery", "if lead.published():", "if True:"),
+        line("penstock.protocol.leader.recovery", "if lead.published():", "if True:"),
         "commit-crash",
         0,
     ),
@@ -215,7 +223,7 @@ MUTANTS = (
         "committed-number-only",
         "gone",
         line(
-            "penstock.protocol.recovery",
+            "penstock.protocol.leader.recovery",
             "for count in (lead.target(), lead.latest.workers):",
             "for count in (lead.latest.workers,):",
         ),
@@ -225,7 +233,7 @@ MUTANTS = (
     Mutant(
         "standstill-is-silence",
         "gap",
-        line("penstock.protocol.desk", "self.absent_s += now - self.alarm", "pass"),
+        line("penstock.protocol.step_context", "self.absent_s += now - self.alarm", "pass"),
         "leader-stands-still",
         0,
     ),
@@ -233,7 +241,7 @@ MUTANTS = (
         "standstills-excuse-for-ever",
         "gap-limit",
         line(
-            "penstock.protocol.desk",
+            "penstock.protocol.step_context",
             "return heard.at + timeout_s + min(self.absent_s - heard.absent_s, excused_s_max)",
             "return heard.at + timeout_s + self.absent_s - heard.absent_s",
         ),
@@ -244,7 +252,7 @@ MUTANTS = (
         "commit-clears-deaths",
         "restarts",
         line(
-            "penstock.protocol.restarts",
+            "penstock.protocol.leader.restart_limit",
             "if self.times and lead.desk.due(self.times[-1] + window_s):",
             "if self.times and lead.failures == 0:",
         ),
@@ -254,7 +262,11 @@ MUTANTS = (
     Mutant(
         "deaths-begin-anew",
         "restarts-kept",
-        line("penstock.protocol.restarts", "times=[desk.now] * deaths.count,", "times=[],"),
+        line(
+            "penstock.protocol.leader.restart_limit",
+            "times=[desk.now] * deaths.count,",
+            "times=[],",
+        ),
         "poison-and-leaders",
         0,
     ),
@@ -262,7 +274,7 @@ MUTANTS = (
         "rows-to-the-old-owner",
         "leaving",
         line(
-            "penstock.protocol.holding",
+            "penstock.protocol.task.rescale_buffer",
             "to = piece.new",
             "to = piece.old",
         ),
@@ -273,7 +285,7 @@ MUTANTS = (
         "watermark-while-frozen",
         "frozen",
         line(
-            "penstock.protocol.switch",
+            "penstock.protocol.task.task_rescale",
             "return []  # no mark leaves from a rescale barrier until the task has resumed",
             "pass",
         ),
@@ -283,7 +295,11 @@ MUTANTS = (
     Mutant(
         "version-in-a-later-swap",
         "one-swap",
-        line("penstock.protocol.epochs", "version=table.version,", "version=at.version,"),
+        line(
+            "penstock.protocol.leader.checkpoint_coordinator",
+            "version=table.version,",
+            "version=at.version,",
+        ),
         "around",
         0,
     ),
@@ -291,7 +307,7 @@ MUTANTS = (
         "held-rows-sent-early",
         "resume",
         line(
-            "penstock.protocol.holding",
+            "penstock.protocol.task.rescale_buffer",
             "if to is not None and (piece.old == to or to not in self._closed):",
             "if to is not None:",
         ),
@@ -301,7 +317,7 @@ MUTANTS = (
     Mutant(
         "channels-of-the-old-version",
         "resume",
-        line("penstock.protocol.switch", "self.aligner.replace(inputs)", "pass"),
+        line("penstock.protocol.task.task_rescale", "self.aligner.replace(inputs)", "pass"),
         "around",
         0,
     ),
@@ -309,7 +325,7 @@ MUTANTS = (
         "drained-without-its-epoch",
         "drain",
         line(
-            "penstock.protocol.draining",
+            "penstock.protocol.member.last_checkpoint",
             "return False  # whoever leads commits it or says that it is aborted",
             "return True",
         ),
@@ -320,7 +336,7 @@ MUTANTS = (
         "drained-waits-for-the-dead",
         "drain",
         line(
-            "penstock.protocol.draining",
+            "penstock.protocol.member.last_checkpoint",
             "return True  # the attempt goes back to what is committed: nothing here is kept",
             "return False",
         ),
@@ -331,7 +347,7 @@ MUTANTS = (
         "unstaged-before-recorded",
         "staged",
         line(
-            "penstock.protocol.lead",
+            "penstock.protocol.leader.leader_state",
             "if self.latest.published_through >= self.latest.epoch:",
             "if self.published():",
         ),
@@ -342,7 +358,7 @@ MUTANTS = (
         "child-counts-from-one",
         "line",
         line(
-            "penstock.protocol.restore",
+            "penstock.protocol.leader.job_restore",
             "newest = max(lead.latest.max_epoch, manifest.epoch)",
             "newest = lead.latest.max_epoch",
         ),
@@ -352,7 +368,7 @@ MUTANTS = (
     Mutant(
         "newer-output-not-seen",
         "newer",
-        line("penstock.protocol.output", "if found.newest <= origin.epoch:", "if True:"),
+        line("penstock.protocol.output_folder", "if found.newest <= origin.epoch:", "if True:"),
         "restore-elsewhere-late",
         0,
     ),
@@ -360,7 +376,7 @@ MUTANTS = (
         "copiers-share-names",
         "own-folder",
         line(
-            "penstock.protocol.requests",
+            "penstock.protocol.leader.user_requests",
             'copying.folder = f"{lead.term}-{lead.me.incarnation}-{lead.desk.number()}"',
             'copying.folder = "files"',
         ),
@@ -371,7 +387,7 @@ MUTANTS = (
         "index-before-the-files",
         "index-last",
         line(
-            "penstock.protocol.requests",
+            "penstock.protocol.leader.user_requests",
             "copying.stage = Stage.COPYING",
             "copying.stage = Stage.COPIED",
         ),
@@ -383,7 +399,7 @@ MUTANTS = (
         "held-rows-lost-on-abort",
         "leaving",
         line(
-            "penstock.protocol.holding",
+            "penstock.protocol.task.rescale_buffer",
             "sends = [Send(p.old, p.data) for p in self._held if p.old is not None]",
             "sends = []",
         ),
@@ -394,7 +410,7 @@ MUTANTS = (
         "published-before-commit",
         "published",
         line(
-            "penstock.protocol.task",
+            "penstock.protocol.task.task_core",
             "actions.append(ev.Ack(event.term, event.epoch, manifest))",
             "actions += [ev.Ack(event.term, event.epoch, manifest), "
             "ev.Publish(event.epoch, event.parts.handles)]",
@@ -406,7 +422,7 @@ MUTANTS = (
         "one-acknowledgement-missing",
         "one-swap",
         line(
-            "penstock.protocol.epochs",
+            "penstock.protocol.leader.checkpoint_coordinator",
             "if len(flight.acks) < len(flight.tasks):",
             "if len(flight.acks) < len(flight.tasks) - 1:",
         ),
@@ -417,11 +433,15 @@ MUTANTS = (
         "ack-of-another-term",
         "announce",
         line(
-            "penstock.protocol.epochs",
+            "penstock.protocol.leader.checkpoint_coordinator",
             "if ack.attempt != lead.latest.attempt or ack.term != lead.term:",
             "if False:",
         )
-        + line("penstock.protocol.office", "if envelope.term != lead.term:", "if False:"),
+        + line(
+            "penstock.protocol.leader.term_controller",
+            "if envelope.term != lead.term:",
+            "if False:",
+        ),
         "late-acks",
         0,
     ),
@@ -429,7 +449,7 @@ MUTANTS = (
         "barrier-does-not-block",
         "all-outputs",
         line(
-            "penstock.protocol.align",
+            "penstock.protocol.task.barrier_aligner",
             "self._blocked[channel] = None",
             "self._ended[channel] = None",
         ),

@@ -6,14 +6,18 @@ MUTANTS = (
     Mutant(
         "higher-attempt-accepted",
         "attempt",
-        line("penstock.protocol.admission", "if hello.attempt > self._attempt:", "if False:"),
+        line(
+            "penstock.protocol.channel.admission", "if hello.attempt > self._attempt:", "if False:"
+        ),
         "search-doors",
         0,
     ),
     Mutant(
         "lower-attempt-accepted",
         "attempt",
-        line("penstock.protocol.admission", "if hello.attempt < self._attempt:", "if False:"),
+        line(
+            "penstock.protocol.channel.admission", "if hello.attempt < self._attempt:", "if False:"
+        ),
         "search-doors",
         0,
     ),
@@ -21,7 +25,7 @@ MUTANTS = (
         "epochs-from-committed",
         "max-epoch",
         line(
-            "penstock.protocol.epochs",
+            "penstock.protocol.leader.checkpoint_coordinator",
             "return Epoch(max(lead.latest.max_epoch, self.last) + 1)",
             "return Epoch(max(lead.latest.epoch, self.last) + 1)",
         ),
@@ -32,7 +36,7 @@ MUTANTS = (
         "break-ignored",
         "break",
         line(
-            "penstock.protocol.recovery",
+            "penstock.protocol.leader.recovery",
             "if broken is not None and broken.attempt == lead.latest.attempt:",
             "if False:",
         ),
@@ -42,7 +46,11 @@ MUTANTS = (
     Mutant(
         "large-element-stuck",
         "one-element",
-        line("penstock.protocol.channel", "return self._taken >= self._last_data", "return False"),
+        line(
+            "penstock.protocol.channel.flow_control",
+            "return self._taken >= self._last_data",
+            "return False",
+        ),
         "credit-of-one",
         0,
     ),
@@ -50,7 +58,7 @@ MUTANTS = (
         "barrier-on-first-output",
         "all-outputs",
         line(
-            "penstock.protocol.task",
+            "penstock.protocol.task.task_core",
             "actions += [ev.Send(channel, barrier) for channel in self.outputs]",
             "actions += [ev.Send(channel, barrier) for channel in self.outputs[:1]]",
         ),
@@ -61,7 +69,7 @@ MUTANTS = (
         "watermark-after-barrier",
         "time",
         line(
-            "penstock.protocol.task",
+            "penstock.protocol.task.task_core",
             "actions += self.say()  # pending watermarks go before the barrier",
             "pass",
         ),
@@ -72,7 +80,7 @@ MUTANTS = (
         "watermark-overtaken-in-channel",
         "time",
         line(
-            "penstock.protocol.channel",
+            "penstock.protocol.channel.flow_control",
             "self._queue_trailing()  # a barrier never overtakes a pending watermark",
             "pass",
         ),
@@ -82,7 +90,7 @@ MUTANTS = (
     Mutant(
         "watermarks-kept-over-rescale",
         "time",
-        line("penstock.protocol.switch", "self.time.restart()", "pass"),
+        line("penstock.protocol.task.task_rescale", "self.time.restart()", "pass"),
         "around-window",
         2,
     ),
@@ -90,7 +98,7 @@ MUTANTS = (
         "watermark-maximum",
         "time",
         line(
-            "penstock.protocol.watermark",
+            "penstock.protocol.task.watermark",
             "if low is None or said < low:",
             "if low is None or said > low:",
         ),
@@ -101,7 +109,7 @@ MUTANTS = (
         "bounded-splits-idle",
         "idle",
         line(
-            "penstock.protocol.source",
+            "penstock.protocol.task.source_splits",
             "self._idle_after_s = None if bounded else idle_after_s  "
             "# a bounded split is never idle",
             "self._idle_after_s = idle_after_s",
@@ -113,7 +121,7 @@ MUTANTS = (
         "committed-epoch-aborted",
         "announce",
         line(
-            "penstock.protocol.epochs",
+            "penstock.protocol.leader.checkpoint_coordinator",
             "if open_epoch > at.epoch and open_epoch != in_flight:",
             "if open_epoch >= at.epoch > 0 and open_epoch != in_flight:",
         ),
@@ -124,7 +132,7 @@ MUTANTS = (
         "announcement-aborts-the-committed",
         "announce",
         line(
-            "penstock.protocol.task",
+            "penstock.protocol.task.task_core",
             "actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale",
             "actions = self.give_up(event.term, event.epoch)",
         ),
@@ -146,7 +154,7 @@ MUTANTS = (
         "delta-since-last-cut",
         "delta",
         line(
-            "penstock.protocol.ledger",
+            "penstock.protocol.task.snapshot_ledger",
             "return self.committed",
             "return Epoch(cut.barrier.epoch - 1)",
         ),
@@ -156,7 +164,11 @@ MUTANTS = (
     Mutant(
         "handles-dropped-on-abort",
         "carry",
-        line("penstock.protocol.sinks", "self._prepared += handles", "self._prepared = handles"),
+        line(
+            "penstock.protocol.task.prepared_output",
+            "self._prepared += handles",
+            "self._prepared = handles",
+        ),
         "lease-lost",
         0,
     ),
@@ -164,7 +176,7 @@ MUTANTS = (
         "reset-discards-committed",
         "carry",
         line(
-            "penstock.protocol.sinks",
+            "penstock.protocol.task.prepared_output",
             "return tuple(h for h in self._prepared if h not in kept)",
             "return self._prepared",
         ),
@@ -175,7 +187,7 @@ MUTANTS = (
         "barrier-heard-again",
         "once",
         line(
-            "penstock.protocol.align",
+            "penstock.protocol.task.barrier_aligner",
             "if identity <= self._done or (self._current and identity < _identity(self._current)):",
             "if channel and identity <= self._done:",
         ),
@@ -186,7 +198,7 @@ MUTANTS = (
         "abort-while-undecided",
         "unknown",
         line(
-            "penstock.protocol.epochs",
+            "penstock.protocol.leader.checkpoint_coordinator",
             "if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
             "if False:",
         ),
@@ -197,12 +209,12 @@ MUTANTS = (
         "rollback-while-undecided",
         "unknown",
         line(
-            "penstock.protocol.office",
+            "penstock.protocol.leader.term_controller",
             "if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:",
             "if lead.phase in ATTEMPT_PHASES:",
         )
         + line(
-            "penstock.protocol.recovery",
+            "penstock.protocol.leader.recovery",
             "if lead.root is not None and lead.root.epoch == at.epoch:",
             "if lead.root is not None:",
         ),
@@ -213,7 +225,7 @@ MUTANTS = (
         "epoch-before-publication",
         "published",
         line(
-            "penstock.protocol.office",
+            "penstock.protocol.leader.term_controller",
             "if not lead.published():  # no epoch of any kind starts before the last one "
             "is published",
             "if False:",
@@ -236,7 +248,7 @@ MUTANTS = (
         "windows-without-pace",
         "pace",
         line(
-            "penstock.protocol.pace",
+            "penstock.protocol.channel.pace",
             "wanted = {c: max(least, share * is_active) for c, is_active in active.items()}",
             "wanted = dict.fromkeys(active, 1 << 23)",
         ),
@@ -247,7 +259,7 @@ MUTANTS = (
         "elements-taken-whole",
         "slice",
         line(
-            "penstock.protocol.pace",
+            "penstock.protocol.channel.pace",
             "self.slice_rows = max(int(wanted), 1)",
             "self.slice_rows = 1 << 30",
         ),
@@ -258,7 +270,7 @@ MUTANTS = (
         "no-fixed-cost",
         "fixed-cost",
         line(
-            "penstock.protocol.pace",
+            "penstock.protocol.channel.pace",
             "fixed_s, row_s = self._line() or (0.0, 0.0)",
             "fixed_s, row_s = 0.0, 0.0",
         ),
@@ -269,7 +281,7 @@ MUTANTS = (
         "much-at-first",
         "slow-start",
         line(
-            "penstock.protocol.pace",
+            "penstock.protocol.channel.pace",
             "window = max(CREDIT_FIRST_BYTES // len(all_channels), CREDIT_FIRST_CHANNEL_BYTES_MIN)",
             "window = 1 << 23",
         ),
@@ -280,7 +292,7 @@ MUTANTS = (
         "slices-lose-charge",
         "charge",
         line(
-            "penstock.protocol.channel",
+            "penstock.protocol.channel.flow_control",
             "rest = data.charge - charge",
             "rest = data.charge // data.rows * left",
         ),

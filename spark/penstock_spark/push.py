@@ -29,8 +29,8 @@ from penstock.connectors.announce import (
     read_owners,
 )
 from penstock.connectors.bounded import head
-from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_source import Pieces
+from penstock.connectors.rate_limit import Pace
 from penstock.contract import codec
 from penstock.model.ingest import WIRE_VERSION, Answer, End, Hello, Reply, Rows, decode_reply
 from penstock.storage.trust import read_credentials

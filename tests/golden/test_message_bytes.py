@@ -33,7 +33,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.pod import Termination
 from penstock.contract.status import JobStatus
 from penstock.graph import load_job, read_job_file
-from penstock.keeper.savepoints import SavepointIndex
+from penstock.keeper.savepoint_copies import SavepointIndex
 from penstock.model import ingest
 from penstock.protocol.settings import ControlSettings
 from penstock.supervisor.folders import Endpoint

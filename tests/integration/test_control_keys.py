@@ -16,7 +16,7 @@ from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreacha
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.trust import Trust
-from penstock.keeper.pod import CONTROL_TOKEN
+from penstock.keeper.pod_platform import CONTROL_TOKEN
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
 from penstock_operator.reconcile.accept import target_of
 from penstock_operator.resources.pods import pod_template

@@ -13,9 +13,9 @@ from penstock.contract.control import EngineHello, EngineReport, EngineStatus
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.reports import DOES_NOT_LOAD
-from penstock.keeper.last_words import how_it_ended
-from penstock.keeper.process import EngineProcess, LocalChild, Spawn
-from penstock.protocol.events import EngineGone
+from penstock.keeper.engine_process import EngineProcess, LocalChild, Spawn
+from penstock.keeper.final_report import how_it_ended
+from penstock.protocol.control_events import EngineGone
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60

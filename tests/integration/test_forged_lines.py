@@ -12,7 +12,7 @@ from penstock.cluster.host import Began, Begin, Ended, FromHost, ToHost
 from penstock.cluster.memory_kills import MemoryKills
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.engine.host import STDERR, STDOUT, Host
+from penstock.engine.pod_host import STDERR, STDOUT, Host
 from penstock.metrics.logs import JsonLog
 
 FORGED = '{"component": "keeper", "job": "other", "event": "forged", "time": "2001"}'

@@ -21,9 +21,9 @@ from penstock.contract.plan import PhysicalPlan
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
-from penstock.protocol.dealing import deal_anew, stages_to_list, table_of
-from penstock.protocol.entries import all_splits_of, entries_of, splits_of, watermark_of
-from penstock.protocol.matching import incompatible, match, without
+from penstock.protocol.leader.attempt_assignment import deal_anew, stages_to_list, table_of
+from penstock.protocol.state_entries import all_splits_of, entries_of, splits_of, watermark_of
+from penstock.protocol.state_matching import incompatible, match, without
 
 COLUMNS = {"k": "int64", "word": "string", "x": "int64"}
 NAMES = ("one", "two", "three", "four")

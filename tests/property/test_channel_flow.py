@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Data, Watermark
-from penstock.protocol.channel import Fill, Owed, ReceiveChannel, SendChannel
+from penstock.protocol.channel.flow_control import Fill, Owed, ReceiveChannel, SendChannel
 
 CHANNEL = ChannelId(0, TaskId(StageIndex(0), Ordinal(0), 0), TaskId(StageIndex(1), Ordinal(1), 0))
 HIGH, LOW, BUFFER = 8_000, 3_000, 4_000

@@ -21,8 +21,8 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec, Keys
-from penstock.protocol.files import Files
-from penstock.state.task import TaskState
+from penstock.protocol.task.state_files import Files
+from penstock.state.keyed_backend import TaskState
 from penstock.state.tiered import ROWS_MIN
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore

@@ -20,7 +20,7 @@ from penstock.base.settings import StateSettings
 from penstock.contract.graph import Call, OnError, Per
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import Process
 from penstock.steps.values import BatchState

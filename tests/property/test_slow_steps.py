@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.base.limits import QUEUED_S
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import Barrier, BarrierKind, Data
-from penstock.protocol.channel import ReceiveChannel, SendChannel
+from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
 from penstock.transport.link import LocalTeller

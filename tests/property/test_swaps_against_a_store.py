@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
 from penstock.contract.latest import Latest
-from penstock.protocol.actions import ReadLatest, SwapLatest
-from penstock.protocol.desk import Desk
-from penstock.protocol.events import (
+from penstock.protocol.control_actions import ReadLatest, SwapLatest
+from penstock.protocol.control_events import (
     LatestRead,
     LatestUnreadable,
     SwapConflicted,
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.swaps import SwapEvent, Swaps
+from penstock.protocol.leader.metadata_cas import SwapEvent, Swaps
+from penstock.protocol.step_context import Desk
 
 FATES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
 

@@ -24,11 +24,11 @@ from penstock.contract.manifest import (
     BlobRef,
     RootManifest,
 )
-from penstock.protocol import actions as do
-from penstock.protocol import events as on
-from penstock.protocol.actions import Action
-from penstock.protocol.coordinator import Coordinator
-from penstock.protocol.member import Member
+from penstock.protocol import control_actions as do
+from penstock.protocol import control_events as on
+from penstock.protocol.control_actions import Action
+from penstock.protocol.leader.leader_core import Coordinator
+from penstock.protocol.member.member_core import Member
 from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN, ObedientEngine
 

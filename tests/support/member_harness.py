@@ -15,9 +15,15 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.actions import Action, ReadLatest, SendReport, ToEngine
-from penstock.protocol.events import CommandArrived, EngineSaid, LatestRead, MemberEvent, Tick
-from penstock.protocol.member import Member
+from penstock.protocol.control_actions import Action, ReadLatest, SendReport, ToEngine
+from penstock.protocol.control_events import (
+    CommandArrived,
+    EngineSaid,
+    LatestRead,
+    MemberEvent,
+    Tick,
+)
+from penstock.protocol.member.member_core import Member
 from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN
 

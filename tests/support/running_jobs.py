@@ -5,7 +5,7 @@ from dataclasses import replace
 from penstock.contract import control
 from penstock.contract.columns import Column
 from penstock.contract.manifest import RootManifest
-from penstock.protocol.actions import SendCommand
+from penstock.protocol.control_actions import SendCommand
 from tests.support.in_memory_control_plane import Town
 from tests.support.stub_engine import PLAN
 

@@ -18,9 +18,9 @@ from penstock.contract.ids import (
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState, TaskManifest
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
 from penstock.model.elements import Barrier, BarrierKind, Data
-from penstock.protocol import task_events as ev
-from penstock.protocol.frame import TaskSetup
-from penstock.protocol.task import TaskCore
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_state import TaskSetup
 
 SOURCE, COUNT, OUT = StageIndex(0), StageIndex(1), StageIndex(2)
 PLAN = PhysicalPlan(

@@ -9,8 +9,8 @@ from dataclasses import fields
 from penstock.contract import control
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef
-from penstock.protocol import actions as do
-from penstock.protocol import events as on
+from penstock.protocol import control_actions as do
+from penstock.protocol import control_events as on
 from tests.support.in_memory_control_plane import Step, Town
 
 QUIET = (do.ReadLease, do.WriteLease, do.ReadLatest, do.StartEngine)

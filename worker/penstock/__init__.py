@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
-    from penstock.patterns.shapes import Farm, Pipeline, farm, pipeline
+    from penstock.patterns.pipeline_farm import Farm, Pipeline, farm, pipeline
     from penstock.ports import (
         Pending,
         Read,
@@ -49,7 +49,7 @@ _HOMES = {
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
     "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
     "penstock.graph.parameters": ("Parameters",),
-    "penstock.patterns.shapes": ("Farm", "Pipeline", "farm", "pipeline"),
+    "penstock.patterns.pipeline_farm": ("Farm", "Pipeline", "farm", "pipeline"),
     "penstock.ports": (
         "Pending",
         "Read",

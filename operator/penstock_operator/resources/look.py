@@ -15,11 +15,11 @@ KEPT_S = 600
 def look_job(target: Target, folder: Folder, snapshot_uid: str, deadline_s: float) -> Object:
     """Build it: read-only, with the namespace's part of the claim of ``target`` and no token.
 
-    What is wrong is in the last words of its pod; see ``penstock.keeper.look``.
+    What is wrong is in the last words of its pod; see ``penstock.keeper.savepoint_check``.
     """
     owner = target.owner
     name = names.look_name(owner.name, snapshot_uid)
-    command = ("python", "-m", "penstock.keeper.look", folder.root, folder.path)
+    command = ("python", "-m", "penstock.keeper.savepoint_check", folder.root, folder.path)
     looking: Object = {
         **container(target, names.LOOK, command),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -17,7 +17,7 @@ from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec
 from penstock.state import blocks, copies, hot
 from penstock.state.budget import StateBudget
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

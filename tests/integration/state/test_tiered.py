@@ -13,10 +13,10 @@ from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec
-from penstock.protocol.files import Files
+from penstock.protocol.task.state_files import Files
 from penstock.state import hot
 from penstock.state.copies import CutRows, joined
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore

@@ -29,8 +29,8 @@ from penstock.contract.ids import (
 )
 from penstock.model.elements import Data, Element
 from penstock.transport.batches import measure
-from penstock.transport.endpoint import Endpoint
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
+from penstock.transport.flight_endpoint import Endpoint
 from penstock.transport.wakeup import Wakeup
 
 SCHEMA = pa.schema([("word", pa.string())])

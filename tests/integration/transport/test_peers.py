@@ -29,9 +29,9 @@ from penstock.model import handshake, wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure
-from penstock.transport.endpoint import Endpoint
 from penstock.transport.events import StreamBroken, StreamRefused
 from penstock.transport.exchange import Exchange, Identity, Peer
+from penstock.transport.flight_endpoint import Endpoint
 from penstock.transport.packed import pack
 
 Make = Callable[..., Any]

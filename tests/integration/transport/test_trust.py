@@ -23,8 +23,8 @@ from penstock.contract.trust import TOKEN_HEADER, Trust
 from penstock.model.elements import Data
 from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
 from penstock.transport.batches import fingerprint, measure
-from penstock.transport.endpoint import Endpoint, call_options, dial
 from penstock.transport.events import StreamBroken
+from penstock.transport.flight_endpoint import Endpoint, call_options, dial
 from tests.support.certificates import Renewed, also_believing, authority, trust
 
 Make = Callable[..., Any]

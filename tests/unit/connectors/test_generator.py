@@ -17,7 +17,7 @@ from penstock.connectors.generator import (
     block_rows,
     draw,
 )
-from penstock.connectors.pace import Pace
+from penstock.connectors.rate_limit import Pace
 from penstock.contract.manifest import SplitState
 from penstock.ports import PreparedSource
 

@@ -23,10 +23,10 @@ from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.coalesce import Coalescer
-from penstock.engine.source_task import SourceTask
+from penstock.engine.read_batcher import Coalescer
+from penstock.engine.source_reader import SourceTask
 from penstock.ports import ReleasingReader
-from penstock.protocol.task_events import RowsRead, SplitEnded
+from penstock.protocol.task.task_events import RowsRead, SplitEnded
 
 LINE = (Column("line", "string"),)
 

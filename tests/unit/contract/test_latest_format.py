@@ -11,8 +11,9 @@ from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import LATEST_FORMAT, Latest, decode_latest, encode_latest
 from penstock.keeper.stores import read_latest, refuse_newer
 from penstock.ports import Versioned
-from penstock.protocol import actions, events
-from penstock.supervisor.wanted import Wanted
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
+from penstock.supervisor.job_objects import Wanted
 from tests.support.fakes import FakeMetaStore
 
 LATEST = Latest(JobUid("u"), SwapId("s"), epoch=Epoch(7))

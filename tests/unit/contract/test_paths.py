@@ -7,8 +7,9 @@ from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.paths import PATH_RULE, plain_parts
 from penstock.contract.streamjob_read import read_stream_job
-from penstock.keeper.savepoints import read_snapshot
-from penstock.protocol import actions, events
+from penstock.keeper.savepoint_copies import read_snapshot
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
 from penstock_operator.reconcile.accept import NotTakenError, mapped
 from tests.unit.operator.observing import spec_of, target_for
 

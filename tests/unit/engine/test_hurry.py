@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.contract.ids import Epoch, StageIndex, TaskId, Term, Version
-from penstock.engine.performer import Performer
+from penstock.engine.task_effects import Performer
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol import task_events as ev
+from penstock.protocol.task import task_events as ev
 from penstock.transport.wakeup import Wakeup
 
 TASK = TaskId(StageIndex(0), 0, 0)  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePl
 from penstock.engine.partitioner import Partitioner
 from penstock.engine.router import Custom, EdgeRouter
 from penstock.model.keyhash import hash_columns, key_groups
-from penstock.protocol.routes import routes
-from penstock.protocol.task_events import Piece
+from penstock.protocol.task.routes import routes
+from penstock.protocol.task.task_events import Piece
 
 EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)
 PLAN = PhysicalPlan(

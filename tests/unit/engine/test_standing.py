@@ -2,8 +2,8 @@
 
 import time
 
-from penstock.engine.progress import spent
-from penstock.engine.task_parts import Standing
+from penstock.engine.progress_reporter import spent
+from penstock.engine.task_runtime import Standing
 
 
 def test_a_wait_that_goes_on_counts_already() -> None:

@@ -7,8 +7,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
+from penstock.keeper.platforms import Facts
 from penstock.keeper.probes import Probes
-from penstock.keeper.surroundings import Facts
 from penstock.metrics.pages import Pages
 
 

@@ -21,7 +21,8 @@ from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, SplitState
 from penstock.keeper import stores
 from penstock.ports import LeaseView, SwapUnknown, Versioned
-from penstock.protocol import actions, events
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
 from penstock.storage.blobs import DirectoryBlobStore
 from tests.support.fakes import FakeLeaseStore, FakeMetaStore
 

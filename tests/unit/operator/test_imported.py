@@ -120,7 +120,7 @@ def test_what_was_seen_is_complete() -> None:
     [
         (f"{pod.PATH_NOT_FOUND}: /a/b: there is no such folder", pod.PATH_NOT_FOUND, "/a/b: there"),
         (f"{pod.PATH_OUTSIDE}: /a leads out of /b", pod.PATH_OUTSIDE, "leads out of"),
-        ("No module named penstock.keeper.look", NOT_LOOKED_AT, "No module named"),
+        ("No module named penstock.keeper.savepoint_check", NOT_LOOKED_AT, "No module named"),
         ("", NOT_LOOKED_AT, f"kubectl describe job {LOOK}"),
     ],
 )

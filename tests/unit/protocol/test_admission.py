@@ -14,7 +14,7 @@ from penstock.contract.ids import (
     TaskId,
 )
 from penstock.model.handshake import ChannelHello, LinkHello, Verdict
-from penstock.protocol.admission import Admission
+from penstock.protocol.channel.admission import Admission
 
 ME, PEER = Ordinal(1), Ordinal(0)
 CHANNEL = ChannelId(0, TaskId(StageIndex(0), PEER, 0), TaskId(StageIndex(1), ME, 0))

@@ -7,8 +7,8 @@ from itertools import pairwise
 from penstock.contract import control
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
-from penstock.protocol.actions import SendCommand, SwapLatest
-from penstock.protocol.events import Retire
+from penstock.protocol.control_actions import SendCommand, SwapLatest
+from penstock.protocol.control_events import Retire
 from tests.support.in_memory_control_plane import Town
 from tests.support.running_jobs import running
 from tests.support.stub_engine import PLAN

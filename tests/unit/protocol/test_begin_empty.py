@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from penstock.contract.control import MembersFile
 from penstock.contract.latest import Request, Restore
-from penstock.protocol import actions as do
+from penstock.protocol import control_actions as do
 from tests.support.in_memory_control_plane import Keeper, Town
 from tests.support.running_jobs import OTHER_PLAN, heard, root, running
 from tests.support.stub_engine import PLAN

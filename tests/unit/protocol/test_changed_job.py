@@ -13,7 +13,7 @@ from penstock.contract.plan import PhysicalPlan
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
-from penstock.protocol.matching import incompatible, match
+from penstock.protocol.state_matching import incompatible, match
 from tests.support.in_memory_control_plane import Town
 from tests.support.running_jobs import root, sent
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
-from penstock.protocol.events import Retire
+from penstock.protocol.control_events import Retire
 from tests.support.in_memory_control_plane import SETTINGS, Town
 from tests.support.running_jobs import mute, rescaled, running, up
 

@@ -7,8 +7,8 @@ from penstock.contract.latest import (
     Request,
 )
 from penstock.contract.manifest import RootManifest
-from penstock.protocol import actions as do
-from penstock.protocol import events as on
+from penstock.protocol import control_actions as do
+from penstock.protocol import control_events as on
 from tests.support.in_memory_control_plane import SETTINGS, Keeper, Town
 from tests.support.running_jobs import heard, root, running
 

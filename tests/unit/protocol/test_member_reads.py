@@ -2,9 +2,9 @@
 
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.actions import Action, ReadLatest
-from penstock.protocol.events import LatestRead, StoreChanged, Tick
-from penstock.protocol.member import Member
+from penstock.protocol.control_actions import Action, ReadLatest
+from penstock.protocol.control_events import LatestRead, StoreChanged, Tick
+from penstock.protocol.member.member_core import Member
 from penstock.protocol.settings import ControlSettings
 
 JOB = JobUid("job")

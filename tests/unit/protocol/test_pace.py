@@ -11,8 +11,8 @@ from penstock.base.limits import (
     TASK_CREDIT_BYTES_MAX,
 )
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
-from penstock.protocol.channel import ReceiveChannel
-from penstock.protocol.pace import Pace, Windows
+from penstock.protocol.channel.flow_control import ReceiveChannel
+from penstock.protocol.channel.pace import Pace, Windows
 
 MIB = 1 << 20
 ROW_BYTES = 100

@@ -17,9 +17,9 @@ from penstock.contract.latest import (
     encode_latest,
 )
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.protocol import actions as do
-from penstock.protocol import events as on
-from penstock.protocol.matching import incompatible
+from penstock.protocol import control_actions as do
+from penstock.protocol import control_events as on
+from penstock.protocol.state_matching import incompatible
 from tests.support.in_memory_control_plane import Keeper, Town
 from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, heard, root, running
 from tests.support.stub_engine import PLAN

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.base import limits
 from penstock.contract.ids import Incarnation
-from penstock.protocol.desk import Desk, Sign
 from penstock.protocol.settings import ControlSettings
+from penstock.protocol.step_context import Desk, Sign
 from sim.scenario import CONTROL
 from tests.support.in_memory_control_plane import SETTINGS, Town
 

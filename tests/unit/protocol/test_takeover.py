@@ -3,10 +3,10 @@
 from penstock.contract.control import Confirm, Envelope, Suspect
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.actions import ReadLatest, SendReport
-from penstock.protocol.desk import Desk
-from penstock.protocol.events import LatestRead
-from penstock.protocol.takeover import Takeover
+from penstock.protocol.control_actions import ReadLatest, SendReport
+from penstock.protocol.control_events import LatestRead
+from penstock.protocol.leader.takeover import Takeover
+from penstock.protocol.step_context import Desk
 from tests.support.in_memory_control_plane import JOB, SETTINGS, Town
 
 ME = Leader(Ordinal(1), Incarnation("me"), "mine")

@@ -4,10 +4,10 @@ from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
-from penstock.protocol.holding import Holding, Phase
-from penstock.protocol.source import Splits
-from penstock.protocol.task_events import Piece, Send
-from penstock.protocol.watermark import Marks, WatermarkMerge
+from penstock.protocol.task.rescale_buffer import Holding, Phase
+from penstock.protocol.task.source_splits import Splits
+from penstock.protocol.task.task_events import Piece, Send
+from penstock.protocol.task.watermark import Marks, WatermarkMerge
 
 
 def channel(worker: int) -> ChannelId:

@@ -14,7 +14,7 @@ from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec, Keys
 from penstock.state.due import NEVER
 from penstock.state.hot import HotTable
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore

@@ -10,7 +10,7 @@ from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.window import Window, WindowShape, window

@@ -14,7 +14,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Data, Watermark
-from penstock.protocol.channel import ReceiveChannel
+from penstock.protocol.channel.flow_control import ReceiveChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.wakeup import Wakeup

@@ -12,7 +12,7 @@ import pytest
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Credit, Data, Watermark
 from penstock.model.wire import DataHead
-from penstock.protocol.channel import ReceiveChannel, SendChannel
+from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
 from penstock.transport.link import LocalTeller

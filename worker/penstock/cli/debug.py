@@ -31,9 +31,9 @@ from penstock.connectors.registry import ConnectorInspector
 from penstock.contract.launch import EngineLaunch
 from penstock.engine.main import begin, empty_scratch, log_to, obey, say_at_once, set_up_process
 from penstock.graph import load_job
-from penstock.keeper.inbox import Leave
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.surroundings import OneMachine
+from penstock.keeper.keeper_inbox import Leave
+from penstock.keeper.platforms import OneMachine
 from penstock.metrics.logs import Log
 from penstock.supervisor.workers import StartKeeper
 
@@ -136,7 +136,7 @@ class KeeperThread(_Life):
 
 
 class EngineThread(_Life):
-    """An engine in a thread; see :class:`penstock.keeper.process.Child`."""
+    """An engine in a thread; see :class:`penstock.keeper.engine_process.Child`."""
 
     def __init__(
         self, launch: EngineLaunch, theirs: socket.socket, job: "CompiledJob", log: TextIO

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError, StateError
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
-from penstock.protocol.matching import match, refusal, without
+from penstock.protocol.state_matching import match, refusal, without
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def _newest(folder: "JobFolder", latest: Latest | None) -> "RootManifest | None"
 
 
 def _savepoint(path: str) -> "RootManifest":
-    from penstock.keeper.savepoints import read_snapshot  # noqa: PLC0415
-    from penstock.protocol.actions import ReadSnapshot  # noqa: PLC0415
-    from penstock.protocol.events import ImportFailed, SnapshotRead  # noqa: PLC0415
+    from penstock.keeper.savepoint_copies import read_snapshot  # noqa: PLC0415
+    from penstock.protocol.control_actions import ReadSnapshot  # noqa: PLC0415
+    from penstock.protocol.control_events import ImportFailed, SnapshotRead  # noqa: PLC0415
 
     found = read_snapshot(ReadSnapshot(0, path))
     if isinstance(found, SnapshotRead):

@@ -8,14 +8,14 @@ import typer
 
 def keeper() -> None:
     """Run the keeper of this pod: Lease, commits, coordination, probes."""
-    from penstock.keeper.pod import main  # noqa: PLC0415  keep --help fast
+    from penstock.keeper.pod_platform import main  # noqa: PLC0415  keep --help fast
 
     _leave(main())
 
 
 def engine() -> None:
     """Run engines in this pod, whenever its keeper says so."""
-    from penstock.engine.host import main  # noqa: PLC0415  keep --help fast
+    from penstock.engine.pod_host import main  # noqa: PLC0415  keep --help fast
 
     _leave(main())
 

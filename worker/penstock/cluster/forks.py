@@ -79,7 +79,7 @@ class ForkServer:
 
 def _started(listener: socket.socket) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-m", "penstock.engine.forkserver", str(listener.fileno())],
+        [sys.executable, "-m", "penstock.engine.fork_server", str(listener.fileno())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
-from penstock.connectors.pace import Pace
+from penstock.connectors.rate_limit import Pace
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState

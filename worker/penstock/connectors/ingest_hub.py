@@ -30,7 +30,7 @@ from penstock.contract import codec
 from penstock.contract.trust import IngestPlace, scheme
 from penstock.folders import PrivateFolder
 from penstock.model.ingest import Answer, End, Hello, Reply, Rows, decode_hello, decode_push
-from penstock.protocol import ingest as core
+from penstock.protocol.channel import ingest_partition as core
 
 _SOCKET_PATH_BYTES_MAX = 100  # of 104 to 108, by system
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.connectors.bounded import head
-from penstock.protocol import ingest as core
+from penstock.protocol.channel import ingest_partition as core
 
 
 class Hub(Protocol):

@@ -1,4 +1,4 @@
-"""Whose output folder it is, on disk; what is allowed is decided by ``protocol/output.py``.
+"""Whose output folder it is, on disk; what is allowed is decided by ``protocol/output_folder.py``.
 
 ::
 
@@ -28,7 +28,7 @@ from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
 from penstock.folders import make_durable, sync
-from penstock.protocol.output import Found, above, refusal
+from penstock.protocol.output_folder import Found, above, refusal
 
 VISIBLE_SUFFIX = SUFFIXES["parquet"]
 GONE = "gone-"

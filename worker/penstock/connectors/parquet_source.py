@@ -17,7 +17,6 @@ from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.input_files import look_at
-from penstock.connectors.pace import Pace
 from penstock.connectors.parquet_files import (
     FileIdentity,
     check_unchanged,
@@ -25,6 +24,7 @@ from penstock.connectors.parquet_files import (
     parse_identity,
     read_identity,
 )
+from penstock.connectors.rate_limit import Pace
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId

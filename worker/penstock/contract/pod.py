@@ -116,7 +116,7 @@ READY_PATH = "/readyz"  # keeper's readinessProbe: the engine runs the newest at
 ENGINE_LIVE_PATH = "/enginez"  # livenessProbe of the engine's container
 METRICS_PATH = "/metrics"
 
-# --- What `python -m penstock.keeper.look` says of a folder -----------------------------------
+# --- What `python -m penstock.keeper.savepoint_check` says of a folder -----------------------------------
 PATH_NOT_FOUND = "PathNotFound"
 PATH_OUTSIDE = "PathOutside"
 PATH_UNREADABLE = "PathUnreadable"

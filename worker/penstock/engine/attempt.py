@@ -15,15 +15,15 @@ from penstock.contract.control import Adopt, Prepare, Reset, Settled, StageSplit
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.contract.manifest import RootManifest
+from penstock.engine.attempt_status import AttemptMarks
 from penstock.engine.build import JobParts
-from penstock.engine.inbox import Stop
-from penstock.engine.status import AttemptMarks
-from penstock.engine.task_parts import Host
+from penstock.engine.task_inbox import Stop
+from penstock.engine.task_runtime import Host
 from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
-from penstock.protocol import task_events as ev
-from penstock.protocol.frame import TaskSetup
-from penstock.protocol.task import TaskCore
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_state import TaskSetup
 from penstock.transport.exchange import Exchange, Peer, Wiring
 from penstock.transport.wakeup import Wakeup
 

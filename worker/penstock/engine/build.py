@@ -21,11 +21,11 @@ from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
 from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.trust import IngestPlace
-from penstock.engine.coalesce import Coalescer, turn_bytes
 from penstock.engine.input_watch import Watched
 from penstock.engine.partitioner import Partitioner
-from penstock.engine.source_task import SourceTask
-from penstock.engine.task_parts import OutEdge, SinkSlot, TaskParts
+from penstock.engine.read_batcher import Coalescer, turn_bytes
+from penstock.engine.source_reader import SourceTask
+from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
 from penstock.ports import (
@@ -38,7 +38,7 @@ from penstock.ports import (
 )
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
-from penstock.protocol.task import TaskCore
+from penstock.protocol.task.task_core import TaskCore
 from penstock.transport.exchange import Identity
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ class JobParts:
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:
             return None
-        from penstock.state import budget, task  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.state import budget  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.state import keyed_backend as task  # noqa: PLC0415 - loads numba and RocksDB
 
         settings = self._job.spec.state.settings
         if self._budget is None:

@@ -17,7 +17,7 @@ from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.ports import ListedSource
-from penstock.protocol.entries import all_splits_of
+from penstock.protocol.state_entries import all_splits_of
 
 log = logging.getLogger(__name__)
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.engine.worker import Worker
     from penstock.graph.compiled import CompiledJob
     from penstock.storage.trust import TrustFolder
-    from penstock.transport.endpoint import Endpoint
     from penstock.transport.exchange import Identity
+    from penstock.transport.flight_endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def switch_interval_s(job: "CompiledJob") -> float:
 
 def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[Endpoint, IngestPlace]":
     """Return where peers and where senders are heard."""
-    from penstock.transport.endpoint import Endpoint  # noqa: PLC0415
+    from penstock.transport.flight_endpoint import Endpoint  # noqa: PLC0415
 
     peers = Endpoint(place.host, place.port, place.advertised, trust)
     if not place.ingest_port:  # on one machine there is no fixed port, and no certificate

@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.contract.ids import ChannelId
 from penstock.contract.plan import Partitioning
 from penstock.model.elements import Data
-from penstock.protocol.routes import Routes
-from penstock.protocol.task_events import Piece
+from penstock.protocol.task.routes import Routes
+from penstock.protocol.task.task_events import Piece
 from penstock.transport.batches import check, measure, measure_fresh
 
 Pair = tuple[ChannelId | None, ChannelId | None]

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
-from penstock.engine.inbox import Near, Stop
-from penstock.engine.performer import REST_S, ROWS, Performer, TaskStopped
-from penstock.engine.source_task import SourceTask
-from penstock.engine.task_parts import Host, TaskParts, Wakeup
+from penstock.engine.source_reader import SourceTask
+from penstock.engine.task_effects import REST_S, ROWS, Performer, TaskStopped
+from penstock.engine.task_inbox import Near, Stop
+from penstock.engine.task_runtime import Host, TaskParts, Wakeup
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol import task_events as ev
-from penstock.protocol.frame import Life
-from penstock.protocol.holding import Phase
-from penstock.protocol.task import TaskCore
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.rescale_buffer import Phase
+from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_state import Life
 
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 

@@ -22,7 +22,7 @@ from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range
 from penstock.engine.router import EdgeRouter
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage
-from penstock.protocol.routes import routes
+from penstock.protocol.task.routes import routes
 from penstock.storage.blobs import DirectoryBlobStore
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def kernels_in_use() -> "list[Kernel]":
 
 def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     from penstock.graph.assemble import assemble  # noqa: PLC0415 - loads numba
-    from penstock.state.task import TaskState  # noqa: PLC0415 - loads numba
+    from penstock.state.keyed_backend import TaskState  # noqa: PLC0415 - loads numba
 
     groups = job.plan.max_key_groups
     everything = (Range(0, groups),)

@@ -24,20 +24,20 @@ from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateF
 from penstock.contract.progress import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
+from penstock.engine.attempt_status import AttemptMarks, StatusTeller, status_of
 from penstock.engine.build import JobParts
-from penstock.engine.inbox import Stop
+from penstock.engine.checkpoint_reader import Preloader, read_base, read_root
 from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
-from penstock.engine.progress import Progress, ProgressTeller
-from penstock.engine.publisher import Job, Publisher, Staging
-from penstock.engine.restore import Preloader, read_base, read_root
-from penstock.engine.status import AttemptMarks, StatusTeller, status_of
-from penstock.engine.storer import Storer
+from penstock.engine.output_publisher import Job, Publisher, Staging
+from penstock.engine.progress_reporter import Progress, ProgressTeller
+from penstock.engine.snapshot_writer import Storer
+from penstock.engine.task_inbox import Stop
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.ports import BlobStore, Clock
-from penstock.protocol import task_events as ev
-from penstock.transport.endpoint import LOOPBACK, Endpoint
+from penstock.protocol.task import task_events as ev
 from penstock.transport.events import OrphansExceeded, TransportEvent
 from penstock.transport.exchange import Exchange
+from penstock.transport.flight_endpoint import LOOPBACK, Endpoint
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
 

@@ -8,7 +8,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
-from penstock.graph.spelling import describe, edge_text, stage_text
+from penstock.graph.describe import describe, edge_text, stage_text
 from penstock.graph.svg import draw_svg
 
 

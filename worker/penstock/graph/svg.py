@@ -5,7 +5,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from penstock.contract.graph import MAIN, Sink, Source
-from penstock.graph.spelling import describe, edge_text, stage_text
+from penstock.graph.describe import describe, edge_text, stage_text
 
 if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob, CompiledStage

@@ -10,9 +10,9 @@ from types import FrameType
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.parent import die_with_parent
 from penstock.contract.codec import decode
-from penstock.keeper.inbox import Inbox, Leave
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.surroundings import OneMachine
+from penstock.keeper.keeper_inbox import Inbox, Leave
+from penstock.keeper.platforms import OneMachine
 from penstock.metrics.logs import Log
 
 

@@ -10,9 +10,9 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
-from penstock.keeper.inbox import ForMember, Inbox
-from penstock.keeper.process import EngineProcess, Spawn
-from penstock.protocol.events import EngineGone, EngineSaid
+from penstock.keeper.engine_process import EngineProcess, Spawn
+from penstock.keeper.keeper_inbox import ForMember, Inbox
+from penstock.protocol.control_events import EngineGone, EngineSaid
 
 PAGE_NAME = "in-flight"  # one life at a time writes it
 

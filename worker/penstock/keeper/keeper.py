@@ -19,17 +19,18 @@ from penstock.contract.control import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
 from penstock.contract.progress import WorkerReport
-from penstock.keeper.checkpoints import CheckpointWatch
-from penstock.keeper.couriers import Couriers
+from penstock.keeper.checkpoint_stats import CheckpointWatch
+from penstock.keeper.desired_watcher import watch_desired
+from penstock.keeper.effects import Outside, Performer, Stores
 from penstock.keeper.engines import Engines
-from penstock.keeper.inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
-from penstock.keeper.performer import Outside, Performer, Stores
-from penstock.keeper.surroundings import Facts, Surroundings, Voice
-from penstock.keeper.watcher import watch_desired
+from penstock.keeper.keeper_inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
+from penstock.keeper.peer_senders import Couriers
+from penstock.keeper.platforms import Facts, Surroundings, Voice
 from penstock.metrics.logs import Log
-from penstock.protocol import actions, events
-from penstock.protocol.coordinator import Coordinator
-from penstock.protocol.member import Engine, Member
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
+from penstock.protocol.leader.leader_core import Coordinator
+from penstock.protocol.member.member_core import Engine, Member
 from penstock.storage.blobs import DirectoryBlobStore
 
 

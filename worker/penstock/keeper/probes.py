@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.base.limits import HOST_ABSENT_S, LOOP_STUCK_S
 from penstock.contract import pod
-from penstock.keeper.surroundings import Facts
+from penstock.keeper.platforms import Facts
 from penstock.metrics.pages import Probe
 
 

@@ -14,7 +14,8 @@ from penstock.contract.ids import BlobName
 from penstock.contract.latest import Desired, decode_latest, encode_latest
 from penstock.contract.manifest import RootManifest
 from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown
-from penstock.protocol import actions, events
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
 from penstock.storage.blobs import DirectoryBlobStore
 
 ROOT_FILE = BlobName("ROOT")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from penstock.contract.ids import BlobName, Incarnation, JobUid
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, StateFile, TaskManifest
 from penstock.contract.names import blob_name
-from penstock.protocol.actions import ImportSnapshot
+from penstock.protocol.control_actions import ImportSnapshot
 
 
 def files_of(manifest: RootManifest) -> tuple[BlobRef, ...]:

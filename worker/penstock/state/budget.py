@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from penstock.state.task import TaskState
+from penstock.state.keyed_backend import TaskState
 
 
 class StateBudget:

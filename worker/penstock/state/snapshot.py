@@ -20,7 +20,7 @@ from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
-from penstock.protocol.files import (
+from penstock.protocol.task.state_files import (
     Files,
     drops_tombstones,
     groups_of_files,

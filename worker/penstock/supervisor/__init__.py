@@ -6,7 +6,7 @@ recovery, rescale; those are the workers' own, and the same in a cluster. No Arr
 """
 
 from penstock.supervisor.client import JobClient, connect
-from penstock.supervisor.cluster import LocalCluster
+from penstock.supervisor.local_cluster import LocalCluster
 from penstock.supervisor.settings import ClusterSettings
 
 __all__ = ["ClusterSettings", "JobClient", "LocalCluster", "connect"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.contract.ids import Ordinal
 from penstock.contract.progress import WorkerReport
-from penstock.supervisor.policy import Announced
+from penstock.supervisor.restart_policy import Announced
 
 
 class Reports:

@@ -35,10 +35,10 @@ from penstock.contract.ids import (
 )
 from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
-from penstock.protocol.channel import ReceiveChannel, SendChannel
+from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import fingerprint
-from penstock.transport.endpoint import LOOPBACK, Endpoint
 from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
+from penstock.transport.flight_endpoint import LOOPBACK, Endpoint
 from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.link import LocalTeller, PeerLink
 from penstock.transport.output import LocalOutput, Output, RemoteOutput

@@ -5,7 +5,7 @@ stream handlers, local senders --push--> one queue per channel --poll--> task th
                                 credit to the sender of the channel <+
 
 Before a slow step rows are taken in slices, and the windows of the channels follow its pace: see
-:mod:`penstock.protocol.pace`.
+:mod:`penstock.protocol.channel.pace`.
 """
 
 from collections import deque
@@ -18,8 +18,8 @@ import pyarrow as pa
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
-from penstock.protocol.channel import Owed, ReceiveChannel, cut
-from penstock.protocol.pace import Pace, Windows
+from penstock.protocol.channel.flow_control import Owed, ReceiveChannel, cut
+from penstock.protocol.channel.pace import Pace, Windows
 from penstock.transport.batches import bounds, has_dictionaries, join
 from penstock.transport.stats import InputStats
 from penstock.transport.wakeup import Wakeup

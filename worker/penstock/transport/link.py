@@ -33,8 +33,8 @@ from penstock.model.handshake import (
     encode_reply,
 )
 from penstock.model.wire import decode_credits, encode_credits
-from penstock.transport.endpoint import LOOPBACK, Endpoint, call_options, dial
 from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
+from penstock.transport.flight_endpoint import LOOPBACK, Endpoint, call_options, dial
 from penstock.transport.input import InputChannel
 from penstock.transport.output import LocalOutput, RemoteOutput
 from penstock.transport.stream import STREAM_ERRORS, OutStream, describe

@@ -14,7 +14,7 @@ from penstock.base.limits import SENDS_PER_TURN_MAX
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
 from penstock.model.wire import DataHead, encode_control
-from penstock.protocol.channel import Fill, Outgoing, SendChannel
+from penstock.protocol.channel.flow_control import Fill, Outgoing, SendChannel
 from penstock.transport.batches import bounds, compact, join, pieces
 from penstock.transport.input import InputChannel
 from penstock.transport.stats import OutputStats

@@ -29,10 +29,10 @@ from penstock.model.handshake import (
 from penstock.model.ipc import spelt
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
-from penstock.protocol.admission import Admission, Decision
+from penstock.protocol.channel.admission import Admission, Decision
 from penstock.transport.batches import CHARGES_MAX, fingerprint
-from penstock.transport.endpoint import Endpoint, check_call
 from penstock.transport.events import OnEvent, StreamBroken
+from penstock.transport.flight_endpoint import Endpoint, check_call
 from penstock.transport.input import InputChannel
 from penstock.transport.link import CreditLine
 from penstock.transport.packed import split, unpack

@@ -1,0 +1,48 @@
+"""What an engine reads of a checkpoint, and what it refuses whatever its leader said."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.contract.codec import encode
+from penstock.contract.columns import Column
+from penstock.contract.ids import BlobName
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.plan import StepState
+from penstock.engine.checkpoint_reader import read_base, read_root
+from penstock.storage.blobs import DirectoryBlobStore
+from tests.support.task_harness import PLAN, root
+
+
+def stored(folder: Path, manifest: RootManifest) -> tuple[DirectoryBlobStore, BlobRef]:
+    blobs = DirectoryBlobStore(folder)
+    return blobs, blobs.put(BlobName("1-3-root.json"), encode(manifest))
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    manifest = root(3)
+    assert read_root(*stored(tmp_path, manifest), PLAN) == manifest
+    assert read_root(DirectoryBlobStore(tmp_path), None, PLAN) is None
+
+
+def test_a_step_with_other_state_is_refused_and_state_without_a_step_is_the_leaders(
+    tmp_path: Path,
+) -> None:
+    blobs, ref = stored(tmp_path, root(3))
+    fewer = replace(PLAN, states=PLAN.states[:1])
+    assert read_root(blobs, ref, fewer) == root(3)
+    keyed = StepState("count", "process", keys=(Column("word", "string"),))
+    other = replace(PLAN, states=(PLAN.states[0], keyed))
+    with pytest.raises(StateError, match=r"step 'count': stored keys \[\], columns \[\]; the job"):
+        read_root(blobs, ref, other)
+    assert read_base(blobs, ref, other, joins=False) is None
+
+
+def test_an_earlier_format_is_read_by_the_plan_that_it_is_of(tmp_path: Path) -> None:
+    old = replace(root(3), format=1, states=(), steps=(), fingerprint="then")
+    blobs, ref = stored(tmp_path, old)
+    assert read_root(blobs, ref, replace(PLAN, state_fingerprint="then")) == old
+    with pytest.raises(StateError, match="taken by an earlier release"):
+        read_root(blobs, ref, replace(PLAN, state_fingerprint="now"))

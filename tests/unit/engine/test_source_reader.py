@@ -1,0 +1,204 @@
+"""The turns of splits, and when a source task may sleep."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.engine.read_batcher import Coalescer
+from penstock.engine.source_reader import SourceTask
+from penstock.ports import Read
+from penstock.protocol.task.task_events import RowsRead, SplitEmpty, SplitEnded
+
+
+class Reader:
+    """Gives one row for each 1 of a script, nothing for a 0, and has ended behind it."""
+
+    def __init__(self, split: str, script: list[int]) -> None:
+        self._split = SplitId(split)
+        self._script = script
+
+    def read(self, max_rows: int) -> Read | None:
+        if not self._script or not self._script.pop(0):
+            return None
+        return Read(pa.record_batch({"x": [1]}), 0)
+
+    def state(self) -> SplitState:
+        return SplitState(self._split, "", 0, finished=not self._script)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Nothing to acknowledge."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class Paced(Reader):
+    """Knows how long it will have nothing."""
+
+    def __init__(self, split: str, script: list[int], wait_s: float) -> None:
+        super().__init__(split, script)
+        self._wait_s = wait_s
+
+    def wait_s(self) -> float:
+        return self._wait_s
+
+
+@dataclass
+class Readers:
+    """A source whose splits are made before."""
+
+    readers: dict[str, Any]
+    bounded = True
+    schema = pa.schema([("x", pa.int64())])
+
+    def splits(self) -> list[SplitState]:
+        return [reader.state() for reader in self.readers.values()]
+
+    def open(self, state: SplitState) -> Any:
+        return self.readers[state.split]
+
+
+def opened(**readers: Any) -> SourceTask:
+    task = SourceTask("in", Readers(readers), Coalescer(10))
+    task.open([SplitState(SplitId(name), "", 0) for name in readers])
+    return task
+
+
+def events(task: SourceTask, count: int) -> list[type]:
+    return [type(task.next(lambda _: True)) for _ in range(count)]
+
+
+def test_it_is_dry_only_when_every_split_had_nothing() -> None:
+    task = opened(a=Reader("a", [0, 1, 0]), b=Reader("b", [1, 0, 0, 1]))
+    assert events(task, 1) == [SplitEmpty]
+    assert not task.dry
+    assert events(task, 4) == [RowsRead, RowsRead, SplitEmpty, SplitEnded]
+    assert task.dry
+
+
+def test_after_a_rest_all_are_asked_again() -> None:
+    task = opened(a=Reader("a", [0, 0, 0, 0]), b=Reader("b", [0, 1, 1]))
+    events(task, 2)
+    task.rest_s()
+    assert events(task, 1) == [SplitEmpty]
+    assert not task.dry
+    assert events(task, 1) == [RowsRead]
+
+
+@pytest.mark.parametrize(
+    ("readers", "rest_s"),
+    [
+        ({"a": Paced("a", [0, 1], 0.007), "b": Paced("b", [0, 1], 0.004)}, 0.004),
+        ({"a": Paced("a", [0, 1], 60.0)}, SOURCE_REST_MAX_S),
+        ({"a": Paced("a", [0, 1], 0.02), "b": Reader("b", [0, 1])}, SOURCE_POLL_S),
+        ({"a": Paced("a", [0, 1], 0.02), "b": Reader("b", [])}, 0.02),
+    ],
+)
+def test_it_rests_until_rows_are_due(readers: dict[str, Any], rest_s: float) -> None:
+    task = opened(**readers)
+    events(task, len(readers))
+    assert task.rest_s() == rest_s
+
+
+def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_while() -> None:
+    now, later, ended = Paced("now", [1], 0.0), Paced("later", [1], 0.004), Paced("end", [], 0.0)
+    assert opened(a=later).resting
+    assert not opened(a=later, b=now).resting
+    assert not opened(a=later, b=Reader("b", [1])).resting
+    task = opened(a=later, b=ended)
+    assert events(task, 2) == [RowsRead, SplitEnded]
+    assert task.resting
+
+
+def test_a_split_that_cannot_say_how_long_is_asked_again_soon() -> None:
+    assert opened(a=Paced("a", [0], 0.0)).rest_s() == SOURCE_POLL_S
+
+
+class Releasing(Reader):
+    """Holds memory from a read on, which it may give back where its script says ``True``."""
+
+    def __init__(self, split: str, script: list[int], lets_go: list[bool]) -> None:
+        super().__init__(split, script)
+        self._lets_go = lets_go
+        self.holds = False
+
+    def read(self, max_rows: int) -> Read | None:
+        self.holds = True
+        return super().read(max_rows)
+
+    def release(self) -> bool:
+        if not self._lets_go or self._lets_go.pop(0):
+            self.holds = False
+        return not self.holds
+
+
+def many(lets_go: list[bool]) -> dict[str, Releasing]:
+    names = (f"s{number:02}" for number in range(SOURCE_SPLITS_READ_MAX + 2))
+    return {name: Releasing(name, [1, 1, 1], list(lets_go)) for name in names}
+
+
+def read_on(task: SourceTask, count: int, stopped: str = "") -> list[str]:
+    """Return of which splits the next rows are; those that end, or whose name begins so, stop."""
+    found: list[str] = []
+    while len(found) < count:
+        event = task.next(lambda split: not (stopped and split.startswith(stopped)))
+        assert event is not None
+        if isinstance(event, RowsRead):
+            found.append(event.split)
+    return found
+
+
+def test_splits_that_hold_memory_wait_for_each_other() -> None:
+    readers = many([False, True])
+    task = opened(**readers)
+    first = list(readers)[:SOURCE_SPLITS_READ_MAX]
+    assert read_on(task, len(first)) == first
+    assert sum(reader.holds for reader in readers.values()) == SOURCE_SPLITS_READ_MAX
+    assert read_on(task, 1) == ["s00"]  # it lets go
+    assert read_on(task, len(first)) == [*first[1:], "s16"]
+    assert sum(reader.holds for reader in readers.values()) <= SOURCE_SPLITS_READ_MAX
+
+
+def test_all_rows_are_read_though_few_splits_are_at_a_time() -> None:
+    readers = many([True])
+    task = opened(**readers)
+    assert sorted(read_on(task, 3 * len(readers))) == sorted(3 * list(readers))
+    assert task.next(lambda _: True) is not None
+    while not task.dry:
+        task.next(lambda _: True)
+    assert not any(reader.holds for reader in readers.values())
+
+
+def test_splits_that_move_leave_their_places_to_others_and_come_back() -> None:
+    readers = many([False] * 9)
+    task = opened(**readers)
+    read_on(task, SOURCE_SPLITS_READ_MAX)
+    assert set(read_on(task, 8, stopped="s0")) == {f"s1{number}" for number in range(8)}
+    assert len(set(read_on(task, len(readers)))) == len(readers)
+
+
+def test_a_split_says_its_end_before_it_waits_for_others() -> None:
+    names = [f"s{number:02}" for number in range(SOURCE_SPLITS_READ_MAX + 2)]
+    task = opened(**{name: Releasing(name, [1], [True] * 9) for name in names})
+    full = SOURCE_SPLITS_READ_MAX
+    assert events(task, full + 1) == [*[RowsRead] * full, SplitEnded]
+
+
+def test_closed_splits_are_asked_no_more() -> None:
+    readers = many([True])
+    task = opened(**readers)
+    read_on(task, 2)
+    task.close([SplitId("s00"), SplitId("s17")])
+    assert not {"s00", "s17"} & set(read_on(task, SOURCE_SPLITS_READ_MAX))
+
+
+def test_a_split_that_had_ended_is_not_asked_and_not_waited_for() -> None:
+    task = SourceTask("in", Readers({"a": Reader("a", [])}), Coalescer(10))
+    task.open([SplitState(SplitId("a"), "", 0, finished=True)])
+    assert task.dry
+    assert task.next(lambda _: True) is None

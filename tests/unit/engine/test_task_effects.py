@@ -1,0 +1,100 @@
+"""What the hands of a task do beside sending: watermarks and loaded groups reach the steps."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+
+from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
+from penstock.contract.keygroups import Range, Share
+from penstock.engine.task_effects import Performer
+from penstock.engine.task_inbox import Near
+from penstock.engine.task_runtime import Host, OutEdge, TaskParts
+from penstock.protocol.task import task_events as ev
+
+TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+BATCH = pa.record_batch({"end": pa.array([10, 20])})
+
+
+class Core:
+    """A core that wants nothing and remembers what it was told."""
+
+    task = TASK
+
+    def __init__(self, told: list[object]) -> None:
+        self._told = told
+
+    def step(self, event: object, now: float) -> tuple[()]:
+        self._told.append(event)
+        return ()
+
+
+class Chain:
+    """A chain that has so many slices due at a watermark, and tells the order of what happens."""
+
+    def __init__(self, told: list[object], rows: list[pa.RecordBatch], slices: int) -> None:
+        self._told, self._rows, self._left = told, rows, slices
+
+    def on_watermark(self, time_us: int) -> bool:
+        assert not self._rows, "the slice before has left"
+        self._rows.append(BATCH)
+        self._left -= 1
+        self._told.append(f"fired at {time_us}")
+        return self._left > 0
+
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+        self._told.append((share, watermark_us))
+
+
+class State:
+    """Keyed state that takes what was fetched."""
+
+    def __init__(self, told: list[object]) -> None:
+        self.take: Callable[[object], None] = told.append
+
+
+class Router:
+    """Cuts nothing."""
+
+    def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return [batch]
+
+
+class Hands(Performer):
+    """A performer whose rows all go one way."""
+
+    def _router(self, index: int) -> Any:
+        return Router()
+
+
+def hands(told: list[object], slices: int = 0) -> tuple[Performer, list[pa.RecordBatch]]:
+    rows: list[pa.RecordBatch] = []
+    edge = OutEdge(cast(Any, None), (), None, rows)
+    parts = TaskParts(
+        cast(Any, Core(told)),
+        cast(Any, Chain(told, rows, slices)),
+        (edge,),
+        {},
+        cast(Any, State(told)),
+    )
+    return Hands(parts, cast(Host, None), cast(Any, threading.Event())), rows
+
+
+def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else() -> None:
+    told: list[object] = []
+    performer, rows = hands(told, slices=2)
+    performer._advance(ev.Advance(7))
+    produced = [t.pieces for t in told if isinstance(t, ev.Produced)]
+    assert produced == [(BATCH,), (BATCH,)]
+    assert [type(t) for t in told] == [str, ev.Produced] * 2
+    assert not rows, "what stays here would leave behind the next barrier"
+
+
+def test_steps_hear_of_the_groups_that_were_loaded_and_until_when_they_emitted() -> None:
+    told: list[object] = []
+    performer, _ = hands(told)
+    share: Share = (Range(0, 4),)
+    load = ev.Load(Version(3), share, (), (), 15, emitted_us=20)
+    performer.take(Near(load, cast(Any, "fetched")))
+    assert told == ["fetched", (share, 20), ev.Loaded(Version(3))]

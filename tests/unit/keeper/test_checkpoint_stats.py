@@ -1,0 +1,205 @@
+import pytest
+from prometheus_client import generate_latest
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.control import (
+    Envelope,
+    EpochFailed,
+    Heartbeat,
+    Inject,
+    PublishFailed,
+    Report,
+)
+from penstock.contract.ids import (
+    Attempt,
+    BlobName,
+    Epoch,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    StageIndex,
+    SwapId,
+    TaskId,
+    Term,
+    Version,
+)
+from penstock.contract.latest import Latest, Leader
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
+from penstock.contract.progress import CheckpointDone, WorkerReport
+from penstock.contract.reports import NO_ROOM, Broken, EngineStatus
+from penstock.keeper.checkpoint_stats import CheckpointWatch
+from penstock.metrics.registry import registry_of
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
+
+TASK = TaskId(StageIndex(0), Ordinal(0), 0)
+UID = JobUid("uid")
+
+
+def inject(epoch: int) -> actions.SendCommand:
+    body = Inject(Attempt(1), Epoch(epoch), Version(1), 0, Epoch(0))
+    return actions.SendCommand(Ordinal(0), "", Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def manifest(epoch: int) -> actions.WriteBlob:
+    files = tuple(
+        StateFile(BlobRef(BlobName(f"f{e}"), "", e * 10), "s", (), e, Epoch(e), 1)
+        for e in (epoch - 1, epoch)
+    )
+    root = RootManifest(
+        UID,
+        Epoch(epoch),
+        Term(1),
+        Attempt(1),
+        "checkpoint",
+        4,
+        "",
+        Assignment(Version(1), 1, ()),
+        (TaskManifest(TASK, files), TaskManifest(TASK, files)),
+    )
+    return actions.WriteBlob(BlobName("root"), root)
+
+
+def swap(epoch: int) -> actions.SwapLatest:
+    return actions.SwapLatest(Latest(UID, SwapId(f"swap-{epoch}"), epoch=Epoch(epoch)), "1")
+
+
+def failed(epoch: int) -> events.ReportArrived:
+    body = EpochFailed(Attempt(1), Term(1), Epoch(epoch), TASK, "no space left")
+    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def heard(body: Report) -> events.ReportArrived:
+    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+
+
+def beat(reason: str) -> Heartbeat:
+    broken = Broken(Attempt(4), reason)
+    status = EngineStatus(Attempt(4))
+    return Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            events.BlobNotWritten(BlobName("members"), f"/a: {NO_ROOM[0]}"),
+            "members was not written: /a: No space left",
+        ),
+        (
+            heard(PublishFailed(Attempt(1), Epoch(3), "link: denied")),
+            "output of epoch 3 cannot be published: link: denied",
+        ),
+        (heard(beat(f"task 0: {NO_ROOM[1]}")), "attempt 4 ended: task 0: Disk quota exceeded"),
+    ],
+)
+def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
+    event: events.CoordinatorEvent, words: str
+) -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(event, 9.0)
+    assert watch.trouble is not None
+    assert watch.trouble.startswith(words)
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    assert watch.trouble is not None
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    assert watch.trouble is None
+
+
+def test_a_stream_that_broke_is_no_trouble_of_storage() -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(heard(beat("stream: the peer is gone")), 9.0)
+    assert watch.trouble is None
+
+
+def test_size_and_duration_are_those_of_one_epoch() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(inject(3), 10.5)  # to another member, or repeated
+    watch.saw_action(manifest(3), 11.0)
+    watch.saw_action(swap(3), 11.0)
+    assert watch.newest is None
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.25)
+    assert watch.newest == CheckpointDone(3, 30, 2.25)
+
+
+def test_a_swap_of_something_else_is_no_checkpoint() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(2), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-2"), "2"), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("unknown"), "2"), 12.0)
+    assert watch.newest is None
+
+
+def test_a_failure_is_shown_until_the_next_success() -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(failed(3), 11.0)
+    assert watch.trouble == "checkpoint 3 failed: no space left"
+    watch.saw_action(inject(4), 12.0)
+    watch.saw_action(swap(4), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    assert watch.trouble is None
+
+
+def test_a_late_repetition_of_a_failure_is_none() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(4), 12.0)
+    watch.saw_action(swap(4), 12.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    watch.saw_event(failed(3), 12.5)
+    assert watch.trouble is None
+
+
+def test_failures_are_counted_until_one_is_committed() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(1), 1.0)
+    watch.saw_event(failed(1), 2.0)
+    watch.saw_event(failed(1), 2.0)  # of another task
+    assert watch.failures == 1
+    watch.saw_action(inject(2), 3.0)  # nobody answers in time
+    assert watch.failures == 1
+    watch.saw_action(inject(3), 4.0)
+    assert watch.failures == 2
+    watch.saw_action(swap(3), 5.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 5.0)
+    assert watch.failures == 0
+    watch.saw_action(inject(4), 6.0)
+    assert watch.failures == 0
+
+
+def test_a_former_leader_no_longer_exports_its_last_checkpoint() -> None:
+    watch = CheckpointWatch()
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    watch.saw_event(failed(4), 12.5)
+
+    def exported() -> bool:
+        report = WorkerReport(Ordinal(0), "me", 1, Incarnation("e"), 2, "", checkpoint=watch.newest)
+        text = generate_latest(registry_of("words", lambda: report)).decode()
+        return "penstock_checkpoint_epoch" in text
+
+    me = Incarnation("me")
+    for leader in (None, Leader(Ordinal(0), me, "")):
+        watch.saw_leader(leader, me, 13.0)
+        assert exported()
+    watch.saw_leader(Leader(Ordinal(1), Incarnation("other"), ""), me, 14.0)
+    assert not exported()
+    assert (watch.trouble, watch.failures) == (None, 0)
+
+
+def test_a_leader_waits_since_it_leads_or_has_committed() -> None:
+    watch, me = CheckpointWatch(), Incarnation("me")
+    mine, other = Leader(Ordinal(0), me, ""), Leader(Ordinal(1), Incarnation("other"), "")
+
+    def since(leader: Leader | None, now: float) -> float | None:
+        watch.saw_leader(leader, me, now)
+        return watch.waits_since
+
+    assert [since(None, 1.0), since(mine, 2.0), since(mine, 3.0)] == [None, 2.0, 2.0]
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    assert [since(mine, 13.0), since(other, 14.0)] == [12.0, None]

@@ -1,0 +1,159 @@
+"""The two containers of a pod over a real Unix socket; the engine is played by hand."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.descriptors import DescriptorLink
+from penstock.cluster.framing import LinkClosed
+from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
+from penstock.contract.ids import Incarnation, JobUid, Ordinal
+from penstock.contract.launch import EngineLaunch
+from penstock.keeper.hosted_engine import STATUS_GONE, HostDoor, HostedChild
+
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "engine.sock"
+
+
+@pytest.fixture
+def door(path: Path) -> Iterator[HostDoor]:
+    made = HostDoor(path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hosts(path: Path) -> Iterator["Hosts"]:
+    made = Hosts(path)
+    yield made
+    for link in made.links:
+        link.close()
+
+
+class Hosts:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.links: list[DescriptorLink] = []
+
+    def come(self) -> DescriptorLink:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(str(self.path))
+        self.links.append(DescriptorLink(connection, ToHost))
+        return self.links[-1]
+
+
+def launch(life: str = "life-1") -> EngineLaunch:
+    return EngineLaunch(
+        JobUid("uid"), "words", "default", Ordinal(0), Incarnation(life), "", "job", "s", "x", 0.1
+    )
+
+
+def begin(door: HostDoor, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        return door.spawn(launch(life), theirs), ours
+
+
+def test_a_life_begins_with_a_link_of_its_own(door: HostDoor, hosts: Hosts) -> None:
+    host = hosts.come()
+    child, ours = begin(door)
+    message, (link,) = host.receive()
+    assert message == Begin(launch())
+    os.write(link, b"hello")
+    assert ours.recv(5) == b"hello"
+    os.close(link)
+    assert ours.recv(1) == b"", "the keeper keeps no copy: an engine's death is seen at once"
+    ours.close()
+    host.send(Began(Incarnation("life-1"), 42))
+    host.send(Ended(Incarnation("life-1"), 3, ("no module named x",)))
+    assert child.wait(WITHIN_S) == 3
+    assert child.pid == 42
+    assert list(child.lines()) == ["no module named x\n"]
+
+
+def test_a_life_waits_for_its_host(door: HostDoor, hosts: Hosts) -> None:
+    child, ours = begin(door)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.0)
+    message, (link,) = hosts.come().receive()
+    assert message == Begin(launch())
+    os.close(link)
+    ours.close()
+
+
+def test_a_life_that_never_began_can_be_ended(door: HostDoor) -> None:
+    child, ours = begin(door)
+    child.kill()
+    assert child.wait(WITHIN_S) == STATUS_GONE
+    ours.close()
+
+
+def test_the_keeper_has_a_life_ended(door: HostDoor, hosts: Hosts) -> None:
+    host = hosts.come()
+    child, ours = begin(door)
+    _, (link,) = host.receive()
+    child.kill()
+    assert host.receive() == (Kill(Incarnation("life-1")), [])
+    os.close(link)
+    ours.close()
+
+
+def test_a_container_that_ends_takes_its_engine_with_it(door: HostDoor, hosts: Hosts) -> None:
+    first = hosts.come()
+    child, ours = begin(door)
+    _, (link,) = first.receive()
+    first.close()
+    assert child.wait(WITHIN_S) == STATUS_GONE
+    assert list(child.lines()) == ["the engine's container ended\n"]
+    os.close(link)
+    ours.close()
+
+
+def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
+    door: HostDoor, hosts: Hosts
+) -> None:
+    first, second = hosts.come(), hosts.come()
+    with pytest.raises(LinkClosed):
+        first.receive()  # the door hangs up on whoever was there before
+    child, ours = begin(door)
+    message, (link,) = second.receive()
+    assert message == Begin(launch())
+    second.send(Ended(Incarnation("life-1"), 0))
+    assert child.wait(WITHIN_S) == 0
+    os.close(link)
+    ours.close()
+
+
+def test_words_about_another_life_are_not_heard(door: HostDoor, hosts: Hosts) -> None:
+    host = hosts.come()
+    child, ours = begin(door, "life-2")
+    _, (link,) = host.receive()
+    host.send(Ended(Incarnation("life-1"), 1))
+    host.send(Ended(Incarnation("life-2"), 0))
+    assert child.wait(WITHIN_S) == 0
+    os.close(link)
+    ours.close()
+
+
+def test_files_that_come_with_a_word_are_closed(door: HostDoor, hosts: Hosts) -> None:
+    """Whoever reaches the socket could else use up what its keeper may have open."""
+    host = hosts.come()
+    child, ours = begin(door)
+    _, (link,) = host.receive()
+    reads, writes = os.pipe()
+    host.send(Began(Incarnation("life-1"), 42), writes)
+    os.close(writes)
+    host.send(Ended(Incarnation("life-1"), 0))
+    assert child.wait(WITHIN_S) == 0
+    assert os.read(reads, 1) == b"", "nobody has the other end open any more"
+    for descriptor in (reads, link):
+        os.close(descriptor)
+    ours.close()

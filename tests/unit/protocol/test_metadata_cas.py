@@ -1,0 +1,163 @@
+"""Swaps with unknown outcomes: decided by one's own id or by a later swap, never by guessing."""
+
+from dataclasses import replace
+
+from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
+from penstock.contract.latest import Latest
+from penstock.protocol.control_actions import Action, ReadLatest, SwapLatest
+from penstock.protocol.control_events import (
+    LatestRead,
+    LatestUnreadable,
+    SwapConflicted,
+    SwapDone,
+    SwapUnknown,
+)
+from penstock.protocol.leader.metadata_cas import SwapEvent, Swaps
+from penstock.protocol.step_context import Desk
+
+BASE = Latest(JobUid("job"), SwapId("base"), term=Term(3))
+
+
+class Bench:
+    """One Swaps on a desk, at version 7 of the object."""
+
+    def __init__(self) -> None:
+        self.desk = Desk(Incarnation("me"))
+        self.desk.begin(0.0)
+        self.swaps = Swaps(BASE, "7", retry_s=0.5)
+
+    def propose(self) -> SwapLatest:
+        self.swaps.propose(self.desk, replace(BASE, epoch=Epoch(1), max_epoch=Epoch(1)))
+        return self.swap()
+
+    def take(self, event: SwapEvent, now: float = 0.0) -> list[Action]:
+        self.desk.begin(now)
+        self.swaps.absorb(self.desk, event)
+        self.swaps.pursue(self.desk)
+        return self.desk.actions
+
+    def swap(self) -> SwapLatest:
+        (action,) = self.desk.actions
+        assert isinstance(action, SwapLatest)
+        return action
+
+    def read(self) -> int:
+        (action,) = self.desk.actions
+        assert isinstance(action, ReadLatest)
+        return action.token
+
+
+def test_a_done_swap_is_what_the_object_holds() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    assert bench.swaps.busy
+    assert bench.take(SwapDone(sent.latest.swap_id, "8")) == []
+    assert (bench.swaps.latest, bench.swaps.version) == (sent.latest, "8")
+    assert not bench.swaps.busy
+
+
+def test_after_an_unknown_outcome_ones_own_id_means_success() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    assert bench.swaps.busy, "nothing may be aborted while the swap can still arrive"
+    bench.take(LatestRead(bench.read(), sent.latest, "8"))
+    assert bench.swaps.latest == sent.latest
+    assert not bench.swaps.busy
+
+
+def test_an_unchanged_object_gets_the_same_intent_under_a_fresh_id() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    bench.take(LatestRead(bench.read(), BASE, "7"))
+    again = bench.swap()
+    assert again.latest.swap_id != sent.latest.swap_id, "an identical write changes no version"
+    assert again.latest == replace(sent.latest, swap_id=again.latest.swap_id)
+    assert bench.swaps.busy
+
+
+def test_later_sends_keep_a_pace_and_end_at_a_bound() -> None:
+    bench = Bench()
+    bench.propose()
+    now = 0.0
+    while bench.swaps.deposed is None:
+        sent = bench.swap()
+        bench.take(SwapUnknown(sent.latest.swap_id), now)
+        bench.take(LatestRead(bench.read(), BASE, "7"), now)
+        if not bench.desk.actions and bench.swaps.deposed is None:
+            now += 0.5
+            assert bench.desk.alarm == now
+            bench.desk.begin(now)
+            bench.swaps.pursue(bench.desk)
+    assert bench.swaps.deposed == "64 swaps in a row had no known outcome"
+    assert now > 30.0
+
+
+def test_the_first_of_two_sends_may_turn_out_to_be_the_one_that_arrived() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    bench.take(LatestRead(bench.read(), BASE, "7"))
+    again = bench.swap()
+    bench.take(SwapConflicted(again.latest.swap_id))
+    bench.take(LatestRead(bench.read(), sent.latest, "8"))
+    assert bench.swaps.latest == sent.latest
+    assert bench.swaps.deposed is None
+
+
+def test_a_version_that_moved_without_a_change_is_swapped_again() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapConflicted(sent.latest.swap_id))
+    bench.take(LatestRead(bench.read(), BASE, "9"))
+    assert bench.swap().version == "9"
+
+
+def test_another_term_deposes() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapConflicted(sent.latest.swap_id))
+    other = replace(BASE, term=Term(4), swap_id=SwapId("theirs"))
+    assert bench.take(LatestRead(bench.read(), other, "8")) == []
+    assert bench.swaps.deposed == "term 4 leads"
+
+
+def test_a_change_by_nobody_known_deposes_too() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapConflicted(sent.latest.swap_id))
+    bench.take(LatestRead(bench.read(), replace(BASE, swap_id=SwapId("x")), "8"))
+    assert bench.swaps.deposed is not None
+
+
+def test_an_object_that_is_gone_deposes() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    bench.take(LatestRead(bench.read(), None))
+    assert bench.swaps.deposed == "the object -latest is gone"
+
+
+def test_an_unreachable_store_is_read_again_later_and_nothing_is_decided() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    assert bench.take(LatestUnreadable(bench.read(), "away"), now=1.0) == []
+    assert bench.desk.alarm == 1.5
+    bench.desk.begin(1.5)
+    bench.swaps.pursue(bench.desk)
+    bench.take(LatestRead(bench.read(), sent.latest, "8"), now=1.6)
+    assert not bench.swaps.busy
+
+
+def test_answers_to_other_reads_and_swaps_change_nothing() -> None:
+    bench = Bench()
+    sent = bench.propose()
+    bench.take(SwapDone(SwapId("other"), "9"))
+    bench.take(SwapUnknown(sent.latest.swap_id))
+    token = bench.read()
+    bench.take(LatestRead(token + 1, BASE, "7"))
+    bench.take(LatestUnreadable(token + 1, "away"))
+    assert bench.swaps.busy
+    assert bench.swaps.reading == token

@@ -1,0 +1,168 @@
+import threading
+from dataclasses import replace
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
+from penstock.cluster.launch import desired_name, latest_name
+from penstock.contract.codec import decode
+from penstock.contract.ids import JobUid, Version
+from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
+from penstock.supervisor.job_objects import Wanted
+from tests.support.fakes import FakeMetaStore
+
+
+@pytest.fixture
+def store() -> FakeMetaStore:
+    return FakeMetaStore()
+
+
+@pytest.fixture
+def wanted(store: FakeMetaStore) -> Wanted:
+    wanted = Wanted(store, "words", JobUid("uid"))
+    wanted.begin(2, None)
+    return wanted
+
+
+def lead(store: FakeMetaStore, wanted: Wanted, **changes: object) -> None:
+    """Do what a leader does: swap -latest."""
+    found = store.get(latest_name("words"))
+    assert found is not None
+    latest = replace(wanted.latest(), **changes)  # type: ignore[arg-type]
+    store.swap(latest_name("words"), encode_latest(latest), found.version)
+
+
+def test_the_first_run_makes_latest_and_later_ones_keep_it(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    first_run = wanted.desired().run
+    wanted.ask("checkpoint", None)
+    lead(store, wanted, version=Version(7))
+    wanted.begin(3, Restore("nonce"))
+    assert wanted.latest().version == 7
+    desired = wanted.desired()
+    assert (desired.workers, desired.requests, desired.restore) == (3, (), Restore("nonce"))
+    assert desired.run != first_run
+
+
+def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    done = overriding("a", Restore("of-the-file"))
+    lead(store, wanted, restored=done)
+    wanted.begin(2, Restore("of-the-file", empty=True))
+    assert wanted.desired().restore == Restore(done, empty=True)
+    wanted.begin(2, Restore("another"))
+    assert wanted.desired().restore == Restore("another")
+
+
+def test_a_request_is_taken_away_once_answered(store: FakeMetaStore, wanted: Wanted) -> None:
+    asked = wanted.ask("savepoint", "monday")
+    assert wanted.answer(asked.id).ok is None
+    lead(store, wanted, answers=(Answer(asked.id, True, "savepoints/monday"),))
+    answer = wanted.answer(asked.id)
+    assert (answer.ok, answer.kind, answer.text) == (True, "savepoint", "savepoints/monday")
+    assert wanted.desired().requests == ()
+    lead(store, wanted, answers=())
+    assert wanted.answer(asked.id) == answer
+    assert wanted.answers() == (answer,)
+
+
+def test_requests_of_several_threads_are_all_kept(store: FakeMetaStore, wanted: Wanted) -> None:
+    threads = [threading.Thread(target=wanted.ask, args=("checkpoint", None)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = store.get(desired_name("words"))
+    assert found is not None
+    assert len(decode(Desired, found.data).requests) == 8
+
+
+def test_a_rescale_is_answered_when_it_has_settled(store: FakeMetaStore, wanted: Wanted) -> None:
+    asked = wanted.rescale(3)
+    assert asked.ok is None
+    lead(store, wanted, workers=3, version=Version(2), settled=Version(1))
+    assert wanted.answer(asked.id).ok is None
+    lead(store, wanted, settled=Version(2))
+    assert wanted.answer(asked.id).ok is True
+
+
+def test_a_rescale_may_be_overtaken_or_outlived(store: FakeMetaStore, wanted: Wanted) -> None:
+    asked = wanted.rescale(3)
+    wanted.rescale(4)
+    answer = wanted.answer(asked.id)
+    assert (answer.ok, answer.text) == (False, "overtaken by a request for 4 workers")
+    asked = wanted.rescale(2)
+    lead(store, wanted, finished=True)
+    assert (wanted.answer(asked.id).ok, wanted.answer(asked.id).text) == (
+        False,
+        "the job has ended",
+    )
+
+
+def test_what_is_not_known_is_said(wanted: Wanted) -> None:
+    with pytest.raises(ConfigError, match="no request 'x' is known"):
+        wanted.answer("x")
+    with pytest.raises(ConfigError, match="one of checkpoint, savepoint, stop"):
+        wanted.ask("sleep", None)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "a" * 64, "a b", "ü"])
+def test_a_savepoints_name_is_a_folders(wanted: Wanted, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"savepoint .*: a name is letters"):
+        wanted.ask("savepoint", name)
+    wanted.ask("stop", "monday-1.2_x")
+
+
+def test_a_stop_follows_the_answer_of_a_last_checkpoint(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    asked = wanted.ask("stop", None)
+    (checkpoint,) = wanted.desired().requests
+    assert checkpoint.kind == "checkpoint"
+    assert wanted.answer(asked.id).ok is None
+    wanted.stop_when_due(100.0)
+    assert wanted.desired().requests == (checkpoint,)
+    lead(store, wanted, answers=(Answer(checkpoint.id, False, "no space left"),))
+    wanted.collect()
+    wanted.stop_when_due(100.1)
+    (stop,) = wanted.desired().requests
+    assert (stop.id, stop.kind, stop.argument) == (asked.id, "stop", None)
+    wanted.stop_when_due(200.0)
+    assert wanted.desired().requests == (stop,)
+
+
+def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: Wanted) -> None:
+    asked = wanted.ask("stop", None)
+    wanted.stop_when_due(100.0)
+    wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S - 0.1)
+    assert [r.kind for r in wanted.desired().requests] == ["checkpoint"]
+    wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S)
+    assert wanted.desired().requests[-1].id == asked.id
+
+
+def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(
+    store: FakeMetaStore, wanted: Wanted
+) -> None:
+    lead(store, wanted, finished=True)
+    asked = wanted.ask("stop", None)
+    assert [r.id for r in wanted.desired().requests] == [asked.id]
+
+
+def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
+    asked = wanted.ask("checkpoint", None)
+    wanted.wait_for_readers(30)
+    wanted.expect_reader(asked.id)
+    wanted.wait_for_readers(0.01)
+    lead(store, wanted, answers=(Answer(asked.id, True, "stopped"),))
+    thread = threading.Thread(target=wanted.wait_for_readers, args=(30,))
+    thread.start()
+    assert wanted.answer(asked.id).ok is True
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_latest_is_this_jobs(wanted: Wanted) -> None:
+    assert wanted.latest() == Latest(JobUid("uid"), wanted.latest().swap_id)

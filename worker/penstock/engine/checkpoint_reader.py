@@ -1,0 +1,91 @@
+"""Reading checkpoints: root manifests, and files brought near before they are needed."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import PeerError, PenstockError, StateError
+from penstock.base.limits import PREPARE_TIMEOUT_S
+from penstock.contract.codec import decode
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile
+from penstock.contract.plan import PhysicalPlan
+from penstock.protocol.state_matching import altered
+
+if TYPE_CHECKING:
+    from penstock.ports import BlobStore
+
+_THREADS = 2  # tasks of one worker that load at a time; more only compete for the disk
+
+log = logging.getLogger(__name__)
+
+
+def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> RootManifest | None:
+    """Read and check a root manifest; None for a job without a checkpoint.
+
+    Raises StateError when it is missing or altered, or when a step of the job keeps other state.
+    """
+    if ref is None:
+        return None
+    try:
+        root = decode(RootManifest, blobs.get(ref))
+    except PeerError as error:
+        raise StateError(f"root manifest {ref.name}: {error}") from error
+    why = altered(root, plan)
+    if why is not None:
+        raise StateError(why.removeprefix("StateError: "))
+    return root
+
+
+def read_base(
+    blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan, *, joins: bool
+) -> RootManifest | None:
+    """Read the checkpoint that a proposed version is prepared from; None to prepare without one.
+
+    A member may come to a proposal late, when it was called off and its base is collected: that
+    must not fail the job, for the adoption reads all that is needed. Raises StateError only in a
+    worker that ``joins``, whose loss undoes the rescale and nothing else.
+    """
+    try:
+        return read_root(blobs, ref, plan)
+    except StateError as error:
+        if joins:
+            raise
+        log.warning("event=base_unreadable reason=%s", error)
+        return None
+
+
+class Preloader:
+    """Reads files once in the background, so that the adoption finds them near.
+
+    On one machine, or with a file system that caches, reading is enough: the second read comes
+    from memory. A failure does no harm here; the adoption reads again and says what is wrong.
+    """
+
+    def __init__(self, blobs: "BlobStore", warmed: threading.Event) -> None:
+        """Read from ``blobs``, one file at a time; near means also that code is ``warmed``."""
+        self._blobs = blobs
+        self._warmed = warmed
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="preload")
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Read ``files`` and say when that is done."""
+        self._pool.submit(self._read, files, done)
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Run other work that reads checkpoints."""
+        self._pool.submit(work)
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        for file in files:
+            try:
+                self._blobs.get(file.blob)
+            except PenstockError as error:
+                log.warning("event=preload_failed file=%s reason=%s", file.blob.name, error)
+        self._warmed.wait(PREPARE_TIMEOUT_S)
+        done()

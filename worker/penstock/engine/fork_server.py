@@ -1,0 +1,195 @@
+"""``python -m penstock.engine.fork_server DESCRIPTOR``: see :mod:`penstock.cluster.forks`.
+
+It has one thread and runs no user code, so that what it has loaded can be forked at any time. Its
+standard input is its life line: closed, it ends. While nothing is asked of it, it loads kernels.
+"""
+
+import fcntl
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
+from penstock.cluster.descriptors import DescriptorLink
+from penstock.cluster.forks import Exited, Fork, Forked, remove_socket
+from penstock.cluster.framing import LinkClosed
+from penstock.engine.main import run
+from penstock.engine.warm import kernels_in_use
+
+if TYPE_CHECKING:
+    from penstock.model.kernels.jit import Kernel
+
+LIFE_LINE = 0
+DESCRIPTORS = 3  # that a keeper gives: link, output, error
+EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
+MODULES = (
+    "penstock.cluster.link",
+    "penstock.connectors.registry",
+    "penstock.engine.build",
+    "penstock.engine.worker",
+    "penstock.graph.assemble",
+    "penstock.graph.inspect_arrow",
+    "penstock.model.keyhash",
+    "penstock.model.split",
+    "penstock.model.kernels.routing",
+    "penstock.state.budget",
+    "penstock.state.keyed_backend",
+    "penstock.storage.trust",
+    "penstock.transport.flight_endpoint",
+    "penstock.transport.exchange",
+)
+
+
+@dataclass(slots=True)
+class Life:
+    """An engine that was forked, until it has been waited for."""
+
+    pid: int
+    handle: int
+    keeper: DescriptorLink
+
+
+class ForkServer:
+    """Forks engines. Everything happens in one thread, in :meth:`run`."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        """Own ``listener``."""
+        self._listener = listener
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(listener, selectors.EVENT_READ)
+        self._ready.register(LIFE_LINE, selectors.EVENT_READ)
+        self._lives: dict[int, Life] = {}
+
+    def run(self, chores: Iterator[object]) -> None:
+        """Serve until the life line ends; between requests take the next of ``chores``."""
+        busy = True
+        while True:
+            ready = [key.fd for key, _ in self._ready.select(0 if busy else None)]
+            if LIFE_LINE in ready:
+                return
+            for descriptor in ready:
+                if descriptor == self._listener.fileno():
+                    self._answer()
+                else:
+                    self._mourn(self._lives.pop(descriptor))
+            busy = busy and next(chores, None) is not None
+
+    def _answer(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(FORK_REQUEST_TIMEOUT_S)  # a keeper that hangs holds nobody up
+        keeper = DescriptorLink(connection, Fork)
+        given: list[int] = []
+        try:
+            order, given = keeper.receive()
+            self._fork(order, keeper, given)
+        except (LinkClosed, PeerError):
+            keeper.close()
+        finally:
+            for descriptor in given:
+                os.close(descriptor)
+
+    def _fork(self, order: Fork, keeper: DescriptorLink, given: list[int]) -> None:
+        if len(given) != DESCRIPTORS:
+            raise PeerError(f"{len(given)} descriptors for an engine, not link, output and error")
+        gc.freeze()  # a collector that looks at these objects would copy their pages
+        with warnings.catch_warnings():
+            # The other threads belong to OpenBLAS and jemalloc, and both prepare for a fork.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            self._become_engine(order, keeper, given)
+        life = Life(pid, os.pidfd_open(pid), keeper)
+        self._lives[life.handle] = life
+        self._ready.register(life.handle, selectors.EVENT_READ)
+        with suppress(LinkClosed):  # the engine will find its link closed, and end
+            keeper.send(Forked(pid), life.handle)
+
+    def _mourn(self, life: Life) -> None:
+        self._ready.unregister(life.handle)
+        os.close(life.handle)
+        _, status = os.waitpid(life.pid, 0)
+        with suppress(LinkClosed):  # nobody is left who asked
+            life.keeper.send(Exited(os.waitstatus_to_exitcode(status)))
+        life.keeper.close()
+
+    def _become_engine(self, order: Fork, keeper: DescriptorLink, given: list[int]) -> NoReturn:
+        """Run an engine in this process, which was forked just now."""
+        try:
+            self._leave_to_parent(keeper)
+            link, *outputs = given
+            _place(os.open(os.devnull, os.O_RDONLY), *outputs)
+            with suppress(PermissionError):  # a keeper of another session: it ends it by itself
+                os.setpgid(0, order.group)
+            _seed_again()
+            run(replace(order.launch, socket=f"fd:{link}"))
+        except BaseException:  # as the interpreter would: told, and the status of it
+            traceback.print_exc()
+        finally:
+            os._exit(EXIT_UNCAUGHT)
+
+    def _leave_to_parent(self, keeper: DescriptorLink) -> None:
+        # These sockets must end with the server: a keeper waits for the end of its connection.
+        self._ready.close()
+        self._listener.close()
+        keeper.socket.close()
+        for life in self._lives.values():
+            os.close(life.handle)
+            life.keeper.socket.close()
+
+
+def _place(*descriptors: int) -> None:
+    """Give descriptors the numbers 0, 1, 2; what lies there now is closed."""
+    aside = [fcntl.fcntl(d, fcntl.F_DUPFD, len(descriptors)) for d in descriptors]
+    for number in descriptors:
+        os.close(number)
+    for number, descriptor in enumerate(aside):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _seed_again() -> None:
+    """Give this process random numbers of its own; Python's own module does so by itself."""
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
+def load_modules() -> None:
+    """Import what engines import sooner or later, whatever their job."""
+    for name in MODULES:
+        import_module(name)
+
+
+def load_kernels() -> "Iterator[Kernel]":
+    """Load kernels, one at a time, that need not be compiled: engines do that side by side."""
+    for kernel in kernels_in_use():
+        if kernel.is_cached() and kernel.try_compile():
+            yield kernel
+
+
+def main(arguments: list[str]) -> None:
+    """Load modules, then serve at the listening socket whose descriptor is given."""
+    gc.disable()  # until an engine has loaded its job
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # its parent ends it
+    listener = socket.socket(fileno=int(arguments[0]))
+    load_modules()
+    kernels = load_kernels()
+    next(kernels, None)  # what the first one takes with it is most of the work: once, not in forks
+    ForkServer(listener).run(kernels)
+    remove_socket(listener)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,149 @@
+"""Counters of the engine's own tasks for people: shown and exported, never decided upon."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from penstock.contract.ids import ChannelId, TaskId
+from penstock.contract.inputs import InputSeen
+from penstock.contract.plan import PhysicalPlan, StagePlan
+from penstock.contract.progress import EngineProgress
+from penstock.contract.status import SinkStatus, StepStatus
+from penstock.engine.attempt import Attempt
+from penstock.engine.task_runtime import Standing
+from penstock.engine.task_thread import TaskThread
+from penstock.transport.stats import ExchangeStats
+
+INTERVAL_S = 1.0
+_FLOOR_S = 0.001
+
+
+class Progress:
+    """Draws an :class:`EngineProgress`; shares of time are since the call before."""
+
+    def __init__(self, plan: PhysicalPlan, guarantees: dict[str, str]) -> None:
+        """Report the steps of ``plan`` and the guarantees of its sinks."""
+        self._plan = plan
+        self._sinks = tuple(SinkStatus(n, g) for n, g in guarantees.items())
+        self._before: dict[TaskId, tuple[float, float]] = {}
+        self._at = time.monotonic()
+
+    def draw(
+        self, attempt: Attempt, stats: ExchangeStats, inputs: tuple[InputSeen, ...] = ()
+    ) -> EngineProgress:
+        """Return the counters as they stand."""
+        now = time.monotonic()
+        span, self._at = max(now - self._at, _FLOOR_S), now
+        queued = _queued(stats)
+        tasks = list(attempt.tasks.values())
+        steps: list[StepStatus] = []
+        for stage in self._plan.stages:
+            mine = [t for t in tasks if t.task.stage == stage.index]
+            steps += self._stage(stage, mine, span, queued)
+        return EngineProgress(attempt.marks.attempt, tuple(steps), self._sinks, inputs)
+
+    def _stage(
+        self,
+        stage: StagePlan,
+        tasks: list[TaskThread],
+        span: float,
+        queued: dict[TaskId, int],
+    ) -> list[StepStatus]:
+        busy, blocked = self._shares(tasks, span)
+        worked_s, blocked_s, idle_s = spent([t.standing for t in tasks], self._at)
+        times = [t.core.time.task_us for t in tasks]
+        known = [w for w in times if w is not None]
+        watermark = min(known) if known and len(known) == len(times) else None
+        counters = _counters(tasks)
+        return [
+            StepStatus(
+                name=step,
+                tasks=len(tasks),
+                rows_in=counters.get((step, "rows_in"), 0),
+                rows_out=counters.get((step, "rows_out"), 0),
+                late_rows=counters.get((step, "late"), 0)
+                + counters.get((step, "late_after_idle"), 0),
+                dead_rows=counters.get((step, "dead_letters"), 0),
+                untimed_rows=counters.get((step, "without_time"), 0),
+                busy=busy,
+                blocked=blocked,
+                blocked_s=blocked_s,
+                busy_s=worked_s,
+                idle_s=idle_s,
+                queue_bytes=sum(queued.get(t.task, 0) for t in tasks) if place == 0 else 0,
+                state_keys=counters.get((step, "keys"), 0),
+                watermark_us=watermark,
+            )
+            for place, step in enumerate(stage.steps)
+        ]
+
+    def _shares(self, tasks: list[TaskThread], span: float) -> tuple[float, float]:
+        slept = blocked = 0.0
+        for thread in tasks:
+            before = self._before.get(thread.task, (0.0, 0.0))
+            now = self._before[thread.task] = thread.standing.waited(self._at)
+            slept += max(0.0, now[0] - before[0])
+            blocked += max(0.0, now[1] - before[1])
+        whole = span * max(1, len(tasks))
+        waits = min(1.0, blocked / whole)
+        return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
+
+
+def spent(standings: Iterable[Standing], now: float) -> tuple[float, float, float]:
+    """Return the seconds that tasks have worked, were blocked and slept, until ``now``."""
+    worked = blocked = idle = 0.0
+    for standing in standings:
+        slept, waited = standing.waited(now)
+        worked += max(0.0, now - standing.born - slept - waited)
+        blocked += waited
+        idle += slept
+    return round(worked, 3), round(blocked, 3), round(idle, 3)
+
+
+def _counters(tasks: Iterable[TaskThread]) -> dict[tuple[str, str], int]:
+    totals: dict[tuple[str, str], int] = {}
+    for thread in tasks:
+        for key, value in thread.counters().items():
+            totals[key] = totals.get(key, 0) + value
+    return totals
+
+
+def _queued(stats: ExchangeStats) -> dict[TaskId, int]:
+    queued: dict[TaskId, int] = {}
+    for channel in stats.inputs:
+        receiver = _receiver(channel.channel)
+        queued[receiver] = queued.get(receiver, 0) + channel.queued_bytes
+    return queued
+
+
+def _receiver(channel: ChannelId) -> TaskId:
+    return channel.receiver
+
+
+class ProgressTeller(threading.Thread):
+    """Says the counters once a second. Its failure costs counters, never the sign of life."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        """Call ``say`` until stopped."""
+        super().__init__(name="progress", daemon=True)
+        self._say = say
+        self._wanted = threading.Event()
+        self._over = False
+
+    def hurry(self) -> None:
+        """Say them now. From any thread; never blocks."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._over = True
+        self._wanted.set()
+
+    def run(self) -> None:
+        """Tell until stopped."""
+        while True:
+            self._wanted.wait(INTERVAL_S)
+            self._wanted.clear()
+            if self._over:
+                return
+            self._say()

@@ -1,0 +1,108 @@
+"""Stores snapshots beside processing: state files, prepared output, then word to the task.
+
+The cut was made on the task's thread; here only captured values are written. One snapshot of a
+task at a time (the core sees to it), several tasks beside each other.
+"""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.base.errors import StorageError
+from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
+from penstock.contract.manifest import SinkHandle, SplitState, StateFile
+from penstock.contract.names import blob_name
+from penstock.protocol.task.task_events import Parts, Stored, StoreFailed
+
+if TYPE_CHECKING:
+    from penstock.ports import BlobStore, Pending
+
+log = logging.getLogger(__name__)
+
+
+class StateCut(Protocol):
+    """Captured changes of a task's state; ``write`` makes files of them, off the task's thread.
+
+    It rests now and then until ``hurry`` is set.
+    """
+
+    hurry: threading.Event
+
+    def write(self, naming: Callable[[str], BlobName], blobs: "BlobStore") -> tuple[StateFile, ...]:
+        """Return every live file of the task, new ones included."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What was cut at a barrier and is to be stored."""
+
+    term: Term
+    epoch: Epoch
+    state: StateCut | None
+    sinks: "tuple[Pending, ...]"
+    splits: tuple[SplitState, ...]
+
+
+class Storer:
+    """A few threads that store; ``tell`` hears the outcome on one of them."""
+
+    def __init__(self, blobs: "BlobStore", incarnation: Incarnation, threads: int) -> None:
+        """Write into ``blobs`` under names of this life."""
+        self._blobs = blobs
+        self._incarnation = incarnation
+        self._numbers = itertools.count(1)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storer")
+
+    def store(self, captured: Captured, tell: Callable[[Stored | StoreFailed], None]) -> None:
+        """Store in the background, then tell the outcome."""
+        self._pool.submit(self._store, captured, tell)
+
+    def name(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
+        """Return a name that no file ever had. From any thread: taking a number is atomic."""
+        return blob_name(term, epoch, self._incarnation, next(self._numbers), suffix)
+
+    def close(self) -> None:
+        """Take no more work and do not wait for what is under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _store(self, captured: Captured, tell: Callable[[Stored | StoreFailed], None]) -> None:
+        term, epoch = captured.term, captured.epoch
+        handles: list[SinkHandle] = []
+        try:
+            _finish(captured.sinks, handles)
+            files = self._files(captured)
+        except Exception as error:  # any failure before the swap aborts this epoch, nothing else
+            if not isinstance(error, StorageError):
+                log.exception("event=store_failed epoch=%d", epoch)
+            tell(StoreFailed(term, epoch, f"{type(error).__name__}: {error}", tuple(handles)))
+            return
+        tell(Stored(term, epoch, Parts(files, captured.splits, tuple(handles))))
+
+    def _files(self, captured: Captured) -> tuple[StateFile, ...]:
+        if captured.state is None:
+            return ()
+
+        def naming(suffix: str) -> BlobName:
+            return self.name(captured.term, captured.epoch, suffix)
+
+        return captured.state.write(naming, self._blobs)
+
+
+def _finish(sinks: "Sequence[Pending]", handles: list[SinkHandle]) -> None:
+    """Prepare every sink, also behind one that fails: each cut must end before the next one."""
+    failures: list[Exception] = []
+    for pending in sinks:
+        try:
+            handle = pending.finish()
+        except Exception as error:  # raised below, when all have ended
+            failures.append(error)
+            continue
+        if handle is not None:
+            handles.append(handle)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,405 @@
+"""Performs the actions of a task's core: steps, channels, snapshots, state, reports.
+
+Everything here runs on the task's thread. Only sending may wait, and while it waits it hears
+of a reset and of events that change no order.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
+from penstock.contract.ids import ChannelId
+from penstock.engine.rescale_timings import Pauses
+from penstock.engine.router import EdgeRouter
+from penstock.engine.snapshot_writer import Captured, StateCut
+from penstock.engine.task_inbox import Inbox, Near
+from penstock.engine.task_runtime import Host, Input, Output, Standing, TaskParts, Wakeup
+from penstock.model.elements import BarrierKind, Data, LatencyMarker
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.routes import routes
+
+ROWS = (Data, LatencyMarker)  # what a full channel refuses
+REST_S = 1.0  # of a wait that everything interrupts
+
+
+class TaskStopped(Exception):
+    """The attempt is over; the thread leaves whatever it was waiting for."""
+
+
+class Performer:
+    """The hands of one task. ``over`` is set when the attempt has ended."""
+
+    def __init__(self, parts: TaskParts, host: Host, wakeup: Wakeup) -> None:
+        """Own ``parts``; sleep on ``wakeup``."""
+        self.core = parts.core
+        self.task = parts.core.task
+        self.inbox = Inbox(wakeup)
+        self.standing = Standing()
+        self.over = False
+        self.input: Input | None = None
+        self._parts = parts
+        self._host = host
+        self._wakeup = wakeup
+        self._outputs: dict[ChannelId, Output] = {}
+        self._filling: dict[Output, None] = {}  # given rows since they were last flushed
+        self._given: dict[Output, None] = {}  # given rows in this turn
+        self._routers: list[EdgeRouter] = []
+        self._routed_by: tuple[Any, Any] = (None, None)
+        self._marker_turn = 0
+        self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
+        self._captured: Captured | None = None  # while state of it is not copied
+        self._cut: StateCut | None = None  # the newest
+        self.pauses = Pauses(self.task)
+        self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
+
+    def step(self, event: ev.Event) -> None:
+        """Let the core take an event, and perform what it wants, in order."""
+        perform = self._perform_one
+        for action in self.core.step(event, time.monotonic()):
+            perform[type(action)](action)
+
+    def tell(self) -> None:
+        """Let the worker know where the task stands now."""
+        self.standing.exhausted = self.core.exhausted
+        self.standing.published = self.core.sinks.published
+        self._host.changed()
+
+    def open_up(self) -> None:
+        """Take hold of the streams and outputs of the attempt: rows may flow now."""
+        if self._parts.source is None and self.input is None:
+            self.input = self._host.input(self.task)
+        for sink in self._parts.sinks.values():
+            sink.open()
+
+    def output(self, channel: ChannelId) -> Output | None:
+        """Return an output channel; None while it is not open."""
+        try:
+            output = self._outputs[channel] = self._host.output(channel)
+        except KeyError:
+            return None
+        return output
+
+    def turn_bytes(self) -> int:
+        """Return how much may be read at once: half of what may wait behind each edge.
+
+        More would stand in the buffers in front of a barrier.
+        """
+        waiting: dict[int, int] = {}
+        for channel in self.core.outputs:
+            output = self._outputs.get(channel)
+            window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
+            waiting[channel.edge] = waiting.get(channel.edge, 0) + window
+        return min(waiting.values(), default=2 * SOURCE_TURN_BYTES) // 2
+
+    # --- Steps and their rows -----------------------------------------------------------------
+
+    def _process(self, action: ev.Process) -> None:
+        since, self._waited_s = time.monotonic(), 0.0
+        rows = action.data.rows
+        self.standing.rows_in += rows
+        slot, source = self._parts.in_flight, self._parts.source
+        if slot is None:
+            self._parts.chain.on_batch(action.data.payload)
+        else:
+            slot.enter(None if source is None else source.where(), rows)
+            try:
+                self._parts.chain.on_batch(action.data.payload)
+            finally:
+                slot.leave()
+        self._flush()
+        now = time.monotonic()
+        if source is None:
+            if self.input is not None:
+                self.input.worked(action.data, now - since, self._waited_s, now)
+            return
+        source.worked(rows, now - since, self._waited_s)
+        for origin_ns in source.marks():
+            self._pass_on(LatencyMarker(self.task, origin_ns))
+
+    def _advance(self, action: ev.Advance) -> None:
+        more = True
+        while more:  # slices: what has fired waits for credit, not for memory
+            more = self._pass_time(action.time_us)
+            self._flush()
+
+    def _pass_time(self, time_us: int) -> bool:
+        slot = self._parts.in_flight
+        if slot is None:
+            return self._parts.chain.on_watermark(time_us)
+        slot.enter(None, 0)
+        try:
+            return self._parts.chain.on_watermark(time_us)
+        finally:
+            slot.leave()
+
+    def _flush(self) -> None:
+        """Route what the steps have emitted since the last time."""
+        for index, edge in enumerate(self._parts.edges):
+            if not edge.rows:
+                continue
+            batches, edge.rows[:] = tuple(edge.rows), ()
+            for batch in batches:
+                if batch.num_rows:
+                    self.standing.rows_out += batch.num_rows
+                    pieces = self._router(index).pieces(batch)
+                    self.step(ev.Produced(tuple(pieces)))
+
+    def flush(self) -> None:
+        """Let rows leave that wait for more: the task is about to sleep, and makes none."""
+        for output in {**self._filling, **self._given}:
+            output.flush()
+        self._filling.clear()
+        self._given.clear()
+
+    def hand_on(self) -> None:
+        """Wake those who go on with what was sent in this turn: not before its end.
+
+        Woken in the middle of it, each would wait for the interpreter that this thread has.
+        """
+        for output in self._given:
+            output.hand_on()
+        self._filling.update(self._given)
+        self._given.clear()
+
+    def _router(self, index: int) -> EdgeRouter:
+        old, new = self.core.routing
+        if old is not self._routed_by[0] or new is not self._routed_by[1]:
+            self._routed_by = (old, new)
+            plan = self.core.setup.plan
+            self._routers = [
+                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom)
+                for e in self._parts.edges
+            ]
+        return self._routers[index]
+
+    def _send(self, action: ev.Send) -> None:
+        output = self._outputs.get(action.channel) or self.output(action.channel)
+        assert output is not None, f"no stream for {action.channel}"
+        element = action.element
+        if not isinstance(element, ROWS):
+            output.put(element)
+            return
+        self._given[output] = None
+        if output.try_send(element, more=True):
+            return
+        self.hand_on()  # what fills the channel has to be taken while this thread waits
+        since = time.monotonic()
+        while not output.try_send(element):
+            if self.copy_on():
+                self.standing.block(lambda: self._wakeup.wait(REST_S))
+            self._while_waiting()
+        self._waited_s += time.monotonic() - since
+        self.core.step(ev.Waited(), 0.0)
+
+    def _while_waiting(self) -> None:
+        """Hear of a reset and of what changes no order; all else waits its turn."""
+        if self.inbox.reset is not None:
+            raise TaskStopped
+        while self.core.waiting is None:
+            event = self.inbox.take_harmless(self.core.aligner.begins)
+            if event is None:
+                return
+            self.step(event)
+            self.tell()
+
+    def _mark(self, action: ev.Mark) -> None:
+        self._pass_on(action.marker)
+
+    def _pass_on(self, marker: LatencyMarker) -> None:
+        """Send a marker to one receiver after the other; where rows end, measure its age."""
+        if self.core.outputs:
+            self._marker_turn += 1
+            channel = self.core.outputs[self._marker_turn % len(self.core.outputs)]
+            self._send(ev.Send(channel, marker))
+            return
+        for sink in self._parts.sinks.values():
+            sink.mark(time.monotonic_ns() - marker.origin_ns)
+
+    # --- Checkpoints --------------------------------------------------------------------------
+
+    def _snapshot(self, action: ev.Snapshot) -> None:
+        while not self.copy_on():
+            pass
+        barrier, parts, storer = action.barrier, self._parts, self._host.storer
+        term, epoch = barrier.term, barrier.epoch
+        moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
+        state = parts.state.flip(epoch, merges=not moves) if parts.state is not None else None
+        self._cut = state
+        self._captured = Captured(
+            term,
+            epoch,
+            state,
+            tuple(
+                sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
+                for sink in parts.sinks.values()
+            ),
+            parts.source.states(epoch) if parts.source is not None else (),
+        )
+        self.copy_on()
+        if moves:
+            self.pauses.cut(time.monotonic())
+            windows = {c: o.window for c, o in self._outputs.items()}
+            self.core.step(ev.Paced(windows), 0.0)
+
+    def hurry(self) -> None:
+        """Let what is being stored be stored without a rest."""
+        if self._cut is not None:
+            self._cut.hurry.set()
+
+    def copy_on(self) -> bool:
+        """Copy more of the state that was cut, for about a millisecond; store it when that is all.
+
+        Says whether nothing is left to copy. What an attempt's end leaves here is never stored.
+        """
+        captured, state = self._captured, self._parts.state
+        if captured is None:
+            return True
+        if state is not None and not state.copy_on():
+            return False
+        self._captured = None
+        self._host.storer.store(captured, self._stored)
+        return True
+
+    def _spread(self, action: ev.Spread) -> None:
+        self._host.spread(action.barrier)
+
+    def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
+        """Hear from a storer's thread. After the end nobody can commit what was prepared."""
+        if self.over:
+            handles = (
+                outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
+            )
+            self._host.clear(handles, discard=True)
+            return
+        self.inbox.put(outcome)
+
+    def _confirm(self, action: ev.Confirm) -> None:
+        if self._parts.state is not None:
+            self._parts.state.committed(action.epoch)
+        if self._parts.source is not None:
+            self._parts.source.committed(action.epoch)
+
+    def _publish(self, action: ev.Publish) -> None:
+        epoch = action.epoch
+        self._host.publish(epoch, action.handles, lambda: self.inbox.put(ev.Published(epoch)))
+
+    # --- Load and rescale ---------------------------------------------------------------------
+
+    def _load(self, action: ev.Load) -> None:
+        """Fetch beside the task: rows that stay flow on meanwhile."""
+        state = self._parts.state
+        if state is None or not action.files:
+            self.take(Near(action, None))
+            return
+
+        def fetch() -> None:
+            try:
+                near = Near(action, state.fetch(action.files, self._host.blobs))
+            except Exception as error:  # raised on the task's thread, with its ids
+                near = Near(action, None, error)
+            self.inbox.put(near)
+            if self.over:
+                self.drop_near()
+
+        self._host.beside(fetch)
+
+    def take(self, near: Near) -> None:
+        """Make what was fetched the task's own."""
+        if near.error is not None:
+            raise near.error
+        parts, order, since = self._parts, near.order, time.monotonic()
+        if parts.state is not None and near.fetched is not None:
+            parts.state.take(near.fetched)
+        if parts.source is not None:
+            parts.source.open(order.splits)
+        if parts.state is not None:
+            parts.chain.on_groups_gained(order.share, order.emitted_us)
+        self.pauses.load_s = time.monotonic() - since
+        self.step(ev.Loaded(order.version))
+
+    def drop_near(self) -> None:
+        """Close what was fetched for an attempt that is over."""
+        while (event := self.inbox.take()) is not None:
+            if isinstance(event, Near) and event.fetched is not None:
+                event.fetched.close()
+
+    def forget_streams(self) -> None:
+        """Forget outputs that the version does not have; they may come again as new streams."""
+        keep = self.core.outputs
+        self._outputs = {c: o for c, o in self._outputs.items() if c in keep}
+
+    def _preload(self, action: ev.Preload) -> None:
+        version = action.version
+        self._host.preload(action.files, lambda: self.inbox.put(ev.Preloaded(version)))
+
+    def _announce(self, action: ev.AnnounceVersion) -> None:
+        self.open_up()
+        if self.input is not None:
+            self.input.announce(action.version)
+
+    def _close_splits(self, action: ev.CloseSplits) -> None:
+        assert self._parts.source is not None, "only a source task has splits"
+        self._parts.source.close(action.splits)
+
+    def _drop(self, action: ev.DropGroups) -> None:
+        if self._parts.state is not None:
+            self._parts.state.drop_groups(action.share)
+
+    # --- Reports ------------------------------------------------------------------------------
+
+    def _ready(self, _: ev.Ready) -> None:
+        self.standing.ready = True
+        self.standing.resumed = self.core.assignment.version
+        self.tell()
+
+    def _prepared(self, action: ev.Prepared) -> None:
+        self.standing.prepared = action.version
+        self.tell()
+
+    def _resumed(self, action: ev.Resumed) -> None:
+        # First: a task that resumed and has gained unread splits must not look exhausted.
+        self.standing.exhausted = self.core.exhausted
+        self.standing.resumed = action.version
+        self.pauses.resumed(action.version)
+        self.tell()
+
+    def _finished(self, _: ev.Finished) -> None:
+        self.standing.finished = True
+        self.tell()
+
+    def _ack(self, action: ev.Ack) -> None:
+        self._host.ack(action.term, action.epoch, action.manifest)
+
+    def _failed(self, action: ev.Failed) -> None:
+        self._host.epoch_failed(self.task, action.term, action.epoch, action.reason)
+
+    def _fire(self, _: ev.Fire) -> None:
+        """No step of this version has timers of processing time."""
+
+    def _performers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            ev.Process: self._process,
+            ev.Send: self._send,
+            ev.Advance: self._advance,
+            ev.Mark: self._mark,
+            ev.Fire: self._fire,
+            ev.Spread: self._spread,
+            ev.Snapshot: self._snapshot,
+            ev.Hurry: lambda _: self.hurry(),
+            ev.Ack: self._ack,
+            ev.Failed: self._failed,
+            ev.Confirm: self._confirm,
+            ev.Publish: self._publish,
+            ev.Forget: lambda a: self._host.clear(a.handles, discard=False),
+            ev.Discard: lambda a: self._host.clear(a.handles, discard=True),
+            ev.Load: self._load,
+            ev.Preload: self._preload,
+            ev.Ready: self._ready,
+            ev.Prepared: self._prepared,
+            ev.CloseSplits: self._close_splits,
+            ev.DropGroups: self._drop,
+            ev.AnnounceVersion: self._announce,
+            ev.Resumed: self._resumed,
+            ev.Finished: self._finished,
+        }

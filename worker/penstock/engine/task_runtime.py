@@ -1,0 +1,334 @@
+"""What a task's thread works with: the Protocols of its surroundings, and what it owns."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.cluster.in_flight import Slot
+from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
+from penstock.contract.keygroups import Share
+from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
+from penstock.contract.plan import EdgePlan
+from penstock.engine.router import Custom
+from penstock.engine.snapshot_writer import Storer
+from penstock.engine.source_reader import SourceTask
+from penstock.model.elements import Barrier, Control, Data
+from penstock.ports import LatencyMeter
+from penstock.protocol.task.task_core import TaskCore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.ports import BlobStore, SinkWriter
+
+
+class Chain(Protocol):
+    """The steps of a stage, composed. What they emit goes where they were bound to."""
+
+    def on_batch(self, batch: "pa.RecordBatch") -> None:
+        """Take rows."""
+        ...
+
+    def on_watermark(self, time_us: int) -> bool:
+        """Let event time pass; true when more is due: call again when what came may have left."""
+        ...
+
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+        """Find timers and the like of key groups whose state was just loaded."""
+        ...
+
+    def read_by(self, reading: Callable[[], tuple[str, str, int] | None]) -> None:
+        """Learn who can tell source, split and first offset of the rows that were read last."""
+        ...
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return what each step has counted, by the names of steps that count."""
+        ...
+
+
+class State(Protocol):
+    """The keyed state of a task."""
+
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
+        """Cut: capture the values of all changes that are not known committed.
+
+        Without ``merges`` it only adds files.
+        """
+        ...
+
+    def copy_on(self) -> bool:
+        """Capture some more of them; say whether all are, so that the cut may be written."""
+        ...
+
+    def committed(self, epoch: Epoch) -> None:
+        """Forget that what was cut up to ``epoch`` is dirty."""
+        ...
+
+    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Any:
+        """Bring entries here and open them; blocking, from any thread. The result has close()."""
+        ...
+
+    def take(self, fetched: Any) -> None:
+        """Take over fetched entries, each as narrow as it is listed."""
+        ...
+
+    def drop_groups(self, share: Share) -> None:
+        """Forget key groups that have moved away."""
+        ...
+
+    def close(self) -> None:
+        """Release memory and files."""
+        ...
+
+
+class Input(Protocol):
+    """All input channels of a task."""
+
+    def poll(
+        self, reads: Callable[[ChannelId], bool], joins: Callable[[ChannelId], bool] | None = None
+    ) -> Any:
+        """Return (channel, element) of a channel that may be read, or None.
+
+        Small batches of channels for which ``joins`` is true may come with those of another.
+        """
+        ...
+
+    def worked(
+        self, data: "Data[pa.RecordBatch]", seconds: float, waited_s: float, now: float
+    ) -> None:
+        """Hear what the steps took for rows: how much is taken and let wait follows it."""
+        ...
+
+    def announce(self, version: Version) -> None:
+        """Carry ``version`` in the credit of every channel."""
+        ...
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing is queued; what arrives afterwards sets the wakeup."""
+        ...
+
+
+class Output(Protocol):
+    """One output channel."""
+
+    @property
+    def window(self) -> int:
+        """Return how many bytes may wait at the receiver at its present pace."""
+        ...
+
+    @property
+    def receiver_version(self) -> Version:
+        """Return what the receiver has announced."""
+        ...
+
+    def try_send(self, element: Any, *, more: bool = False) -> bool:
+        """Queue rows; False when there is no room, and the wakeup is set when there is.
+
+        With ``more`` the caller calls ``hand_on`` or ``flush`` before it waits.
+        """
+        ...
+
+    def hand_on(self) -> None:
+        """Wake whoever goes on with what was queued with ``more``."""
+        ...
+
+    def put(self, control: Control) -> None:
+        """Queue a control element behind everything else."""
+        ...
+
+    def flush(self) -> None:
+        """Let the rows that wait for more rows leave now."""
+        ...
+
+
+class Wakeup(Protocol):
+    """Where the thread sleeps."""
+
+    def set(self) -> None:
+        """Wake it."""
+        ...
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleep until set or the time is over."""
+        ...
+
+
+class Host(Protocol):
+    """The worker around its tasks. Called on task threads; must not block."""
+
+    blobs: "BlobStore"
+    storer: Storer
+
+    def input(self, task: TaskId) -> Input:
+        """Return the input of a task, once the attempt's streams are open."""
+        ...
+
+    def output(self, channel: ChannelId) -> Output:
+        """Return an output channel."""
+        ...
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Bring files near in the background."""
+        ...
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something slow on a thread of its own."""
+        ...
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the source tasks of this worker."""
+        ...
+
+    def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
+        """Report a snapshot."""
+        ...
+
+    def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
+        """Report that an epoch cannot be completed."""
+        ...
+
+    def publish(
+        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
+    ) -> None:
+        """Make output visible in the background."""
+        ...
+
+    def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
+        """Remove staged files in the background."""
+        ...
+
+    def changed(self) -> None:
+        """Hear that a task stands elsewhere now."""
+        ...
+
+    def broken(self, task: TaskId, error: BaseException) -> None:
+        """Hear that a task cannot go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutEdge:
+    """An edge out of the task's stage, and how its rows find their receivers."""
+
+    plan: EdgePlan
+    keys: tuple[str, ...]
+    custom: Custom | None
+    rows: "list[pa.RecordBatch]"
+
+
+class SinkSlot:
+    """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
+
+    __slots__ = ("_make", "_meter", "_on_first", "_writer", "rows")
+
+    def __init__(
+        self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None
+    ) -> None:
+        """Remember how the writer is made; ``on_first`` hears when the first rows have come.
+
+        The first checkpoint of a job begins then: soon enough that its barrier passes before
+        queues fill, and not so soon that there is nothing to publish.
+        """
+        self._make = make
+        self._on_first = on_first
+        self._writer: SinkWriter | None = None
+        self._meter: LatencyMeter | None = None
+        self.rows = 0
+
+    def open(self) -> None:
+        """Make the writer, once."""
+        if self._writer is None:
+            writer = self._writer = self._make()
+            self._meter = writer if isinstance(writer, LatencyMeter) else None
+
+    @property
+    def writer(self) -> "SinkWriter":
+        """Return the open writer."""
+        assert self._writer is not None, "rows before the start"
+        return self._writer
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        """Take rows."""
+        self.rows += batch.num_rows
+        self.writer.write(batch)
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
+
+    def mark(self, latency_ns: int) -> None:
+        """Let a sink that measures latency count the age of a marker."""
+        if self._meter is not None:
+            self._meter.mark(latency_ns)
+
+    def room(self) -> bool:
+        """Say whether rows may be written now."""
+        return self._writer is None or self._writer.room()
+
+    def close(self) -> None:
+        """Drop what was not prepared."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass(slots=True)
+class TaskParts:
+    """What a task is made of; the thread owns all of it. ``edges[i].rows`` is what steps emit.
+
+    ``in_flight`` is where it says what it hands to functions of the user; None: it calls none.
+    """
+
+    core: TaskCore
+    chain: Chain
+    edges: tuple[OutEdge, ...]
+    sinks: "dict[str, SinkSlot]"
+    state: State | None = None
+    source: SourceTask | None = None
+    in_flight: Slot | None = None
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a task stands, for the worker's status. Written by the task's thread only.
+
+    ``born`` is when it was made, monotonic seconds: what it neither slept nor was blocked since
+    then, it worked.
+    """
+
+    born: float = field(default_factory=time.monotonic)
+    ready: bool = False
+    prepared: Version = Version(0)
+    resumed: Version = Version(0)
+    exhausted: bool = False
+    published: Epoch = Epoch(0)
+    settled: Version = Version(0)
+    finished: bool = False
+    rows_in: int = 0
+    rows_out: int = 0
+    slept_s: float = 0.0
+    blocked_s: float = 0.0
+    asleep_at: float | None = None
+    blocked_at: float | None = None
+
+    def sleep(self, wait: Callable[[float], object], rest_s: float) -> None:
+        """Wait for work, at most ``rest_s``, and count the time."""
+        self.asleep_at = since = time.monotonic()
+        wait(rest_s)
+        self.slept_s += time.monotonic() - since
+        self.asleep_at = None
+
+    def block(self, wait: Callable[[], object]) -> None:
+        """Wait for credit, and count the time."""
+        self.blocked_at = since = time.monotonic()
+        wait()
+        self.blocked_s += time.monotonic() - since
+        self.blocked_at = None
+
+    def waited(self, now: float) -> tuple[float, float]:
+        """Return the seconds slept and blocked until ``now``, a wait that goes on included."""
+        asleep, blocked = self.asleep_at, self.blocked_at
+        return (
+            self.slept_s + (now - asleep if asleep is not None else 0.0),
+            self.blocked_s + (now - blocked if blocked is not None else 0.0),
+        )

@@ -1,0 +1,103 @@
+"""How long checkpoints take and how large they are, observed from the actions of a leader."""
+
+from penstock.base.errors import StorageError
+from penstock.contract.control import Command, EpochFailed, Heartbeat, Inject, PublishFailed, Report
+from penstock.contract.ids import Epoch, Incarnation, SwapId
+from penstock.contract.latest import Leader
+from penstock.contract.manifest import RootManifest
+from penstock.contract.progress import CheckpointDone
+from penstock.contract.reports import NO_ROOM, Broken
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
+
+
+class CheckpointWatch:
+    """Looks on; nothing depends on it.
+
+    ``newest`` is the last one committed by this keeper, ``trouble`` why nothing was committed after
+    it and ``failures`` how many have failed; one that timed out is seen to have failed when the
+    next begins. A file of the leader's own that cannot be written, output that cannot be published
+    and an attempt that storage ended are trouble, too: no epoch has failed then, and none begins.
+    ``waits_since`` is when this keeper last committed one, or began to lead; None: it does not.
+    """
+
+    def __init__(self) -> None:
+        self.newest: CheckpointDone | None = None
+        self.trouble: str | None = None
+        self.waits_since: float | None = None
+        self._epoch = Epoch(0)
+        self._began = 0.0
+        self._bytes = 0
+        self._swaps: dict[SwapId, Epoch] = {}
+        self._failed: set[Epoch] = set()
+
+    def saw_leader(self, leader: Leader | None, me: Incarnation, now: float) -> None:
+        """Forget what was done as leader when another leads: it says so, and this grows old."""
+        if leader is None:
+            return
+        if leader.incarnation == me:
+            self.waits_since = now if self.waits_since is None else self.waits_since
+            return
+        self.waits_since = None
+        self.newest, self.trouble = None, None
+        self._epoch = Epoch(0)
+        self._swaps.clear()
+        self._failed.clear()
+
+    @property
+    def failures(self) -> int:
+        """Count the checkpoints that failed since the newest one was committed."""
+        return len(self._failed)
+
+    def saw_action(self, action: actions.Action, now: float) -> None:
+        """Note the barrier, the manifest and the swap of an epoch."""
+        match action:
+            case actions.SendCommand(envelope=envelope) if isinstance(envelope.body, Inject):
+                if envelope.body.epoch != self._epoch:
+                    if self._epoch > (self.newest.epoch if self.newest is not None else 0):
+                        self._failed.add(self._epoch)
+                    self._epoch, self._began, self._bytes = envelope.body.epoch, now, 0
+            case actions.WriteBlob(value=RootManifest() as root) if root.epoch == self._epoch:
+                self._bytes = _new_bytes(root)
+            case actions.SwapLatest(latest=latest) if latest.epoch == self._epoch:
+                self._swaps = {latest.swap_id: latest.epoch}
+
+    def saw_event(self, event: object, now: float) -> None:
+        """Note that a step of an epoch failed, or that its swap was done."""
+        if isinstance(event, events.ReportArrived):
+            self._heard(event.envelope.body)
+            return
+        if isinstance(event, events.BlobNotWritten):
+            self.trouble = f"{event.name} was not written: {event.reason}"
+            return
+        if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
+            return
+        epoch = self._swaps.pop(event.swap_id)
+        self.trouble = None
+        self.waits_since = now
+        self._failed.clear()
+        if self.newest is None or self.newest.epoch != epoch:
+            self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))
+
+    def _heard(self, report: Command | Report) -> None:
+        match report:
+            case EpochFailed(epoch=epoch, reason=reason) if not self._is_old(epoch):
+                self.trouble = f"checkpoint {epoch} failed: {reason}"
+                self._failed.add(epoch)
+            case PublishFailed(epoch=epoch, reason=reason):
+                self.trouble = f"output of epoch {epoch} cannot be published: {reason}"
+            case Heartbeat(broken=Broken(attempt, reason)) if _is_of_storage(reason):
+                self.trouble = f"attempt {attempt} ended: {reason}"
+
+    def _is_old(self, epoch: Epoch) -> bool:
+        """A report is repeated until its sender has heard the decision."""
+        return self.newest is not None and epoch <= self.newest.epoch
+
+
+def _is_of_storage(reason: str) -> bool:
+    return any(words in reason for words in (StorageError.__name__, *NO_ROOM))
+
+
+def _new_bytes(root: RootManifest) -> int:
+    files = {f.blob.name: f.blob.size for t in root.tasks for f in t.files if f.epoch == root.epoch}
+    return sum(files.values())

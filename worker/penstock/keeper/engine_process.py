@@ -1,0 +1,246 @@
+"""One life of an engine as a process: started, listened to, ended, and mourned once.
+
+The threads of a life end with it: they wait for the process, read and write its socket. The last
+event of a life is EngineGone, after everything that the engine said.
+"""
+
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from penstock.base.errors import PeerError
+from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S
+from penstock.cluster.framing import LinkClosed
+from penstock.cluster.host import spawn
+from penstock.cluster.in_flight import read_in_flight
+from penstock.cluster.link import KeeperLink
+from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
+from penstock.contract.control import Command, EngineReport
+from penstock.contract.ids import Incarnation, Term
+from penstock.contract.launch import EngineLaunch
+from penstock.contract.progress import EngineProgress
+from penstock.keeper.final_report import (
+    EXIT_CANNOT_START,
+    EXIT_NOBODY_LISTENS,
+    STATUS_UNKNOWN,
+    LastWords,
+    Printed,
+    story,
+)
+from penstock.protocol.control_events import EngineGone
+
+
+class Child(Protocol):
+    """A process that was started, here or in the other container of this pod."""
+
+    @property
+    def pid(self) -> int | None:
+        """Return its number, for people; None while it is not known."""
+        ...
+
+    @property
+    def memory(self) -> str:
+        """Return, once it has ended, the limit of memory that ended it; empty when none did."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once; harmless when it has ended."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status, a signal as its negative, STATUS_UNKNOWN if nobody saw it.
+
+        Raises subprocess.TimeoutExpired.
+        """
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Yield what it says on its standard error, until its end."""
+        ...
+
+
+ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
+
+Spawn = Callable[[EngineLaunch, socket.socket], Child]  # the socket is the engine's; never blocks
+
+
+class EngineProcess:
+    """Starts at construction. The callbacks are called from threads of this object."""
+
+    def __init__(
+        self,
+        launch: EngineLaunch,
+        on_report: Callable[[Incarnation, EngineReport], None],
+        on_progress: Callable[[EngineProgress], None],
+        on_gone: Callable[[EngineGone], None],
+        *,
+        spawn: Spawn,
+        pass_on: Callable[[str], None],
+    ) -> None:
+        """Have ``spawn`` start ``launch`` with a link of its own.
+
+        ``pass_on`` gets each line of its standard error.
+        """
+        self.incarnation = launch.incarnation
+        self._scratch = launch.scratch
+        self._page = Path(launch.page) if launch.page else None
+        self._on_report = on_report
+        self._on_progress = on_progress
+        self._on_gone = on_gone
+        self._pass_on = pass_on
+        self._last_words = LastWords()
+        self._printed = Printed()
+        self._spoke = threading.Event()
+        self._told_to_end = False
+        self._silent = False
+        self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(COURIER_QUEUE_MAX)
+        ours, theirs = socket.socketpair()
+        self._link = KeeperLink(ours)
+        with theirs:
+            self._process = spawn(launch, theirs)
+        self._ears = threading.Thread(target=self._listen_to_errors, daemon=True)
+        self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
+        self._ears.start()
+        self._reader.start()
+        threading.Thread(target=self._write, name="engine-writer", daemon=True).start()
+        threading.Thread(target=self._wait, name="engine-waiter", daemon=True).start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, also of a process that has ended; None while it is not known."""
+        return self._process.pid
+
+    def send(self, term: Term, command: Command) -> None:
+        """Queue a command; never blocks. Lost when the engine is gone or does not listen.
+
+        Commands are repeated until they have their effect, so nothing is lost for good.
+        """
+        with suppress(queue.Full):
+            self._outbox.put_nowait((term, command))
+
+    def end(self) -> None:
+        """Close the socket, which ends a sound engine, and kill what is left after the grace."""
+        self._told_to_end = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._link.close()
+        threading.Thread(target=self._kill_later, name="engine-killer", daemon=True).start()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        self._process.wait()
+
+    def _write(self) -> None:
+        while (message := self._outbox.get()) is not None:
+            try:
+                self._link.send(*message)
+            except LinkClosed:
+                return
+
+    def _kill_later(self) -> None:
+        try:
+            self._process.wait(ENGINE_EXIT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _listen_to_errors(self) -> None:
+        for line in self._process.lines():
+            self._last_words.hear(line)
+            self._pass_on(line.rstrip("\n"))
+
+    def _read(self) -> None:
+        while True:
+            try:
+                message = self._link.receive()
+            except LinkClosed:
+                break
+            except PeerError as error:
+                self._last_words.hear(f"the engine spoke nonsense: {error}")
+                break
+            self._spoke.set()
+            if isinstance(message, EngineProgress):
+                self._on_progress(message)
+            else:
+                self._on_report(self.incarnation, message)
+        # A process whose socket is closed is never attached again, whatever it still does.
+        self._hang_up()
+
+    def _wait_for_end(self) -> int:
+        """Wait for the end of the process; one that never says a word is ended."""
+        try:
+            return self._process.wait(ENGINE_FIRST_WORD_S)
+        except subprocess.TimeoutExpired:
+            if not self._spoke.is_set():
+                self._silent = True
+                self._process.kill()
+        return self._process.wait()
+
+    def _wait(self) -> None:
+        status = self._wait_for_end()
+        # A child of the engine may hold the other end open: its death is what counts.
+        self._link.close()
+        with suppress(queue.Full):  # a full one finds the closed link by itself
+            self._outbox.put_nowait(None)
+        self._reader.join()
+        self._ears.join(ENGINE_EXIT_GRACE_S)
+        in_flight = None if self._page is None else read_in_flight(self._page, self.incarnation)
+        # What a life kept on the local disk is of no use to another.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        heard = self._last_words.lines()
+        words = heard if status == EXIT_CANNOT_START else self._printed.last_lines() or heard
+        how = ""
+        if self._silent:
+            how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"
+        elif self._told_to_end and status in ENDS_WHEN_TOLD:
+            how = "the engine ended, as it was told to"
+        reason = story(status, words, in_flight, self._process.memory, how=how)
+        known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
+        self._on_gone(EngineGone(self.incarnation, reason, fatal, known))
+
+
+class LocalChild:
+    """An engine that is this process's own child."""
+
+    def __init__(self, launch: EngineLaunch, link: socket.socket) -> None:
+        """Start it; it inherits ``link``."""
+        place = replace(launch, socket=f"fd:{link.fileno()}")
+        self._witness = MemoryWitness(MemoryKills())
+        self._process = spawn(place, link.fileno())
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, also of a process that has ended."""
+        return self._process.pid
+
+    @property
+    def memory(self) -> str:
+        """Return the limit of memory that ended it; see :class:`Child`."""
+        return self._witness.says(self._process.wait())
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit status."""
+        return self._process.wait(timeout)
+
+    def lines(self) -> Iterator[str]:
+        """Read its standard error to the end."""
+        stream = self._process.stderr
+        assert stream is not None, "started with a pipe"
+        with stream:
+            for line in stream:
+                yield line.decode(errors="replace")

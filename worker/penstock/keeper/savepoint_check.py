@@ -1,0 +1,40 @@
+"""``python -m penstock.keeper.savepoint_check ROOT PATH``: can a job begin from the savepoint at ``PATH``?
+
+Exits 0 when it can. Else it prints one line, ``REASON: what is wrong``, and exits with
+``pod.LOOK_REFUSED``: the folder is not there (``PathNotFound``), leads out of ``ROOT`` by a link
+(``PathOutside``), or is no savepoint that can be read (``PathUnreadable``). A restore reads the
+same: index and manifest; the files of the state are hashed when they are loaded.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from penstock.contract import pod
+from penstock.keeper.savepoint_copies import read_snapshot
+from penstock.protocol.control_actions import ReadSnapshot
+from penstock.protocol.control_events import ImportFailed
+
+
+def look(root: str, path: str) -> str:
+    """Return what is wrong, after its reason; empty when nothing is."""
+    real, above = Path(os.path.realpath(path)), Path(os.path.realpath(root))
+    if not os.path.lexists(path):
+        return f"{pod.PATH_NOT_FOUND}: {path}: there is no such folder"
+    if above != Path(root) or above not in real.parents:
+        return f"{pod.PATH_OUTSIDE}: {path} leads out of {root}, to {real}"
+    found = read_snapshot(ReadSnapshot(0, path))
+    if isinstance(found, ImportFailed):
+        return f"{pod.PATH_UNREADABLE}: {found.reason}"
+    return ""
+
+
+def main(arguments: list[str]) -> int:
+    """Look; returns the exit status."""
+    problem = look(*arguments)
+    print(problem, file=sys.stderr, end="")
+    return pod.LOOK_REFUSED if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,220 @@
+"""Savepoints as folders: copied out of a job's directory, and into another's.
+
+::
+
+    NAME/savepoint.json                       the index: names one of the folders, and its manifest
+    NAME/<term>-<life>-<n>/                   one try of one leader to copy all files
+
+A folder without an index is not a savepoint. Each try writes in a folder of its own and removes
+nothing but that, so one that goes on after its leader was deposed harms nobody. The index is
+linked exclusively when a whole copy is durable; the other folders go when it is there.
+In format 1 the files are beside the index.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
+from penstock.contract.codec import decode, encode
+from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.names import ROOT_SUFFIX
+from penstock.contract.paths import PATH_RULE, plain_parts
+from penstock.protocol import control_actions as actions
+from penstock.protocol import control_events as events
+from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
+from penstock.storage.blobs import DirectoryBlobStore
+
+INDEX = BlobName("savepoint.json")
+INDEX_BYTES_MAX = 64 * 1024
+INDEX_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointIndex:
+    """What ``savepoint.json`` says: the job it is of, its root manifest, the folder of its files.
+
+    ``folder`` is beside the index, and empty in format 1: the files are beside it themselves.
+    """
+
+    job: str
+    name: str
+    root: BlobRef
+    folder: str = ""
+    format: int = 1
+
+
+def copy_savepoint(
+    store: DirectoryBlobStore, savepoints: Path, action: actions.CopySavepoint
+) -> events.CoordinatorEvent:
+    """Perform :class:`actions.CopySavepoint` into ``savepoints``/name/folder."""
+    request, folder = action.request, action.folder
+    target = savepoints / action.name
+    if target.parent != savepoints or target.name != action.name:
+        text = f"{action.name!r} is no name of a folder"
+        return events.SavepointNotCopied(request, folder, text)
+    try:
+        copies = DirectoryBlobStore(target)
+        if not _is_indexed(copies, target, action):
+            _copy_all(store, copies, action)
+            if not _is_indexed(copies, target, action):
+                return events.SavepointCopied(request, folder)
+            copies.delete_folder(BlobName(folder))  # another was quicker
+    except PenstockError as error:
+        return events.SavepointNotCopied(request, folder, str(error))
+    return events.SavepointIndexed(request, folder, str(target))
+
+
+def index_savepoint(
+    savepoints: Path, job: str, action: actions.IndexSavepoint
+) -> events.CoordinatorEvent:
+    """Perform :class:`actions.IndexSavepoint` in ``savepoints``/name."""
+    request, folder = action.request, action.folder
+    target = savepoints / action.name
+    index = SavepointIndex(job, action.name, action.root, folder, INDEX_FORMAT)
+    try:
+        copies = DirectoryBlobStore(target)
+        try:
+            copies.put_whole(INDEX, BlobName(f"{INDEX}-{folder}"), encode(index))
+        except StorageError:
+            if not _is_indexed(copies, target, action):  # another's, or ours: the reply was lost
+                raise
+        _clear_others(copies, target)
+    except PenstockError as error:
+        return events.SavepointNotCopied(request, folder, str(error))
+    return events.SavepointIndexed(request, folder, str(target))
+
+
+def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
+    """Perform :class:`actions.ReadSnapshot`."""
+    try:
+        *_, manifest = _opened(action.path)
+    except PenstockError as error:
+        return events.ImportFailed(action.token, str(error), _hopeless(error))
+    return events.SnapshotRead(action.token, manifest)
+
+
+def import_snapshot(
+    store: DirectoryBlobStore, uid: JobUid, action: actions.ImportSnapshot
+) -> events.CoordinatorEvent:
+    """Perform :class:`actions.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
+    made: list[BlobName] = []
+    try:
+        manifest = _adopt(store, uid, action, made)
+        root = store.put(_fresh(action, ROOT_SUFFIX, made), encode(manifest))
+    except PenstockError as error:
+        _clear(store, made)
+        return events.ImportFailed(action.token, str(error), _hopeless(error))
+    return events.Imported(action.token, root, manifest)
+
+
+def _clear(store: DirectoryBlobStore, made: list[BlobName]) -> None:
+    """Remove what a failed try has made: its names are its own, and the next try copies anew."""
+    for name in made:
+        with suppress(PenstockError):  # what stays is collected after the next commit
+            store.delete(name)
+
+
+def _hopeless(error: PenstockError) -> bool:
+    return isinstance(error, StateError | PeerError)
+
+
+def _copy_all(
+    store: DirectoryBlobStore, copies: DirectoryBlobStore, action: actions.CopySavepoint
+) -> None:
+    """Copy every file, the manifest last; what fails leaves no folder behind."""
+    try:
+        data = store.get(action.root)
+        for blob in files_of(decode(RootManifest, data)):
+            copies.put(inside(action.folder, blob).name, store.get(blob))
+        copies.put(inside(action.folder, action.root).name, data)
+    except PenstockError:
+        with suppress(PenstockError):  # whoever writes the index removes it then
+            copies.delete_folder(BlobName(action.folder))
+        raise
+
+
+def _is_indexed(
+    copies: DirectoryBlobStore,
+    target: Path,
+    action: actions.CopySavepoint | actions.IndexSavepoint,
+) -> bool:
+    """Say whether this savepoint is complete. Raises StorageError when the name is another's."""
+    index = _read_index(copies)
+    if index is not None and index.root != action.root:
+        raise StorageError(f"{target} is already another savepoint; choose another name")
+    return index is not None
+
+
+def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:
+    """Remove the folders and indexes of all other tries; what stays harms nobody."""
+    index = _read_index(copies)
+    for name in _left_by_tries(target):
+        if index is not None and name != index.folder:
+            with suppress(PenstockError):
+                if name.startswith(INDEX):
+                    copies.delete(BlobName(name))
+                else:
+                    copies.delete_folder(BlobName(name))
+
+
+def _left_by_tries(target: Path) -> Iterator[str]:
+    """List what tries have made; whatever else a user keeps here is none of it."""
+    try:
+        found = sorted(entry.name for entry in target.iterdir())
+    except OSError as error:
+        raise StorageError(f"{target}: {error.strerror}") from error
+    for name in found:
+        term, *rest = name.removeprefix(f"{INDEX}-").split("-")
+        if term.isdecimal() and len(rest) > 1 and rest[-1].isdecimal():
+            yield name
+
+
+def _read_index(copies: DirectoryBlobStore) -> SavepointIndex | None:
+    data = copies.peek(INDEX, INDEX_BYTES_MAX)
+    if data is None:
+        return None
+    index = decode(SavepointIndex, data)
+    if index.format > INDEX_FORMAT:
+        raise StateError(
+            f"savepoint {index.name!r} has format {index.format}, this Penstock reads up to "
+            f"{INDEX_FORMAT}: use the version that wrote it, or a newer one"
+        )
+    return index
+
+
+def _opened(path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
+    """Return a savepoint's store, the folder of its files in it, and its manifest."""
+    if plain_parts(path) is None:
+        raise StateError(f"{path!r} is no folder of a savepoint: expected {PATH_RULE}")
+    folder = Path(path)
+    if not folder.is_dir():
+        raise StateError(f"{folder}: there is no such folder")
+    store = DirectoryBlobStore(folder)
+    index = _read_index(store)
+    if index is None:
+        raise StateError(f"{folder} is not a savepoint: it has no {INDEX}")
+    data = store.get(inside(index.folder, index.root))
+    return store, index.folder, decode(RootManifest, data)
+
+
+def _adopt(
+    store: DirectoryBlobStore,
+    uid: JobUid,
+    action: actions.ImportSnapshot,
+    made: list[BlobName],
+) -> RootManifest:
+    source, folder, manifest = _opened(action.path)
+    renamed: dict[BlobName, BlobRef] = {}
+    for blob in files_of(manifest):
+        name = _fresh(action, suffix_of(blob.name), made)
+        renamed[blob.name] = store.put(name, source.get(inside(folder, blob)))
+    return adopted(manifest, renamed, uid, action)
+
+
+def _fresh(action: actions.ImportSnapshot, suffix: str, made: list[BlobName]) -> BlobName:
+    """Return the next name of this try; it is in ``made`` before its file is."""
+    made.append(import_name(action, len(made), suffix))
+    return made[-1]

@@ -1,0 +1,203 @@
+"""Who tells of the workers in a cluster: every keeper its leader, the leader everybody.
+
+::
+
+    keeper ── announce ──> the leader's keeper ── JobStatus ──> ConfigMap {job}-status
+
+There is no supervisor to tell: whoever leads collects what the others say, and writes a summary
+that the operator and ``penstock status`` read. Nothing is decided by it but which silent pod is
+replaced; a lost word is repaired by the next.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.base.errors import PenstockError
+from penstock.base.limits import (
+    ANNOUNCE_INTERVAL_S,
+    LOAD_HEARD_S,
+    POD_STATUS_INTERVAL_S,
+    SILENT_WORKERS_KEPT_S,
+)
+from penstock.cluster.control import ANNOUNCE
+from penstock.cluster.rpc import Client, Handler, Method, Nothing, Unreachable
+from penstock.contract.codec import encode
+from penstock.contract.ids import Ordinal
+from penstock.contract.latest import Desired, Latest
+from penstock.contract.progress import WorkerReport
+from penstock.contract.status import JobState, JobStatus
+from penstock.contract.summary import Seen, job_status
+from penstock.keeper.load_meter import LoadMeter
+from penstock.keeper.platforms import Facts, Voice
+from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
+
+CALL_TIMEOUT_S = 1.0
+
+
+@dataclass(slots=True)
+class Audience:
+    """What a leader has heard, since when; a new term begins with nothing."""
+
+    term: int
+    since: float
+    heard: dict[Ordinal, tuple[WorkerReport, float]] = field(default_factory=dict)
+    epoch: tuple[int, int] = (0, 0)  # the newest, and when it was first seen (us)
+    has_run: bool = False
+    meter: LoadMeter = field(default_factory=LoadMeter)
+
+    def hear(self, report: WorkerReport, now: float) -> None:
+        """Keep the last word of each worker."""
+        self.heard[report.ordinal] = (report, now)
+
+    def summary(
+        self, job: str, leads: tuple[Latest, Desired], storage: str, times: tuple[float, int]
+    ) -> JobStatus:
+        """Describe the job as it is seen here; ``times`` are monotonic seconds and wall us."""
+        latest, desired = leads
+        now, wall_us = times
+        if latest.epoch != self.epoch[0]:
+            self.epoch = (latest.epoch, wall_us)
+        heard = {o: h for o, h in self.heard.items() if now - h[1] < SILENT_WORKERS_KEPT_S}
+        status = job_status(
+            Seen(
+                job=job,
+                latest=latest,
+                desired=desired,
+                reports={o: report for o, (report, _) in heard.items()},
+                keepers={o: report.keeper_pid for o, (report, _) in heard.items()},
+                restarts={},
+                answers=(),
+                storage=storage,
+                address="" if latest.leader is None else latest.leader.address,
+                time_us=wall_us,
+                epoch_time_us=self.epoch[1],
+                has_run=self.has_run,
+                silent_s={o: now - at for o, (_, at) in heard.items()},
+                listening_s=round(now - self.since, 1),
+            )
+        )
+        self.has_run = self.has_run or status.state is JobState.RUNNING
+        of_late = {o: report for o, (report, at) in heard.items() if now - at < LOAD_HEARD_S}
+        return replace(status, load=self.meter.look(latest, of_late))
+
+
+class StatusBoard:
+    """Writes the summary to one object: at once when something happened, else now and then."""
+
+    def __init__(self, store: MetaStore, name: str) -> None:
+        """Write to the object ``name``, which the operator has made."""
+        self._store = store
+        self._name = name
+        self._known: Versioned | None = None
+        self._written: JobStatus | None = None
+        self._written_at = 0.0
+
+    def show(self, status: JobStatus, now: float) -> None:
+        """Write if it is due. What cannot be written now is shown with the next one."""
+        news = self._written is None or _gist(status) != _gist(self._written)
+        if not news and now - self._written_at < POD_STATUS_INTERVAL_S:
+            return
+        try:
+            if self._known is None:
+                self._known = self._store.get(self._name)
+            if self._known is None:
+                return
+            self._known = self._store.swap(self._name, encode(status), self._known.version)
+        except (PenstockError, SwapConflict, SwapUnknown):
+            self._known = None  # read it again: an earlier leader may have written last
+            return
+        self._written, self._written_at = status, now
+
+
+def _gist(status: JobStatus) -> JobStatus:
+    """Return what is worth a write by itself: everything but counters and clocks."""
+    workers = tuple(replace(w, silent_s=float(w.silent_s > SILENT_GIST_S)) for w in status.workers)
+    still = replace(status, time_us=0, listening_s=0.0)
+    return replace(still, steps=(), workers=workers, load=None)
+
+
+SILENT_GIST_S = 5.0
+
+
+class Herald:
+    """One thread that tells at an interval, and at once after :meth:`wake`."""
+
+    def __init__(
+        self,
+        voice: Voice,
+        dial: Callable[[str], Client],
+        board: StatusBoard,
+        job: str,
+        storage: str,
+    ) -> None:
+        """Tell what ``voice`` says to whom it follows; as leader write to ``board``."""
+        self._voice = voice
+        self._dial = dial
+        self._board = board
+        self._job = job
+        self._storage = storage
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._audience = Audience(0, time.monotonic())
+        self._client: Client | None = None
+
+    @property
+    def handlers(self) -> Mapping[Method[Any, Any], Handler]:
+        """Serve the announcements of others: they follow whom they believe to lead."""
+        return {ANNOUNCE: self._hear}
+
+    def start(self) -> None:
+        """Begin; once."""
+        threading.Thread(target=self._run, name="herald", daemon=True).start()
+
+    def wake(self) -> None:
+        """Tell as soon as possible."""
+        self._wanted.set()
+
+    def last_words(self) -> None:
+        """Tell once more, now: the process is about to end."""
+        self._turn()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait(ANNOUNCE_INTERVAL_S)
+            self._wanted.clear()
+            self._turn()
+
+    def _turn(self) -> None:
+        facts = self._voice.facts()
+        self._tell(facts)
+        if facts.leads is not None:
+            self._show(facts.leads)
+
+    def _hear(self, report: WorkerReport) -> Nothing:
+        with self._lock:
+            self._audience.hear(report, time.monotonic())
+        return Nothing()
+
+    def _tell(self, facts: Facts) -> None:
+        leader = facts.leader
+        if leader is None:
+            return
+        if leader.incarnation == self._voice.life:
+            self._hear(self._voice.report())
+            return
+        if self._client is None or self._client.address != leader.address:
+            if self._client is not None:
+                self._client.close()
+            self._client = self._dial(leader.address)
+        with suppress(Unreachable, PenstockError):  # a new leader will be told
+            self._client.call(ANNOUNCE, self._voice.report(), CALL_TIMEOUT_S)
+
+    def _show(self, leads: tuple[Latest, Desired]) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._audience.term != leads[0].term:
+                self._audience = Audience(leads[0].term, now)
+            times = (now, time.time_ns() // 1000)
+            status = self._audience.summary(self._job, leads, self._storage, times)
+        self._board.show(status, now)

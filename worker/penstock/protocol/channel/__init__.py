@@ -1,0 +1,1 @@
+"""A channel: credit, sequence numbers, who may send."""

@@ -1,0 +1,178 @@
+"""How fast a task works, how many rows it takes at once, and how much may wait in front of it.
+
+    a call's rows, bytes, seconds --> Pace ------> rows of the next call (a slice)
+                                        |
+    channels that bring rows -----------+--> Windows --> bytes that may wait in each channel
+
+A call of 100 ms at most stands before a barrier, and the channels together hold about 250 ms of
+work. Time in which a call waited for credit counts as work for the pace, because the queue drains
+no faster. It does not count for what a call costs beside its rows, because larger calls would not
+make it less.
+
+The fixed cost of a call is found by a line through the newest calls: ``seconds = a + b * rows``.
+Where it is large, a slice is so large that ``a`` is a fifth of it: else slices, pace and windows
+would shrink each other. Such a slice at most doubles from call to call. A call that the line
+misses by a factor of two ends it: a line through calls from before and after a change would
+promise that larger slices are cheaper.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+from penstock.base.limits import (
+    CHANNEL_FLOOR_S,
+    CREDIT_CHANGE_INTERVAL_S,
+    CREDIT_FIRST_BYTES,
+    CREDIT_FIRST_CHANNEL_BYTES_MIN,
+    ELEMENT_FIXED_CHARGE_BYTES,
+    JOINED_BYTES_MAX,
+    PACE_KEEPS,
+    PACE_SEEN_S,
+    PACE_SUM_S,
+    QUEUED_S,
+    SLICE_BYTES_MAX,
+    SLICE_FIRST_ROWS,
+    SLICE_ROWS_PER_FIXED_COST,
+    SLICE_S,
+    TASK_CREDIT_BYTES_MAX,
+)
+from penstock.protocol.channel.flow_control import ReceiveChannel
+
+_SPREAD_MIN = 1e-3  # of the sizes of calls, squared and relative: below it no line is drawn
+_MISS = 2.0  # a call that takes so many times as long as the line says, or a share of it
+
+
+class Pace:
+    """What one task's calls cost. For one thread; it reads no clock.
+
+    ``slice_rows``: rows that the task takes at once, at least 1. ``joined_bytes``: bytes up to
+    which elements that wait are put together. ``bytes_per_s`` and ``row_bytes`` count rows alone:
+    what elements cost beside them depends on the windows.
+    """
+
+    __slots__ = (
+        "_before",
+        "_fit",
+        "_largest",
+        "_sum",
+        "bytes_per_s",
+        "joined_bytes",
+        "known",
+        "row_bytes",
+        "slice_rows",
+    )
+
+    def __init__(self) -> None:
+        """Begin with small slices: nobody knows what a row costs."""
+        self.known = False
+        self.slice_rows = SLICE_FIRST_ROWS
+        self.joined_bytes = JOINED_BYTES_MAX
+        self.bytes_per_s = 0.0
+        self.row_bytes = 1.0
+        self._sum = (0, 0, 0.0, 0.0)  # rows, bytes, seconds of calls, seconds waited within them
+        self._before = self._sum  # the sum that was closed last
+        self._fit = (0.0, 0.0, 0.0, 0.0, 0.0)  # calls, rows, seconds, rows squared, rows * seconds
+        self._largest = 1.0  # rows of a call, lately
+
+    def worked(self, rows: int, size: int, seconds: float, waited_s: float = 0.0) -> None:
+        """Count a call over ``rows`` of ``size`` bytes; of ``seconds`` it waited ``waited_s``."""
+        all_rows, all_bytes, all_s, all_waited_s = self._sum
+        if all_s >= PACE_SUM_S:
+            self._before = self._sum
+            all_rows, all_bytes, all_s, all_waited_s = 0, 0, 0.0, 0.0
+        self._sum = (all_rows + rows, all_bytes + size, all_s + seconds, all_waited_s + waited_s)
+        self._note(float(rows), seconds - waited_s)
+        self._decide()
+
+    def _note(self, rows: float, own_s: float) -> None:
+        """Let the line go through one more call, or begin a new one with it."""
+        w, x, y, xx, xy = self._fit
+        line = self._line()
+        if line is not None:
+            said_s = line[0] + line[1] * rows
+            if not said_s / _MISS <= own_s <= said_s * _MISS:
+                w = x = y = xx = xy = self._largest = 0.0
+        self._fit = (
+            PACE_KEEPS * w + 1.0,
+            PACE_KEEPS * x + rows,
+            PACE_KEEPS * y + own_s,
+            PACE_KEEPS * xx + rows * rows,
+            PACE_KEEPS * xy + rows * own_s,
+        )
+        self._largest = max(rows, PACE_KEEPS * self._largest)
+
+    def _decide(self) -> None:
+        """Choose the next slice, and say at what pace such slices go."""
+        rows, size, seconds, waited_s = self._newest()
+        if seconds <= 0 or rows <= 0:
+            return
+        self.known = True
+        self.row_bytes = max(size / rows, 1.0)
+        pace = rows / seconds
+        wanted, self.joined_bytes = pace * SLICE_S, JOINED_BYTES_MAX
+        fixed_s, row_s = self._line() or (0.0, 0.0)
+        if SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S:  # else it is less than a fifth anyway
+            self.joined_bytes = SLICE_BYTES_MAX
+            worth = SLICE_ROWS_PER_FIXED_COST * fixed_s / row_s if row_s > 0 else inf
+            wanted = max(wanted, min(worth, 2 * self._largest, SLICE_BYTES_MAX / self.row_bytes))
+            reached_s = fixed_s / wanted + max(row_s, 0.0)  # of a row, in such a slice
+            own_s = (seconds - waited_s) / rows
+            if reached_s < own_s:
+                pace = 1 / (1 / pace - own_s + reached_s)
+        self.slice_rows = max(int(wanted), 1)
+        self.bytes_per_s = pace * self.row_bytes
+
+    def _newest(self) -> tuple[int, int, float, float]:
+        """Return the sum that is under way, or the one before while that says too little."""
+        return self._sum if self._sum[2] >= PACE_SEEN_S or not self._before[0] else self._before
+
+    def _line(self) -> tuple[float, float] | None:
+        """Return seconds of a call beside its rows, and of a row; None where no line fits."""
+        w, x, y, xx, xy = self._fit
+        spread = w * xx - x * x
+        if spread <= _SPREAD_MIN * w * xx:
+            return None
+        row_s = (w * xy - x * y) / spread
+        return (y - row_s * x) / w, row_s
+
+
+class Windows:
+    """How many bytes may wait in each channel of one task.
+
+    The budget of the task is what it works off in ``QUEUED_S``, or two slices. Channels that
+    brought rows lately share it; every channel has a little, so that it may bring some again.
+    """
+
+    __slots__ = ("_at", "_budget")
+
+    def __init__(self) -> None:
+        """Begin with a small budget: it is never taken back once it was granted."""
+        self._budget = CREDIT_FIRST_BYTES
+        self._at = -inf
+
+    def begin(self, channels: Iterable[ReceiveChannel]) -> None:
+        """Deal the first budget out to those channels that have granted nothing yet."""
+        all_channels = list(channels)
+        window = max(CREDIT_FIRST_BYTES // len(all_channels), CREDIT_FIRST_CHANNEL_BYTES_MIN)
+        for channel in all_channels:
+            channel.begin(window)
+
+    def due(self, now: float) -> bool:
+        """Say whether windows may change again; ``now`` is monotonic seconds."""
+        return now - self._at >= CREDIT_CHANGE_INTERVAL_S
+
+    def share(
+        self, pace: Pace, channels: Iterable[ReceiveChannel], now: float
+    ) -> list[ReceiveChannel]:
+        """Set the windows of all channels of the task; return those that have changed."""
+        if not pace.known:
+            return []
+        self._at = now
+        active = {channel: channel.brings_rows(now) for channel in channels}
+        work = max(pace.bytes_per_s * QUEUED_S, 2 * pace.slice_rows * pace.row_bytes)
+        self._budget = int(min(work, TASK_CREDIT_BYTES_MAX, 2 * self._budget))
+        share = self._budget // max(sum(active.values()), 1)
+        row = int(pace.row_bytes) + ELEMENT_FIXED_CHARGE_BYTES
+        least = max(row, int(pace.bytes_per_s * CHANNEL_FLOOR_S))
+        wanted = {c: max(least, share * is_active) for c, is_active in active.items()}
+        return [channel for channel, window in wanted.items() if channel.resize(window)]

@@ -1,0 +1,1 @@
+"""The leader: election, the committed object, checkpoints, recovery, rescale."""

@@ -1,0 +1,49 @@
+"""Commands are wanted, not sent once: each is repeated until a heartbeat shows its effect."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.control import Command, Envelope
+from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
+from penstock.protocol.control_actions import SendCommand
+from penstock.protocol.step_context import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where one life of a worker is told something."""
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    keeper: str
+
+
+@dataclass(slots=True)
+class Courier:
+    """Sends what is wanted now, and again every ``resend_s`` while it is still wanted."""
+
+    job_uid: JobUid
+    term: Term
+    sender: Ordinal
+    resend_s: float
+    sent: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
+    wanted: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
+
+    def want(self, desk: Desk, to: Address, command: Command, number: int) -> None:
+        """Have ``command`` with effect there; ``number`` tells it from others of its kind."""
+        key = (to.incarnation, type(command).__name__, number)
+        at = self.wanted.get(key, self.sent.get(key))
+        if at is None or desk.due(at + self.resend_s):
+            at = desk.now
+            self.send(desk, to, command)
+            desk.due(at + self.resend_s)
+        self.wanted[key] = at
+
+    def send(self, desk: Desk, to: Address, command: Command) -> None:
+        """Send once: for what the receiver will also learn otherwise."""
+        envelope = Envelope(self.job_uid, self.term, self.sender, command)
+        desk.do(SendCommand(to.ordinal, to.keeper, envelope))
+
+    def sweep(self) -> None:
+        """End a step: what was not wanted in it is forgotten, and so bounded."""
+        self.sent = self.wanted
+        self.wanted = {}

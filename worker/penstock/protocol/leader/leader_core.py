@@ -1,0 +1,248 @@
+"""The leader's core: one per keeper, idle until its keeper leads.
+
+::
+
+    FOLLOWING ──Lease held──> CLAIMING (read -latest, swap term + 1) ──decided──> LEADING
+        ▲                                                                            │
+        └── cooled down ── deposed: Lease lost, another term, or handed over <───────┘
+
+A step takes one event into the facts and then pursues: it looks at all facts anew and asks for
+what is missing. So no event is needed twice, none may come too late, and a lost one is repaired
+by the next heartbeat. What one term knows is in ``lead``, the order of its parts in ``office``,
+and each rule in the part that its noun names: ``swaps`` (unknown outcomes), ``opening`` (ROOT),
+``recovery`` (attempts), ``epochs`` (checkpoints), ``rescale``, ``requests``, ``ending``,
+``restore``, ``collection``.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.contract.ids import JobUid, Term
+from penstock.contract.latest import Desired, Leader
+from penstock.contract.plan import PhysicalPlan
+from penstock.protocol.control_actions import Action, ReadLatest
+from penstock.protocol.control_events import (
+    BlobRead,
+    BlobUnreadable,
+    CoordinatorEvent,
+    DesiredRead,
+    LatestRead,
+    LatestUnreadable,
+    LeaseFailed,
+    LeaseRead,
+    LeaseWritten,
+    PeerRefused,
+    PlanKnown,
+    ReportArrived,
+    Retire,
+    SwapConflicted,
+    SwapDone,
+    SwapUnknown,
+    Tick,
+)
+from penstock.protocol.leader.command_retrier import Courier
+from penstock.protocol.leader.election import Election
+from penstock.protocol.leader.leader_state import Lead, Phase
+from penstock.protocol.leader.manifest_cache import Shelf
+from penstock.protocol.leader.metadata_cas import Swaps
+from penstock.protocol.leader.restart_limit import Restarts
+from penstock.protocol.leader.takeover import Takeover
+from penstock.protocol.leader.term_controller import Office
+from penstock.protocol.leader.worker_registry import Roster
+from penstock.protocol.settings import ControlSettings
+from penstock.protocol.step_context import Desk
+
+
+@dataclass(slots=True)
+class Claim:
+    """Between holding the Lease and leading: the read, then the swap of the term."""
+
+    token: int | None = None
+    retry_at: float = 0.0
+    swaps: Swaps | None = None
+    uid: str = ""
+
+
+class Coordinator:
+    """Decides for the whole job while its keeper leads; ``me.incarnation`` is the keeper's life.
+
+    ``job_uid`` is that of the job it was started for: another job's object is left alone.
+    """
+
+    def __init__(self, settings: ControlSettings, me: Leader, job_uid: JobUid) -> None:
+        self.settings = settings
+        self.me = me
+        self.job_uid = job_uid
+        self.desk = Desk(me.incarnation, settings.heartbeat_interval_s)
+        self.election = Election(settings, me.incarnation)
+        self.plan: PhysicalPlan | None = None
+        self.desired: Desired | None = None
+        self.claim: Claim | None = None
+        self.office: Office | None = None
+        self.takeover = Takeover(settings, me)
+        self.retired = False
+
+    def step(self, event: CoordinatorEvent, now: float) -> list[Action]:
+        """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
+        self.desk.begin(now)
+        self._absorb(event)
+        self._pursue()
+        return self.desk.actions
+
+    def wakes_at(self) -> float | None:
+        """Return when a Tick is due at the latest; None when only events matter."""
+        return self.desk.alarm
+
+    def leads(self) -> Term | None:
+        """Return the term under which this keeper leads, None while it does not."""
+        return self.office.lead.term if self.office is not None else None
+
+    # --- Facts ---------------------------------------------------------------------------------
+
+    def _absorb(self, event: CoordinatorEvent) -> None:
+        match event:
+            case Tick():
+                pass
+            case Retire():
+                self.retired = True
+                self._step_down("its keeper retires")
+            case LeaseRead() | LeaseWritten() | LeaseFailed():
+                self.election.absorb(self.desk, event)
+            case PlanKnown(plan):
+                self.plan = plan
+            case DesiredRead(desired):
+                self.desired = desired
+            case _:
+                self._absorb_claim(event)
+                if self.office is not None:
+                    self.office.absorb(event)
+                else:
+                    self._follow(event)
+
+    def _follow(self, event: CoordinatorEvent) -> None:
+        """Watch the leader: when it is known to be dead, its Lease need not run out."""
+        dead: str | None = None
+        match event:
+            case PeerRefused(address):
+                if self._patience_s() == 0.0:
+                    self.takeover.refuse(self.desk, address)
+            case LatestRead() | LatestUnreadable() | BlobRead() | BlobUnreadable():
+                dead = self.takeover.absorb(self.desk, event)
+            case ReportArrived(envelope):
+                dead = self.takeover.hear(self.desk, envelope)
+            case _:
+                pass
+        if dead is not None and not self.election.held:
+            self.desk.note(f"event=takeover leader={dead}")
+            self.election.seize(self.desk, dead)
+
+    def _absorb_claim(self, event: CoordinatorEvent) -> None:
+        claim = self.claim
+        if claim is None:
+            return
+        match event:
+            case LatestRead(token, record, version, uid) if token == claim.token:
+                claim.token = None
+                if record is None:
+                    self.desk.note("event=stalled reason='MetadataMissing: there is no -latest'")
+                    claim.retry_at = self.desk.now + self.settings.lease_retry_s
+                    return
+                if record.job_uid != self.job_uid:  # not archived yet: nothing is adopted unasked
+                    self.desk.note(f"event=stalled reason='-latest is of job {record.job_uid}'")
+                    claim.retry_at = self.desk.now + self.settings.lease_retry_s
+                    return
+                claim.uid = uid
+                claim.swaps = Swaps(record, version, self.settings.meta_retry_interval_s)
+                term = Term(record.term + 1)
+                claim.swaps.propose(self.desk, replace(record, term=term, leader=self.me))
+            case LatestUnreadable(token, _) if token == claim.token:
+                claim.token = None
+                claim.retry_at = self.desk.now + self.settings.meta_retry_interval_s
+            case SwapDone() | SwapConflicted() | SwapUnknown() | LatestRead() | LatestUnreadable():
+                if claim.swaps is not None:
+                    claim.swaps.absorb(self.desk, event)
+            case _:
+                pass
+
+    # --- Pursue --------------------------------------------------------------------------------
+
+    def _pursue(self) -> None:
+        self.takeover.pursue(self.desk)
+        self.election.pursue(self.desk, self._patience_s())
+        if not self.election.held:
+            if self.office is not None or self.claim is not None:
+                self._step_down("the Lease is lost")
+            return
+        if self.office is None:
+            self._pursue_claim()
+        if self.office is not None:
+            self._lead(self.office)
+
+    def _patience_s(self) -> float | None:
+        """Return how long to leave a free Lease to others: workers that are to go come last."""
+        if self.retired:
+            return None
+        leaves = self.desired is not None and self.me.ordinal >= self.desired.workers
+        return self.settings.lease_duration_s if leaves else 0.0
+
+    def _pursue_claim(self) -> None:
+        if self.claim is None:
+            self.claim = Claim()
+        claim = self.claim
+        if claim.swaps is None:
+            if claim.token is None and self.desk.due(claim.retry_at):
+                claim.token = self.desk.number()
+                self.desk.do(ReadLatest(claim.token))
+        elif claim.swaps.deposed is not None:
+            self.claim = Claim()  # another swap came between: claim again, above its term
+            self._pursue_claim()
+        elif claim.swaps.busy:
+            claim.swaps.pursue(self.desk)
+        else:
+            self._take_office(claim.swaps, claim.uid)
+
+    def _take_office(self, swaps: Swaps, uid: str) -> None:
+        settings = self.settings
+        at = swaps.latest
+        courier = Courier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
+        roster = Roster(
+            settings.heartbeat_timeout_s, self.desk.sign(), settings.lease_renew_deadline_s
+        )
+        for lost in at.lost:
+            life = roster.life(lost.ordinal, lost.incarnation)
+            life.pod = lost.pod
+            roster.lose(life, "given up in an earlier term")
+        lead = Lead(
+            settings=settings,
+            me=self.me,
+            desk=self.desk,
+            swaps=swaps,
+            courier=courier,
+            roster=roster,
+            uid=uid,
+            plan=self.plan,
+            desired=self.desired,
+        )
+        self.claim = None
+        lead.deaths = at.deaths
+        restarts = Restarts.inherited(self.desk, at.deaths)
+        self.office = Office(lead, Shelf(settings.meta_retry_interval_s), restarts=restarts)
+        lead.enter(Phase.OPENING)
+
+    def _step_down(self, why: str) -> None:
+        """Stop leading. Nothing is aborted or deleted: the next term judges what is undecided."""
+        if self.office is not None:
+            self.desk.note(f"event=deposed term={self.office.lead.term} reason={why!r}")
+        self.office = None
+        self.claim = None
+        self.election.give_up(self.desk)
+
+    def _lead(self, office: Office) -> None:
+        lead = office.lead
+        lead.plan, lead.desired = self.plan, self.desired
+        lead.swaps.pursue(self.desk)
+        if lead.swaps.deposed is not None:
+            self._step_down(lead.swaps.deposed)
+            return
+        office.tend()
+        if office.leaves():
+            self._step_down(f"worker {self.me.ordinal} is to go")

@@ -1,0 +1,278 @@
+"""What a leader knows during its term, and the small questions that all its parts ask.
+
+The parts (``opening``, ``recovery``, ``epochs``, ``rescale``, ``ending``, ``collection``) hold
+their own state and share this. The facts are: ``latest`` (what the last decided swap wrote), the
+members file it names, and the heartbeats. Everything else is derived from them again after every
+event, so that a repeated, late or lost message changes nothing.
+
+::
+
+    OPENING ──> CLOSED                          finished, stopped, failed; a new run reopens
+       │  ▲        │
+       ▼  └────────┼───────────────────────────────────────────────┐
+    GATHERING <────┘     every ordinal has a live engine             │
+       │ ▲  swap attempt + 1                                         │
+       ▼ │ a member lost, broken, or over its deadline               │
+    RESETTING ──all ready──> PUBLISHING ──old output visible──> STARTING ──all run──> RUNNING
+
+A new leader that finds an attempt begins in RESETTING with the attempt as it is: when all its
+members already run, one round of heartbeats brings it to RUNNING, and no stream was touched.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
+from penstock.contract.assignment import Assignment
+from penstock.contract.control import Announce, Command, MembersFile, StageSplits
+from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
+from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
+from penstock.contract.manifest import RootManifest
+from penstock.contract.plan import PhysicalPlan
+from penstock.protocol.leader.attempt_assignment import stages_to_list
+from penstock.protocol.leader.command_retrier import Courier
+from penstock.protocol.leader.metadata_cas import Swaps
+from penstock.protocol.leader.worker_registry import Life, Roster, address_of
+from penstock.protocol.settings import ControlSettings
+from penstock.protocol.step_context import Desk
+
+
+class Phase(StrEnum):
+    """Where the leader is; see the diagram above."""
+
+    OPENING = "opening"
+    GATHERING = "gathering"
+    RESETTING = "resetting"
+    PUBLISHING = "publishing"
+    STARTING = "starting"
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class Lead:
+    """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once read.
+
+    ``failures`` counts attempts in a row that committed nothing, ``not_before`` is the end of
+    their back-off. ``deaths``: what the limit of restarts has counted. ``failure`` is why the job
+    has to fail; ``rollback``: no attempt is to be gone on with, because the job was closed
+    meanwhile.
+    """
+
+    settings: ControlSettings
+    me: Leader
+    desk: Desk
+    swaps: Swaps
+    courier: Courier
+    roster: Roster
+    uid: str
+    plan: PhysicalPlan | None
+    desired: Desired | None
+    phase: Phase = Phase.OPENING
+    since: float = 0.0
+    file: MembersFile | None = None
+    root: RootManifest | None = None
+    failures: int = 0
+    not_before: float = 0.0
+    reason: str = ""
+    failure: str | None = None
+    rollback: bool = False
+    deaths: Deaths = Deaths()
+    said: dict[str, str] = field(default_factory=dict)
+
+    # --- Facts ---------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> Latest:
+        """Return the object as the last decided swap wrote it."""
+        return self.swaps.latest
+
+    @property
+    def term(self) -> Term:
+        """Return the term of this leader."""
+        return self.swaps.latest.term
+
+    def enter(self, phase: Phase) -> None:
+        """Change the phase; deadlines count from now."""
+        self.phase = phase
+        self.since = self.desk.now
+        self.desk.note(
+            f"event=phase phase={phase} term={self.term} attempt={self.latest.attempt}"
+            f" version={self.latest.version} epoch={self.latest.epoch}"
+        )
+
+    def say(self, topic: str, text: str) -> None:
+        """Log ``text`` once: again only when it changes."""
+        if self.said.get(topic) != text:
+            self.said[topic] = text
+            self.desk.note(f"event={topic} term={self.term} {text}")
+
+    def put_off(self, failures: int) -> None:
+        """Let the next attempt wait, doubly so with each one in vain; the second one is at once."""
+        if failures > 1:
+            first, longest = self.settings.backoff_first_s, self.settings.backoff_max_s
+            wait_s = min(first * 2.0 ** min(failures - 1, 30), longest)
+            self.not_before = max(self.not_before, self.desk.now + wait_s)
+
+    # --- Members -------------------------------------------------------------------------------
+
+    def members(self) -> tuple[Member, ...]:
+        """List everyone in the members file: joiners and leavers included."""
+        return self.file.members if self.file is not None else ()
+
+    def core(self) -> tuple[Member, ...]:
+        """List the members of the committed version."""
+        return tuple(m for m in self.members() if m.ordinal < self.latest.workers)
+
+    def joiners(self) -> tuple[Member, ...]:
+        """List the members of a proposed table that is not committed."""
+        if not self.proposing():
+            return ()
+        return tuple(m for m in self.members() if m.ordinal >= self.latest.workers)
+
+    def proposing(self) -> bool:
+        """Say whether the members file carries a table that is not committed."""
+        proposed = self.file.proposed if self.file is not None else None
+        return proposed is not None and proposed.version != self.latest.version
+
+    def admitted(self) -> tuple[Member, ...]:
+        """List the members whose loss ends the attempt: all but joiners."""
+        return self.core() if self.proposing() else self.members()
+
+    def assignment(self) -> Assignment | None:
+        """Return the committed table."""
+        if self.file is None:
+            return None
+        if self.file.proposed is not None and not self.proposing():
+            return self.file.proposed
+        return self.file.assignment
+
+    def is_of_plan(self) -> bool:
+        """Say whether the attempt that the members file is of ran the plan of this leader."""
+        plan = self.plan
+        return self.file is not None and plan is not None and self.file.plan == plan.fingerprint
+
+    def first_splits(self) -> tuple[StageSplits, ...]:
+        """Return the first states, as the members file has them, of sources no checkpoint knows."""
+        if self.file is None or self.plan is None or not self.is_of_plan():
+            return ()
+        wanted = stages_to_list(self.root, self.plan)
+        return tuple(s for s in self.file.splits if s.stage in wanted)
+
+    def life(self, member: Member) -> Life:
+        """Return what is known of a member; of an older term only that it lives."""
+        return self.roster.of(member)
+
+    def heard(self, member: Member) -> bool:
+        """Say whether a member has confirmed this term: only then does its status count."""
+        return self.life(member).term == self.term
+
+    # --- Messages ------------------------------------------------------------------------------
+
+    def want(self, member: Member, command: Command, number: int) -> None:
+        """Have ``command`` take effect at a member: repeated while it is wanted."""
+        address = address_of(self.life(member), member)
+        assert address is not None
+        self.courier.want(self.desk, address, command, number)
+
+    def tell(self, member: Member, command: Command) -> None:
+        """Send once what a member also learns otherwise."""
+        address = address_of(self.life(member), member)
+        assert address is not None
+        self.courier.send(self.desk, address, command)
+
+    def announcement(self) -> Announce:
+        """Return the first words of this term."""
+        at = self.latest
+        return Announce(self.me, at.attempt, at.epoch, at.version, at.published_through)
+
+    # --- Output --------------------------------------------------------------------------------
+
+    def published(self) -> bool:
+        """Say whether the committed epoch's output is visible, recorded or reported by all."""
+        return self.latest.published_through >= self.latest.epoch or (
+            bool(self.members()) and all(self._has_published(m) for m in self.admitted())
+        )
+
+    def _has_published(self, member: Member) -> bool:
+        status = self.life(member).status
+        return (
+            self.heard(member)
+            and status.attempt == self.latest.attempt
+            and status.published >= self.latest.epoch
+        )
+
+    def published_through(self) -> Epoch:
+        """Return what a swap may now write as published."""
+        return Epoch(max(self.latest.published_through, self.latest.epoch))
+
+    def record_published(self) -> bool:
+        """Have the object say that the committed output is visible; True once it does.
+
+        Staged output goes only behind this: whoever recovers an epoch that the object does not
+        call published asks for its publication again, and needs what was staged.
+        """
+        if self.latest.published_through >= self.latest.epoch:
+            return True
+        if self.published() and not self.swaps.busy:
+            through = self.published_through()
+            self.propose(replace(self.latest, published_through=through))
+        return False
+
+    def is_final(self) -> bool:
+        """Say whether the committed epoch is the last one of this attempt's bounded input."""
+        root = self.root
+        return (
+            root is not None
+            and root.epoch == self.latest.epoch
+            and root.kind == "final"
+            and root.attempt == self.latest.attempt
+        )
+
+    # --- What is wanted ------------------------------------------------------------------------
+
+    def target(self) -> int:
+        """Return the wanted number of workers; the committed one while nothing is known."""
+        return self.desired.workers if self.desired is not None else self.latest.workers
+
+    def requests(self) -> tuple[Request, ...]:
+        """List what was asked for and not answered, oldest first, bounded."""
+        if self.desired is None:
+            return ()
+        answered = {a.request for a in self.latest.answers}
+        asked = self.desired.requests[:ANSWERS_MAX]
+        return tuple(r for r in asked if r.id not in answered)
+
+    def answers(self, *new: Answer) -> tuple[Answer, ...]:
+        """Return the answers with ``new`` ones; only those nobody asks for any more may go."""
+        known = self.latest.answers
+        if self.desired is not None:
+            asked = [r.id for r in self.desired.requests[:ANSWERS_MAX]]
+            known = tuple(a for a in known if a.request in asked)
+        answered = [a.request for a in known]
+        fresh = tuple(
+            replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new if a.request not in answered
+        )
+        return (known + fresh)[-ANSWERS_MAX:]
+
+    def stage_sources(self) -> list[StageIndex]:
+        """List the stages that read a source."""
+        assert self.plan is not None
+        return [s.index for s in self.plan.stages if s.source is not None]
+
+    # --- Swaps ---------------------------------------------------------------------------------
+
+    def propose(self, intent: Latest) -> None:
+        """Swap; what is decided later is read off ``latest``."""
+        assert intent.term == self.term, "only a claim changes the term"
+        assert intent.max_epoch >= self.latest.max_epoch
+        assert intent.published_through >= self.latest.published_through
+        self.swaps.propose(self.desk, intent)
+
+    def next_version(self) -> Version:
+        """Return a version that no proposal ever had."""
+        return Version(max(self.latest.version, self.latest.proposed) + 1)
+
+    def is_member_ordinal(self, ordinal: Ordinal) -> bool:
+        """Say whether the committed version has a worker ``ordinal``."""
+        return ordinal < self.latest.workers

@@ -1,0 +1,83 @@
+"""Stored files that the leader has read or written: asked for once, kept while they are named."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract.control import MembersFile
+from penstock.contract.ids import BlobName
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.protocol.control_actions import BlobKind, ReadBlob, WriteBlob
+from penstock.protocol.control_events import BlobNotWritten, BlobRead, BlobUnreadable, BlobWritten
+from penstock.protocol.step_context import Desk
+
+BlobEvent = BlobWritten | BlobNotWritten | BlobRead | BlobUnreadable
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Contents by name (names are never reused), what is being read, and what is damaged."""
+
+    retry_s: float
+    contents: dict[BlobName, RootManifest | MembersFile] = field(default_factory=dict)
+    damaged: dict[BlobName, str] = field(default_factory=dict)
+    reading: dict[BlobName, float | None] = field(default_factory=dict)
+    writing: dict[BlobName, RootManifest | MembersFile] = field(default_factory=dict)
+    written: dict[BlobName, BlobRef] = field(default_factory=dict)
+    failed: dict[BlobName, str] = field(default_factory=dict)
+
+    def absorb(self, desk: Desk, event: BlobEvent) -> None:
+        """Take the answer to a read or write made here."""
+        match event:
+            case BlobRead(ref, value):
+                self.reading.pop(ref.name, None)
+                self.contents[ref.name] = value
+            case BlobUnreadable(ref, reason, damaged):
+                if damaged:
+                    self.damaged[ref.name] = reason
+                self.reading[ref.name] = desk.now + self.retry_s
+            case BlobWritten(ref):
+                if ref.name in self.writing:
+                    self.contents[ref.name] = self.writing.pop(ref.name)
+                    self.written[ref.name] = ref
+            case BlobNotWritten(name, reason):
+                if name in self.writing:
+                    del self.writing[name]
+                    self.failed[name] = reason
+
+    def _ask(self, desk: Desk, ref: BlobRef, kind: BlobKind) -> None:
+        if ref.name in self.damaged:
+            return
+        if ref.name in self.reading:
+            retry_at = self.reading[ref.name]
+            if retry_at is None or not desk.due(retry_at):
+                return
+        self.reading[ref.name] = None
+        desk.do(ReadBlob(ref, kind))
+
+    def root(self, desk: Desk, ref: BlobRef) -> RootManifest | None:
+        """Return a root manifest, or ask for it and return None until it is there."""
+        value = self.contents.get(ref.name)
+        if value is None:
+            self._ask(desk, ref, BlobKind.ROOT)
+            return None
+        assert isinstance(value, RootManifest), f"{ref.name} is no root manifest"
+        return value
+
+    def members(self, desk: Desk, ref: BlobRef) -> MembersFile | None:
+        """Return a members file, or ask for it and return None until it is there."""
+        value = self.contents.get(ref.name)
+        if value is None:
+            self._ask(desk, ref, BlobKind.MEMBERS)
+            return None
+        assert isinstance(value, MembersFile), f"{ref.name} is no members file"
+        return value
+
+    def write(self, desk: Desk, name: BlobName, value: RootManifest | MembersFile) -> None:
+        """Store a file; it appears in ``written`` or in ``failed``."""
+        self.writing[name] = value
+        desk.do(WriteBlob(name, value))
+
+    def keep(self, names: list[BlobName]) -> None:
+        """Forget contents whose names nobody needs any more."""
+        self.contents = {n: v for n, v in self.contents.items() if n in names}
+        self.written = {n: r for n, r in self.written.items() if n in names}
+        self.failed = {n: r for n, r in self.failed.items() if n in names}

@@ -1,0 +1,134 @@
+"""The one object as its leader knows it, and swaps whose outcome may be unknown.
+
+::
+
+      propose ──> SENT ──done──────────────────────────> decided: ``latest`` is the intent
+                   │conflict or unknown                      ▲
+                   ▼                                         │ one of our ids is in it
+                 READING ──read──> judge ────────────────────┘
+                   ▲   │             │ nothing changed: send again (paced), fresh id ──> SENT
+                   └───┘ unreadable  │ anything else
+                                     ▼
+                                  deposed: another leads; nothing was aborted or deleted
+
+While an intent is undecided nobody may abort what it commits or delete what it lets go: the
+swap may still arrive. That ends only when our id is read, or when a *later* swap (a fresh id, so
+that it differs) has succeeded on the state that the first was based on.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from penstock.base.limits import SWAP_TRIES_MAX
+from penstock.contract.ids import SwapId
+from penstock.contract.latest import Latest
+from penstock.protocol.control_actions import ReadLatest, SwapLatest
+from penstock.protocol.control_events import (
+    LatestRead,
+    LatestUnreadable,
+    SwapConflicted,
+    SwapDone,
+    SwapUnknown,
+)
+from penstock.protocol.step_context import Desk
+
+SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreadable
+
+
+@dataclass(slots=True)
+class Swaps:
+    """``latest`` at ``version`` is what the last decided swap wrote, or what was first read."""
+
+    latest: Latest
+    version: str
+    retry_s: float
+    intent: Latest | None = None
+    tried: list[SwapId] = field(default_factory=list)
+    reading: int | None = None
+    read_at: float | None = None
+    send_at: float | None = None
+    deposed: str | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a swap is undecided."""
+        return self.intent is not None
+
+    def propose(self, desk: Desk, intent: Latest) -> None:
+        """Try to make the object ``intent``; only the swap id is filled in here."""
+        assert self.intent is None, "one swap at a time: the next is based on the last"
+        assert self.deposed is None
+        self.intent = intent
+        self.tried = []
+        self._send(desk)
+
+    def _send(self, desk: Desk) -> None:
+        assert self.intent is not None
+        swap_id = desk.swap_id()
+        self.tried.append(swap_id)
+        self.intent = replace(self.intent, swap_id=swap_id)
+        desk.do(SwapLatest(self.intent, self.version))
+
+    def absorb(self, desk: Desk, event: SwapEvent) -> None:
+        """Take the answer to a swap or to a read made here; others are dropped."""
+        match event:
+            case SwapDone(swap_id, version):
+                if self.intent is not None and swap_id == self.intent.swap_id:
+                    self._decide(self.intent, version)
+            case SwapConflicted(swap_id) | SwapUnknown(swap_id):
+                if self.intent is not None and swap_id == self.intent.swap_id:
+                    self._read(desk)
+            case LatestRead(token, record, version, _):
+                if self.intent is not None and token == self.reading:
+                    self.reading = None
+                    self._judge(desk, record, version)
+            case LatestUnreadable(token, _):
+                if self.intent is not None and token == self.reading:
+                    self.reading = None
+                    self.read_at = desk.now + self.retry_s
+
+    def pursue(self, desk: Desk) -> None:
+        """Read again once the store was unreachable for a while; send again after a pause."""
+        if self.read_at is not None and desk.due(self.read_at):
+            self._read(desk)
+        if self.send_at is not None and desk.due(self.send_at):
+            self.send_at = None
+            self._send(desk)
+
+    def _read(self, desk: Desk) -> None:
+        self.read_at = None
+        self.reading = desk.number()
+        desk.do(ReadLatest(self.reading))
+
+    def _judge(self, desk: Desk, record: Latest | None, version: str) -> None:
+        """Decide by the object as it is now, read after the outcome became doubtful."""
+        if record is not None and record.swap_id in self.tried:
+            self._decide(record, version)
+        elif record == self.latest:
+            self.version = version
+            self._send_later(desk)
+        else:
+            self.deposed = _why(record, self.latest)
+
+    def _send_later(self, desk: Desk) -> None:
+        """Once more at once, then at a pace; a store that never answers ends the leadership."""
+        if len(self.tried) >= SWAP_TRIES_MAX:
+            self.deposed = f"{len(self.tried)} swaps in a row had no known outcome"
+        elif len(self.tried) < 2:
+            self._send(desk)
+        else:
+            self.send_at = desk.now + self.retry_s
+            desk.due(self.send_at)
+
+    def _decide(self, latest: Latest, version: str) -> None:
+        self.latest = latest
+        self.version = version
+        self.intent = None
+        self.tried = []
+
+
+def _why(record: Latest | None, mine: Latest) -> str:
+    if record is None:
+        return "the object -latest is gone"
+    if record.term > mine.term:
+        return f"term {record.term} leads"
+    return f"swap {record.swap_id} of term {record.term} is not ours"

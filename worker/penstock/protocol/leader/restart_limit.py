@@ -1,0 +1,194 @@
+"""Restarts have a limit: which deaths count, how many there were of late, when the job has failed.
+
+A record that kills its process kills the next one too. So deaths of engines are counted, as in
+Flink's restart strategies: after ``attempts`` restarts within ``window_s`` the next death fails
+the job. What counts is told by :class:`Cause`:
+
+::
+
+    an admitted engine died unasked           one death, once per attempt, whoever else died
+    engines die before one is admitted        one death per round, however many die in a round
+    a member is gone, and nobody knows why    one death from the second time at one ordinal
+    ordered: drained, not ready, retired      none
+    a stream broke, storage failed, restore   none
+
+A commit clears nothing: other splits go on while one record kills again and again. What clears is
+a window without a death, and a new run. The count is part of ``Latest``, so it outlives leaders;
+ages are those of the leader's own clock, and a new leader takes what it inherits as just happened.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.base.limits import (
+    DEATH_BYTES_MAX,
+    DEATHS_KEPT_MAX,
+    LOST_MAX,
+    RESTART_ATTEMPTS_MAX,
+)
+from penstock.base.units import span_text
+from penstock.contract.control import EngineLost
+from penstock.contract.ids import Attempt, Incarnation, Ordinal
+from penstock.contract.latest import Death, Deaths, clip
+from penstock.contract.reports import RESTARTS_EXHAUSTED, Cause
+from penstock.protocol.leader.leader_state import Lead, Phase
+from penstock.protocol.leader.worker_registry import Life
+from penstock.protocol.step_context import Desk
+
+WHAT_TO_DO = (
+    "What is in flight makes the process end each time: correct the step, or take those rows out "
+    "of the input, and run the job again. spec.restart says how often it is tried."
+)
+
+
+@dataclass(slots=True)
+class Restarts:
+    """``times`` are those of the deaths that count, oldest first, by the leader's clock.
+
+    ``total`` counts all of this ``run``; ``judged`` is the newest attempt whose end was looked at,
+    ``counted`` the newest that a death ended.
+    ``unknown``: when an ordinal was last lost for a reason that nobody knows. ``early``: engines
+    that died after ``attempt`` before they were admitted, in ``rounds`` of one death each.
+    """
+
+    run: str = ""
+    times: list[float] = field(default_factory=list)
+    total: int = 0
+    judged: Attempt = Attempt(0)
+    counted: Attempt = Attempt(0)
+    unknown: dict[Ordinal, float] = field(default_factory=dict)
+    newest: tuple[Death, ...] = ()
+    reason: str = ""
+    attempt: Attempt = Attempt(0)
+    early: dict[Ordinal, list[Incarnation]] = field(default_factory=dict)
+    rounds: int = 0
+
+    @classmethod
+    def inherited(cls, desk: Desk, deaths: Deaths) -> "Restarts":
+        """Go on from what the object says."""
+        return cls(
+            run=deaths.run,
+            times=[desk.now] * deaths.count,
+            total=deaths.total,
+            judged=deaths.judged,
+            counted=deaths.newest[-1].attempt if deaths.newest else Attempt(0),
+            unknown=dict.fromkeys(deaths.unknown, desk.now),
+            newest=deaths.newest,
+            reason=deaths.newest[-1].reason if deaths.newest else "",
+        )
+
+    # --- What is heard -------------------------------------------------------------------------
+
+    def hear(self, lead: Lead, lost: EngineLost) -> None:
+        """Count engines that die before they are admitted: one death for each round of them."""
+        at = lead.latest
+        if lost.cause is not Cause.DIED or lead.phase is not Phase.GATHERING:
+            return
+        if at.attempt > 0 and lost.ordinal >= at.workers:  # it would have joined: others go on
+            return
+        known = [death.incarnation for death in self.newest]
+        admitted = [m.incarnation for m in lead.members()]
+        if lost.died in ("", *known, *admitted):
+            return
+        died = self.early.setdefault(lost.ordinal, [])
+        if lost.died in died:  # a report is repeated until another engine lives
+            return
+        died.append(lost.died)
+        if len(died) > self.rounds:
+            self.rounds = len(died)
+            self._count(lead, lost.ordinal, lost.died, lost.reason)
+
+    # --- Pursue --------------------------------------------------------------------------------
+
+    def pursue(self, lead: Lead) -> str | None:
+        """Look at the members of the attempt; return why the job has to fail, if it has to."""
+        if lead.desired is not None and lead.desired.run != self.run:
+            if self.run:
+                self.judged = self.counted = lead.latest.attempt
+            self._forget(lead.desired.run)
+        if (
+            lead.latest.attempt != self.attempt
+        ):  # a new one has begun: the rounds before it are over
+            self.attempt, self.early, self.rounds = lead.latest.attempt, {}, 0
+        self._judge(lead)
+        window_s = lead.settings.restart_window_s
+        if self.times and lead.desk.due(self.times[-1] + window_s):
+            self._forget(self.run)
+        if len(self.times) <= lead.settings.restart_attempts or not self.newest:
+            return None
+        return self._exhausted(lead, self.newest[-1])
+
+    def _judge(self, lead: Lead) -> None:
+        """Find out whether a death ended the attempt, once."""
+        if lead.file is None or lead.file.attempt != lead.latest.attempt:
+            return  # who its members are is not known yet
+        attempt = lead.latest.attempt
+        lost = [life for life in map(lead.life, lead.admitted()) if life.lost is not None]
+        died = next((life for life in lost if life.cause is Cause.DIED), None)
+        if died is not None and self.counted < attempt:
+            self.judged = self.counted = attempt
+            self._count(lead, died.ordinal, died.incarnation, died.lost or "")
+            return
+        if self.judged >= attempt:
+            return
+        for life in lost:
+            if life.cause is Cause.UNKNOWN:
+                self.judged = attempt
+                self._weigh(lead, life)
+                return
+
+    def _weigh(self, lead: Lead, life: Life) -> None:
+        """Count a loss that nobody explains from the second time on at one ordinal."""
+        before = self.unknown.get(life.ordinal)
+        self.unknown[life.ordinal] = lead.desk.now
+        if before is not None and lead.desk.now - before < lead.settings.restart_window_s:
+            self._count(lead, life.ordinal, life.incarnation, life.lost or "")
+
+    def _count(self, lead: Lead, ordinal: Ordinal, incarnation: Incarnation, reason: str) -> None:
+        now = lead.desk.now
+        oldest = now - lead.settings.restart_window_s
+        young = [at for at in self.times if at > oldest]
+        self.times = [*young[-RESTART_ATTEMPTS_MAX:], now]
+        self.total += 1
+        self.reason = reason
+        count, limit = len(self.times), lead.settings.restart_attempts
+        kept = clip(reason, DEATH_BYTES_MAX)
+        death = Death(ordinal, incarnation, lead.latest.attempt, self.total, count, kept)
+        self.newest = (*self.newest, death)[-DEATHS_KEPT_MAX:]
+        lead.put_off(count)
+        lead.desk.note(
+            f"event=death worker={ordinal} count={count} attempts={limit} reason={reason!r}"
+        )
+
+    def _forget(self, run: str) -> None:
+        """Begin anew: a new run, or a window without a death."""
+        if run != self.run:
+            self.total = 0
+        self.run = run
+        self.times, self.unknown, self.newest, self.reason = [], {}, (), ""
+
+    # --- What is said --------------------------------------------------------------------------
+
+    def deaths(self, lead: Lead) -> Deaths:
+        """Return what the object has to say: nothing while nothing was counted in this run."""
+        if not self.total and not self.unknown:
+            return Deaths()
+        return Deaths(
+            run=self.run,
+            count=len(self.times),
+            attempts=lead.settings.restart_attempts,
+            window_s=lead.settings.restart_window_s,
+            total=self.total,
+            judged=self.judged,
+            unknown=tuple(sorted(self.unknown))[:LOST_MAX],
+            newest=self.newest,
+        )
+
+    def _exhausted(self, lead: Lead, last: Death) -> str:
+        first, *details = (self.reason or last.reason).splitlines() or [""]
+        window = span_text(lead.settings.restart_window_s)
+        allowed = lead.settings.restart_attempts
+        count = (
+            f"{len(self.times)} deaths within {window}, and {RESTARTS_EXHAUSTED} "
+            f"{allowed} restart{'' if allowed == 1 else 's'}"
+        )
+        return "\n".join([f"worker {last.ordinal}: {first}: {count}", *details, WHAT_TO_DO])

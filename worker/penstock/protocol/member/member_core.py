@@ -1,0 +1,415 @@
+"""A keeper's core for its own worker: fences commands, watches the engine, repeats reports.
+
+::
+
+    OFF ──-latest read, not closed, back-off over──> STARTING ──hello──> UP
+     ▲                                                  │                │ silent, told to end,
+     └──────────────────────────gone────────────────────┴──── ENDING <───┘ or the job is closed
+
+Commands are fenced by three comparisons: a lower term is refused, a higher one is accepted only
+by its announcement, and all but a Reset must be of the attempt that the engine has taken. Each
+reaches the engine once; the leader repeats it until a heartbeat shows its effect.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+
+from penstock.contract.control import (
+    Abort,
+    Adopt,
+    Announce,
+    Broken,
+    CancelRescale,
+    CheckpointWanted,
+    Command,
+    Commit,
+    EndStreams,
+    EngineHello,
+    EngineLost,
+    EngineReport,
+    EngineStatus,
+    Enumerate,
+    Envelope,
+    EpochFailed,
+    Heartbeat,
+    Hurry,
+    Inject,
+    Prepare,
+    Publish,
+    PublishFailed,
+    Report,
+    Reset,
+    Settled,
+    Shutdown,
+    Splits,
+    Start,
+    TaskAck,
+)
+from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
+from penstock.contract.latest import Latest, Leader
+from penstock.contract.reports import Cause
+from penstock.protocol.control_actions import (
+    Action,
+    EndEngine,
+    ReadLatest,
+    SendReport,
+    StartEngine,
+    ToEngine,
+)
+from penstock.protocol.control_events import (
+    CommandArrived,
+    Drain,
+    EngineGone,
+    EngineSaid,
+    LatestRead,
+    LatestUnreadable,
+    MemberEvent,
+    Retire,
+    StoreChanged,
+)
+from penstock.protocol.member.last_checkpoint import Draining, Sight
+from penstock.protocol.member.member_reports import OF_A_TERM, Open, Taken
+from penstock.protocol.settings import ControlSettings
+from penstock.protocol.step_context import Desk, Sign
+
+
+class Engine(StrEnum):
+    """Where the engine of this worker is; see the diagram above."""
+
+    OFF = "off"
+    STARTING = "starting"
+    UP = "up"
+    ENDING = "ending"
+
+
+class Member:
+    """One worker's voice: its engine's status to the leader, the leader's commands to it."""
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        ordinal: Ordinal,
+        keeper: str,
+        job_uid: JobUid,
+        *,
+        pod: str = "",
+    ) -> None:
+        self.settings = settings
+        self.ordinal = ordinal
+        self.keeper = keeper
+        self.job_uid = job_uid
+        self.pod = pod
+        self.desk = Desk(Incarnation(""), settings.heartbeat_interval_s)
+        self.term = Term(0)  # announced here
+        self.fence = Term(0)  # the highest that is known to exist
+        self.leader: Leader | None = None
+        self.closed: bool | None = None
+        self.committed = Epoch(0)
+        self.engine = Engine.OFF
+        self.hello: EngineHello | None = None
+        self.status = EngineStatus()
+        self.broken: Broken | None = None
+        self.lost: EngineLost | None = None
+        self.ended: tuple[Cause, str] | None = None  # it was told to end: what for, in words
+        self.taken = Taken()
+        self.open = Open()
+        self.sequence = 0
+        self.deaths = 0
+        self.deaths_unasked = 0  # of all engines of this keeper, for people
+        self.engine_seen = Sign()
+        self.start_at = 0.0
+        self.beat_at = 0.0
+        self.repeat_at = 0.0
+        self.read_at = 0.0
+        self.reading: int | None = None
+        self.unread_since: float | None = None
+        self.retired = False
+        self.draining: Draining | None = None
+
+    def step(self, event: MemberEvent, now: float) -> list[Action]:
+        """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
+        self.desk.begin(now)
+        match event:
+            case StoreChanged():
+                self.read_at = now
+            case Drain():
+                began = (self.open.newest(self.taken), self.status.published, self.committed)
+                self.draining = Draining(Epoch(max(began)))
+                self.beat_at = now
+            case Retire():
+                self.retired = True
+            case LatestRead(token, record, _, _) if token == self.reading:
+                self.reading = self.unread_since = None
+                self._learn(record)
+            case LatestUnreadable(token, _) if token == self.reading:
+                self.reading = None
+                self.unread_since = now if self.unread_since is None else self.unread_since
+            case CommandArrived(envelope):
+                self._command(envelope)
+            case EngineSaid(incarnation, report):
+                self._said(incarnation, report)
+            case EngineGone():
+                self._gone(event)
+            case _:
+                pass
+        self._pursue()
+        return self.desk.actions
+
+    def wakes_at(self) -> float | None:
+        """Return when a Tick is due at the latest; None when only events matter."""
+        return self.desk.alarm
+
+    def drained(self) -> bool:
+        """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
+        if self.draining is None:
+            return False
+        return self.engine is not Engine.UP or self.draining.over
+
+    # --- The leader ------------------------------------------------------------------------------
+
+    def _learn(self, record: Latest | None) -> None:
+        """Find the leader, and whether an engine may run at all."""
+        if record is None or record.job_uid != self.job_uid:
+            return
+        if record.term >= self.fence:
+            self.fence = record.term
+            if record.leader != self.leader:
+                self.leader = record.leader
+                self.beat_at = self.desk.now
+            self.closed, self.committed = record.closed(), record.epoch
+        if self.closed and self.lost is not None:
+            self.deaths = 0  # a new run begins with a clean slate
+            self.lost = replace(self.lost, fatal=False)
+
+    def _command(self, envelope: Envelope) -> None:
+        """Fence by the term, then by the attempt; what is left goes to the engine once."""
+        command = envelope.body
+        if envelope.job_uid != self.job_uid:
+            return
+        if envelope.term < self.fence:  # a deposed leader
+            return
+        if isinstance(command, Announce):
+            self._announced(envelope.term, command)
+            return
+        if envelope.term > self.term:  # its announcement comes first
+            return
+        if self.engine is Engine.UP:
+            self._obey(command)  # type: ignore[arg-type]
+
+    def _announced(self, term: Term, announce: Announce) -> None:
+        self.fence = term
+        self.leader = announce.leader
+        if term > self.term:
+            self.term = term
+            self.open.close_terms_below(term)
+            self.taken.forget(OF_A_TERM)
+            if announce.attempt == self.taken.attempt:
+                self._pass(announce)
+        self.beat_at = self.desk.now
+
+    # --- Commands --------------------------------------------------------------------------------
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Announce():
+                pass
+            case Shutdown(incarnation, reason):
+                if self.hello is not None and incarnation == self.hello.incarnation:
+                    self._end(reason)
+            case Enumerate(attempt):
+                if attempt > self.taken.attempt and command != self.taken.enumerated:
+                    self.taken.enumerated = command  # once, unless other sources are asked for
+                    self._pass(command)
+            case Reset(attempt):
+                if attempt > self.taken.attempt:
+                    self._take(attempt)
+                    self._pass(command)
+            case Prepare(attempt, assignment):
+                if self.taken.attempt == 0:
+                    self._take(attempt)  # a joiner begins with it
+                version = assignment.version
+                if version > self.taken.cancelled:
+                    self._once(command, attempt, version)
+            case CancelRescale(attempt, version):
+                self.taken.cancelled = max(self.taken.cancelled, version)
+                self._once(command, attempt, version)
+            case Inject(attempt, epoch) | Hurry(attempt, epoch):
+                if epoch > self.taken.decided():
+                    self._once(command, attempt, epoch)
+            case Commit(attempt, epoch) | Abort(attempt, epoch):
+                self._once(command, attempt, epoch)
+                if attempt == self.taken.attempt:
+                    self.open.close(epoch)
+            case Publish(attempt, epoch):
+                self._once(command, attempt, epoch)
+            case Start(attempt) | EndStreams(attempt):
+                self._once(command, attempt, attempt)
+            case Adopt(attempt, version) | Settled(attempt, version):
+                self._once(command, attempt, version)
+
+    def _take(self, attempt: Attempt) -> None:
+        """Begin an attempt: all that is known of the engine is about it from now on."""
+        self.taken = Taken(attempt)
+        self.open = Open()
+        self.broken = None
+        self.status = EngineStatus()
+
+    def _once(self, command: Command, attempt: Attempt, number: int) -> None:
+        if attempt != self.taken.attempt:  # of a rolled-back attempt, or before its Reset
+            return
+        if self.taken.first(command, number):
+            self._pass(command)
+
+    def _pass(self, command: Command) -> None:
+        if self.engine is Engine.UP and self.hello is not None:
+            self.desk.do(ToEngine(self.hello.incarnation, self.term, command))
+            if not isinstance(command, Inject | Hurry | Commit):  # what they lead to is said soon
+                self.beat_at = self.desk.now
+
+    # --- The engine ------------------------------------------------------------------------------
+
+    def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
+        if isinstance(report, EngineHello):
+            self._hello(report)
+        if self.hello is None or incarnation != self.hello.incarnation:
+            return
+        self.engine_seen = self.desk.sign()
+        match report:
+            case EngineStatus():
+                self._status(report)
+            case Broken(attempt):
+                if attempt >= self.taken.attempt:
+                    self.broken = report
+                    self.taken.enumerated = None  # a listing that failed may be asked again
+                    self.beat_at = self.desk.now
+            case TaskAck() | EpochFailed():
+                if report.attempt == self.taken.attempt and report.term >= self.term:
+                    self.open.keep(report)
+                    self._report(report)
+            case PublishFailed() | Splits() | CheckpointWanted():
+                self.open.keep(report)
+                self._report(report)
+
+    def _hello(self, hello: EngineHello) -> None:
+        if self.hello is not None or hello.ordinal != self.ordinal:
+            return
+        self.hello = hello
+        self.engine = Engine.ENDING if self.engine is Engine.ENDING else Engine.UP
+        self.taken = Taken()
+        self.open = Open()
+        self.broken = None
+        self.status = EngineStatus()
+        self.beat_at = self.desk.now
+
+    def _status(self, status: EngineStatus) -> None:
+        if status.attempt < self.taken.attempt:
+            return  # said before it took the Reset
+        if status != self.status:
+            self.status = status
+            self.beat_at = self.desk.now
+        if status.running > 0:
+            self.deaths = 0
+        failed = self.open.unpublished
+        if failed is not None and status.published >= failed.epoch:
+            self.open.unpublished = None
+
+    def _gone(self, gone: EngineGone) -> None:
+        if self.hello is not None and gone.incarnation != self.hello.incarnation:
+            return
+        cause, reason = Cause.DIED if gone.known else Cause.UNKNOWN, gone.reason
+        if self.ended is not None:
+            cause, told = self.ended
+            reason = f"{told}: {reason}"
+        died = self.hello.incarnation if self.hello is not None else Incarnation("")
+        if not died and self.lost is not None:
+            died = self.lost.incarnation  # its successor died before its first word
+        self.lost = EngineLost(
+            self.ordinal, died, reason, gone.fatal, self.pod, cause, gone.incarnation
+        )
+        self.ended = None
+        self.deaths_unasked += cause is Cause.DIED
+        self.engine = Engine.OFF
+        self.hello = None
+        self.open = Open()
+        self.taken = Taken()
+        self.deaths += 1
+        wait_s = self.settings.backoff_first_s * 2.0 ** min(self.deaths - 1, 30)
+        self.start_at = self.desk.now + min(wait_s, self.settings.backoff_max_s)
+        self.beat_at = self.desk.now
+
+    def _end(self, reason: str, cause: Cause = Cause.ORDERED) -> None:
+        if self.engine in (Engine.UP, Engine.STARTING):
+            self.engine = Engine.ENDING
+            self.ended = (cause, reason)
+            incarnation = self.hello.incarnation if self.hello is not None else Incarnation("")
+            self.desk.do(EndEngine(incarnation, reason))
+
+    # --- Pursue ----------------------------------------------------------------------------------
+
+    def _pursue(self) -> None:
+        self._watch_engine()
+        if self.reading is None and self.desk.due(self.read_at):
+            self.reading = self.desk.number()
+            interval_s = self.settings.meta_poll_interval_s
+            self.read_at = self.desk.now + (interval_s if self.leader else interval_s / 5)
+            self.desk.do(ReadLatest(self.reading))
+        if self.desk.due(self.repeat_at):
+            self.repeat_at = self.desk.now + self.settings.resend_interval_s
+            for report in self.open.repeated(self.taken):
+                self._report(report)
+        going = self.draining if self.engine is Engine.UP else None
+        if going is not None and going.asks(self.desk, self._sight()):
+            self._report(CheckpointWanted(self.taken.attempt))
+        if self.desk.due(self.beat_at):
+            self.beat_at = self.desk.now + self.settings.heartbeat_interval_s
+            self._beat()
+        self.desk.due(min(self.beat_at, self.repeat_at))
+
+    def _sight(self) -> Sight:
+        told, broken = tuple(self.taken.numbers.items()), self.broken is not None
+        undecided = self.fence == self.term and self.open.undecided(self.taken) > 0
+        return Sight(self.status, told, self.committed, undecided, broken, self.unread_since)
+
+    def _watch_engine(self) -> None:
+        if self.retired or self.closed:
+            self._end("the job is closed" if self.closed else "the keeper ends")
+            return
+        if self.engine is Engine.UP:
+            timeout_s = self.settings.engine_silence_timeout_s
+            if self.desk.due(self.desk.silent_at(self.engine_seen, timeout_s, timeout_s)):
+                self._end(f"silent for {timeout_s:g} s", Cause.DIED)
+        failed = self.lost is not None and self.lost.fatal
+        may_start = self.engine is Engine.OFF and self.closed is False and not failed
+        if may_start and self.desk.due(self.start_at):
+            self.engine = Engine.STARTING
+            self.desk.do(StartEngine())
+
+    def _beat(self) -> None:
+        if self.engine is not Engine.UP or self.hello is None:
+            if self.lost is not None and self.engine is not Engine.ENDING:
+                self._report(self.lost)
+            return
+        self.sequence += 1
+        self._report(
+            Heartbeat(
+                ordinal=self.ordinal,
+                incarnation=self.hello.incarnation,
+                keeper=self.keeper,
+                flight=self.hello.flight,
+                sequence=self.sequence,
+                fingerprint=self.hello.plan.fingerprint,
+                status=replace(self.status, attempt=self.taken.attempt),
+                injected=Epoch(self.taken.number(Inject)),
+                undecided=self.open.undecided(self.taken),
+                broken=self.broken,
+                replaces=self.lost.incarnation if self.lost is not None else None,
+                pod=self.pod,
+                lost=self.lost if self.status.running == 0 else None,
+                draining=self.draining is not None or self.retired,
+            )
+        )
+
+    def _report(self, report: Report) -> None:
+        if self.leader is not None:
+            envelope = Envelope(self.job_uid, self.term, self.ordinal, report)
+            self.desk.do(SendReport(self.leader.address, envelope))

@@ -1,0 +1,1 @@
+"""A task: barriers, watermarks, snapshots, and its part of a rescale."""

@@ -1,0 +1,154 @@
+"""Holding of moving rows during a rescale, on the side of the sender.
+
+    NONE --barrier E (rescale)--> UNDECIDED --abort----------> NONE  (all to the old owners)
+                                      |
+                                      +-----commit, or a receiver that announces--> FORWARD
+    FORWARD --all receivers announced--> NONE  (all to the new owners)
+
+Rows whose receiver is the same before and after flow on. All others wait here, bounded by
+bytes: full means that the task takes no input. What is held stands before the next barrier, so
+the bound is some windows of those that it is held for; a joiner's own window says nothing yet,
+and the largest of its edge stands for it. A channel opens when its receiver has announced
+the new version in its credit: a survivor that gains groups has had credit all along, so credit
+alone says nothing about what it has loaded. Nothing at all goes to a task that leaves.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
+from penstock.contract.ids import ChannelId, Version
+from penstock.protocol.task.task_events import Piece, Send
+
+
+class Phase(Enum):
+    """Where a sender is in a rescale."""
+
+    NONE = 0
+    UNDECIDED = 1
+    FORWARD = 2
+
+
+class Holding:
+    """Holds rows between a rescale barrier and the resumption of their new owners."""
+
+    __slots__ = (
+        "_bytes",
+        "_bytes_max",
+        "_closed",
+        "_held",
+        "_limit",
+        "_peers",
+        "_version",
+        "phase",
+    )
+
+    def __init__(self, bytes_max: int) -> None:
+        """Begin in ordinary life; ``bytes_max`` bounds what is held by the task."""
+        self.phase = Phase.NONE
+        self._bytes_max = bytes_max
+        self._limit = bytes_max
+        self._bytes = 0
+        self._version = Version(0)
+        self._held: list[Piece] = []
+        self._closed: dict[ChannelId, None] = {}
+        self._peers: dict[ChannelId, Version] = {}
+
+    @property
+    def full(self) -> bool:
+        """Say whether the task must stop taking input."""
+        return self._bytes >= self._limit
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the charge of all held rows."""
+        return self._bytes
+
+    @property
+    def awaited(self) -> tuple[ChannelId, ...]:
+        """List the outputs whose receiver has not announced the next version."""
+        return tuple(self._closed)
+
+    def open(self, channel: ChannelId) -> bool:
+        """Say whether marks may be put on an output: never before the rows held for it."""
+        return channel not in self._closed
+
+    def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:
+        """Close every output of the next version whose receiver has not announced it."""
+        assert self.phase is Phase.NONE, "one rescale at a time"
+        self.phase = Phase.UNDECIDED
+        self._version = version
+        self._limit = self._bytes_max
+        self._closed = {c: None for c in outputs if self._peers.get(c, 0) < version}
+
+    def bound(self, windows: Mapping[ChannelId, int]) -> None:
+        """Hold no more than some windows of those that are waited for, by outputs as they are."""
+        largest: dict[int, int] = {}
+        for channel, window in windows.items():
+            largest[channel.edge] = max(window, largest.get(channel.edge, 0))
+        wanted = sum(HELD_WINDOWS * largest.get(channel.edge, 0) for channel in self._closed)
+        self._limit = min(max(wanted, HELD_BYTES_MIN), self._bytes_max)
+
+    def offer(self, pieces: Iterable[Piece]) -> list[Send]:
+        """Send what may go now, in order; keep or drop the rest."""
+        if self.phase is Phase.NONE:
+            return [Send(p.new, p.data) for p in pieces if p.new is not None]
+        sends: list[Send] = []
+        for piece in pieces:
+            to = piece.new
+            if to is not None and (piece.old == to or to not in self._closed):
+                sends.append(Send(to, piece.data))
+            elif to is not None or self.phase is Phase.UNDECIDED:
+                self._held.append(piece)
+                self._bytes += piece.data.charge
+        return sends
+
+    def announced(self, channel: ChannelId, version: Version) -> list[Send]:
+        """Hear what the receiver of ``channel`` has loaded; release what waited for it."""
+        self._peers[channel] = max(version, self._peers.get(channel, version))
+        if self.phase is Phase.NONE or version < self._version:
+            return []
+        self.commit()  # nobody announces a version that is not committed
+        self._closed.pop(channel, None)
+        return self._release(channel)
+
+    def commit(self) -> None:
+        """The next version is committed: from now on only forward."""
+        if self.phase is Phase.UNDECIDED:
+            self.phase = Phase.FORWARD
+            self._keep([p for p in self._held if p.new is not None])
+
+    def abort(self) -> list[Send]:
+        """Release everything to the old owners, in order, and return to ordinary life."""
+        assert self.phase is Phase.UNDECIDED, "a committed rescale only goes forward"
+        sends = [Send(p.old, p.data) for p in self._held if p.old is not None]
+        self._finish()
+        return sends
+
+    def forward(self) -> list[Send]:
+        """Release everything to the new owners: all are known to have resumed."""
+        self.commit()
+        sends = [Send(p.new, p.data) for p in self._held if p.new is not None]
+        self._finish()
+        return sends
+
+    def settled(self) -> bool:
+        """Leave the rescale if every receiver has announced; say whether that is so."""
+        if self.phase is Phase.FORWARD and not self._closed:
+            self._finish()
+        return self.phase is Phase.NONE
+
+    def _release(self, channel: ChannelId) -> list[Send]:
+        sends = [Send(channel, p.data) for p in self._held if p.new == channel]
+        if sends:
+            self._keep([p for p in self._held if p.new != channel])
+        return sends
+
+    def _keep(self, pieces: list[Piece]) -> None:
+        self._held = pieces
+        self._bytes = sum(p.data.charge for p in pieces)
+
+    def _finish(self) -> None:
+        self.phase = Phase.NONE
+        self._closed.clear()
+        self._keep([])

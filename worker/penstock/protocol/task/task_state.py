@@ -1,0 +1,176 @@
+"""What a task's protocol is made of, and what follows from its tables alone.
+
+The state of :class:`penstock.protocol.task.task_core.TaskCore`; the transitions are in :mod:`switch` (its
+life) and :mod:`task` (its elements).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.contract.assignment import Assignment, channels_of
+from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, SplitId, TaskId
+from penstock.contract.keygroups import Share, subtract
+from penstock.contract.manifest import RootManifest, SplitState
+from penstock.contract.plan import PhysicalPlan, StagePlan
+from penstock.model.elements import Barrier
+from penstock.protocol.state_entries import splits_of, watermark_of
+from penstock.protocol.state_matching import sources_to_list
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.barrier_aligner import Aligner
+from penstock.protocol.task.prepared_output import SinkLedger
+from penstock.protocol.task.rescale_buffer import Holding, Phase
+from penstock.protocol.task.snapshot_ledger import Ledger
+from penstock.protocol.task.source_splits import Splits
+from penstock.protocol.task.watermark import Marks, WatermarkMerge
+
+
+class Life(Enum):
+    """Where a task is in its life."""
+
+    BUILDING = 0
+    READY = 1
+    RUNNING = 2
+    FROZEN = 3
+    JOINING = 4
+    LEAVING = 5
+    ENDED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSetup:
+    """What a task is made of. ``first_splits`` are those of a source that no checkpoint knows.
+
+    ``joining``: the assignment is a proposed one, and the task takes part from its resumption on.
+    """
+
+    plan: PhysicalPlan
+    task: TaskId
+    assignment: Assignment
+    held_bytes_max: int
+    idle_after_s: float | None = None
+    out_of_orderness_us: int | None = None
+    first_splits: tuple[SplitState, ...] = ()
+    joining: bool = False
+
+
+class Frame:
+    """State of a task's protocol, without transitions."""
+
+    __slots__ = (
+        "aligner",
+        "assignment",
+        "dropped",
+        "epoch_frozen",
+        "holding",
+        "hurried",
+        "ledger",
+        "life",
+        "loading",
+        "low_us",
+        "marks",
+        "moving",
+        "outputs",
+        "previous",
+        "proposed",
+        "retired",
+        "root",
+        "setup",
+        "sinks",
+        "splits",
+        "task",
+        "time",
+        "waiting",
+    )
+
+    def __init__(self, setup: TaskSetup, root: RootManifest | None) -> None:
+        """Build every machine as the checkpoint left it."""
+        self.setup = setup
+        self.task = setup.task
+        self.root = root
+        self.assignment = setup.assignment
+        self.previous: Assignment | None = None
+        self.proposed: Assignment | None = None
+        self.loading: ev.Load | None = None
+        self.life = Life.JOINING if setup.joining else Life.BUILDING
+        epoch = root.epoch if root else NO_EPOCH
+        self.ledger = Ledger(epoch)
+        self.sinks = SinkLedger(epoch)
+        self.holding = Holding(setup.held_bytes_max)
+        self.marks = Marks()
+        self.low_us: int | None = None
+        self.waiting: Barrier | None = None
+        self.hurried = NO_EPOCH  # somebody waits for it, and waited for those before
+        self.epoch_frozen = (NO_TERM, NO_EPOCH)
+        self.moving: dict[int, None] = {}
+        self.retired: dict[ChannelId, None] = {}
+        self.dropped: tuple[ChannelId, ...] = ()
+        inputs, self.outputs = self.channels(self.assignment)
+        self.aligner = Aligner(inputs)
+        watermark = watermark_of(root, setup.plan, self.task) if root else None
+        self.splits = self._make_splits(watermark)
+        self.time: WatermarkMerge[Any] = (
+            self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
+        )
+
+    @property
+    def routing(self) -> tuple[Assignment, Assignment | None]:
+        """Return the tables that rows are routed by: the one that holds, and the next or None."""
+        if self.life is Life.FROZEN:
+            return self.assignment, self.proposed
+        if self.previous is not None and self.holding.phase is not Phase.NONE:
+            return self.previous, self.assignment
+        return self.assignment, None
+
+    @property
+    def stage(self) -> StagePlan:
+        """Return the stage of the plan that this task is an instance of."""
+        return self.setup.plan.stages[self.task.stage]
+
+    # --- What moves ---------------------------------------------------------------------------
+
+    def gained(self) -> Share:
+        """Return the key groups that the proposed table adds to this task's."""
+        assert self.proposed is not None, "asked only while a table is proposed"
+        mine = self.assignment.share_of(self.task)
+        return subtract(self.proposed.share_of(self.task), mine)
+
+    def lost(self) -> Share:
+        """Return the key groups that the proposed table takes from this task."""
+        assert self.proposed is not None, "asked only while a table is proposed"
+        mine = self.assignment.share_of(self.task)
+        return subtract(mine, self.proposed.share_of(self.task))
+
+    def lost_splits(self) -> tuple[SplitId, ...]:
+        """Return the splits that the proposed table takes from this task."""
+        assert self.proposed is not None, "asked only while a table is proposed"
+        kept = self.proposed.splits_of(self.task)
+        return tuple(s for s in self.assignment.splits_of(self.task) if s not in kept)
+
+    def channels(
+        self, assignment: Assignment
+    ) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
+        """Return the task's input and output channels under a table."""
+        channels = channels_of(self.setup.plan, assignment)
+        inputs = tuple(c for c in channels if c.receiver == self.task)
+        return inputs, tuple(c for c in channels if c.sender == self.task)
+
+    def stored_splits(
+        self, root: RootManifest | None, names: tuple[SplitId, ...]
+    ) -> tuple[SplitState, ...]:
+        """Return the states of splits in a checkpoint, or their first ones."""
+        plan, source = self.setup.plan, self.stage.source
+        if root is not None and source not in sources_to_list(root, plan):
+            return () if source is None else splits_of(root, plan, source, names)
+        first = {s.split: s for s in self.setup.first_splits}
+        return tuple(first[name] for name in names)
+
+    def _make_splits(self, watermark_us: int | None) -> Splits | None:
+        if self.stage.source is None:
+            return None
+        return Splits(
+            bounded=self.stage.bounded,
+            idle_after_s=self.setup.idle_after_s,
+            out_of_orderness_us=self.setup.out_of_orderness_us,
+            watermark_us=watermark_us,
+        )

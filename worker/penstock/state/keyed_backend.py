@@ -1,0 +1,178 @@
+"""All keyed state of one task: one table per stateful step, cut and restored together.
+
+Used by the task's thread; only :meth:`penstock.state.snapshot.Cut.write` runs elsewhere, on
+values of its own.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import StateError
+from penstock.base.settings import StateBackend, StateSettings
+from penstock.base.suggest import unknown
+from penstock.contract.ids import Epoch
+from penstock.contract.keygroups import Share, groups_of, subtract, to_share
+from penstock.contract.manifest import StateFile
+from penstock.protocol.task.state_files import FileList, groups_of_files
+from penstock.state.snapshot import Cut, Fetched, flags
+from penstock.state.tiered import TieredTable
+from penstock.steps.base import KeyedState, StateSchema
+
+if TYPE_CHECKING:
+    from penstock.ports import BlobStore
+
+
+CACHE_PART = 8  # with the backend ``rocksdb`` an eighth of the budget caches rows in memory
+
+
+class TaskState:
+    """State of one task. ``open`` every state first, then ``load``, then process."""
+
+    def __init__(
+        self,
+        settings: StateSettings,
+        share: Share,
+        max_key_groups: int,
+        scratch: Path | None = None,
+    ) -> None:
+        """Own the key groups ``share`` of ``max_key_groups``.
+
+        Local files go below ``scratch``, or where temporary files go if it is None.
+        """
+        self.max_key_groups = max_key_groups
+        self._backend = settings.backend
+        self._budget = 0
+        self.closed = False
+        self._scratch = scratch
+        self._folder: Path | None = None
+        self._share = share
+        self._tables: dict[str, TieredTable] = {}
+        self._files = FileList()
+        self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
+        self.limit(settings.memory_bytes)
+
+    def limit(self, memory_bytes: int) -> None:
+        """Keep rows in so much memory from the next batch on; the others move to disk.
+
+        From any thread.
+        """
+        part = CACHE_PART if self._backend is StateBackend.ROCKSDB else 1
+        self._budget = memory_bytes // part
+        self._share_out()
+
+    def _share_out(self) -> None:
+        tables = list(self._tables.values())
+        for table in tables:
+            table.budget_bytes = self._budget // len(tables)
+
+    def open(self, schema: StateSchema) -> KeyedState:
+        """Make the empty state of a step. Its name must be new."""
+        assert schema.name not in self._tables, f"state {schema.name!r} is opened twice"
+        number = str(len(self._tables))
+        table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
+        self._tables[schema.name] = table
+        self._share_out()
+        return table
+
+    def _cold_folder(self) -> Path:
+        """Make the folder of cold rows when the first of them leaves memory."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
+        return self._folder
+
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> Cut:
+        """Take note of what has changed since the last commit and begin another generation.
+
+        On the task's thread, and quick: the first few thousand rows are copied at once, the others
+        by :meth:`copy_on`. The cut may be written when all are. Without ``merges`` it only adds
+        files.
+        """
+        ended = {name: table.cut() for name, table in self._tables.items()}
+        changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
+        seen = (self._share, self.max_key_groups, self._files.committed)
+        cut = Cut(epoch, *seen, changes, self._scratch, merges)
+        self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
+        self.copy_on()
+        return cut
+
+    def copy_on(self) -> bool:
+        """Copy some more rows of the last cut, about a millisecond; say whether all are copied.
+
+        One table after the other.
+        """
+        return all(table.copy_on() for table in self._tables.values())
+
+    def committed(self, epoch: Epoch) -> None:
+        """Hear that ``epoch`` is committed: its changes are no longer dirty, tombstones go."""
+        found = self._cuts.get(epoch)
+        self._cuts = {e: c for e, c in self._cuts.items() if e > epoch}
+        if found is None:  # cut by another task, or before this one was made
+            return
+        cut, generations = found
+        if cut.listing is not None:
+            self._files.propose(epoch, cut.listing)
+            self._files.confirm(epoch)
+            for name, generation in generations.items():
+                self._tables[name].settle(generation)
+
+    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
+        """Bring entries here and open them, for :meth:`take`. Blocking, from any thread.
+
+        Raises StateError when one is altered, missing or of no step here.
+        """
+        for name in dict.fromkeys(f.state for f in files):
+            if name not in self._tables:
+                raise StateError(
+                    f"stored state has no step: {unknown('state', name, self._tables)}"
+                )
+        return Fetched(files, blobs, self._scratch)
+
+    def take(self, fetched: Fetched) -> None:
+        """Take over fetched entries (their groups become this task's) and close them.
+
+        Raises StateError when one is damaged or of another schema.
+        """
+        try:
+            for name in dict.fromkeys(f.state for f in fetched.files):
+                fetched.load(self._tables[name], name, self.max_key_groups)
+        finally:
+            fetched.close()
+        self._files.gain(fetched.files)
+        self._share = to_share(
+            {*groups_of(self._share), *groups_of(groups_of_files(fetched.files))}
+        )
+
+    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
+        """Fetch and take at once."""
+        self.take(self.fetch(files, blobs))
+
+    def drop_groups(self, share: Share) -> None:
+        """Forget groups that belong to another task now."""
+        lost = flags(share, self.max_key_groups)
+        for table in self._tables.values():
+            table.drop(lost)
+        self._files.lose(share)
+        self._share = subtract(self._share, share)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory that the tables use."""
+        return sum(table.size_bytes for table in self._tables.values())
+
+    @property
+    def keys(self) -> int:
+        """Return how many keys are in memory, tombstones included."""
+        return sum(table.used for table in self._tables.values())
+
+    def close(self) -> None:
+        """Release memory and files; idempotent."""
+        self.closed = True
+        for table in self._tables.values():
+            table.close()
+        self._tables.clear()
+        self._cuts.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,219 @@
+"""The two objects of a job as the supervisor sees them: it reads one and writes the other.
+
+``-latest`` is the workers' truth; the supervisor creates the first one and never changes it.
+``-desired`` says what is wanted; only the supervisor writes it.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.base.errors import ConfigError
+from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
+from penstock.cluster.launch import desired_name, latest_name
+from penstock.cluster.system import RandomIds
+from penstock.contract.codec import decode, encode
+from penstock.contract.ids import JobUid, SwapId
+from penstock.contract.latest import (
+    Desired,
+    Latest,
+    Request,
+    Restore,
+    decode_latest,
+    encode_latest,
+    is_done,
+)
+from penstock.contract.status import RequestAnswer
+from penstock.ports import MetaStore
+from penstock.supervisor.restart_policy import is_over
+
+RESCALE = "rescale-"
+# A name becomes a folder, so nothing in it may lead elsewhere.
+SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
+
+
+class Wanted:
+    """Used by any thread; every change of ``-desired`` is one read and one swap under a lock."""
+
+    def __init__(self, store: MetaStore, job: str, uid: JobUid) -> None:
+        """Serve the objects of ``job`` in ``store``."""
+        self._store = store
+        self._desired = desired_name(job)
+        self._latest = latest_name(job)
+        self._uid = uid
+        self._lock = threading.Lock()
+        self._answered: dict[str, RequestAnswer] = {}
+        self._asked: set[str] = set()
+        self._stops: dict[Request, str] = {}  # those that wait for a checkpoint, by its id
+        self._waits_since: float | None = None
+        self._heard = threading.Condition()
+        self._last: tuple[Latest, Desired] | None = None
+
+    def begin(self, workers: int, restore: Restore | None) -> None:
+        """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too.
+
+        Raises StateError when a newer version has written it; nothing is written then.
+        """
+        found = self._store.get(self._latest)
+        if found is not None:
+            decode_latest(found.data)
+        else:
+            first = Latest(self._uid, SwapId(RandomIds().fresh()))
+            self._store.create(self._latest, encode_latest(first))
+        restored = self.latest().restored
+        if restore is not None and restored is not None and is_done(restore, restored):
+            restore = replace(restore, nonce=restored)  # or what was done in its place
+        run = RandomIds().fresh()
+        with self._lock:
+            self._write(lambda _: Desired(workers, restore=restore, run=run))
+
+    def close(self) -> None:
+        """Remember both objects as they are: the store is about to be closed."""
+        with self._lock:
+            self._last = self.latest(), self.desired()
+
+    def latest(self) -> Latest:
+        """Read the truth as it is now."""
+        if self._last is not None:
+            return self._last[0]
+        found = self._store.get(self._latest)
+        assert found is not None, "made by begin()"
+        return decode_latest(found.data)
+
+    def desired(self) -> Desired:
+        """Read what is wanted now."""
+        if self._last is not None:
+            return self._last[1]
+        found = self._store.get(self._desired)
+        assert found is not None, "made by begin()"
+        return decode(Desired, found.data)
+
+    def rescale(self, workers: int) -> RequestAnswer:
+        """Want another number of workers; the answer comes by :meth:`answer`."""
+        with self._lock:
+            self._write(lambda desired: replace(desired, workers=workers))
+        return self._rescale_answer(f"{RESCALE}{workers}")
+
+    def ask(self, kind: str, argument: str | None) -> RequestAnswer:
+        """Add a request; the answer comes by :meth:`answer`.
+
+        A stop without a savepoint asks for a checkpoint first, and follows when that was answered;
+        soon in any case, because a job may be stopped that can take none.
+        """
+        if kind not in REQUEST_KINDS:
+            raise ConfigError(f"request {kind!r}: one of {', '.join(REQUEST_KINDS)}")
+        if argument is not None and not SAVEPOINT_NAME.fullmatch(argument):
+            raise ConfigError(
+                f"savepoint {argument!r}: a name is letters, digits, '.', '_' and '-', "
+                "begins with a letter or digit, and has at most 63 characters"
+            )
+        request = Request(RandomIds().fresh(), kind, argument)
+        first = request
+        with self._lock:
+            if kind == "stop" and argument is None and not is_over(self.latest(), self.desired()):
+                first = Request(RandomIds().fresh(), "checkpoint")
+                self._stops[request] = first.id
+            self._add(first)
+        return RequestAnswer(request.id, kind, None, "")
+
+    def _add(self, request: Request) -> None:
+        self._write(lambda desired: replace(desired, requests=(*desired.requests, request)))
+
+    def answer(self, request_id: str) -> RequestAnswer:
+        """Say what became of a request; ``ok`` is None while it is under way."""
+        answer = self._answer(request_id)
+        if answer.ok is not None:
+            with self._heard:
+                self._asked.discard(request_id)
+                self._heard.notify_all()
+        return answer
+
+    def expect_reader(self, request_id: str) -> None:
+        """Hear that another process waits for this answer."""
+        with self._heard:
+            self._asked.add(request_id)
+
+    def wait_for_readers(self, timeout_s: float) -> None:
+        """Wait until the answers that others wait for were read, but not for long."""
+        with self._heard:
+            self._heard.wait_for(lambda: not self._asked, timeout_s)
+
+    def _answer(self, request_id: str) -> RequestAnswer:
+        if request_id.startswith(RESCALE):
+            return self._rescale_answer(request_id)
+        self.collect()
+        with self._lock:
+            if request_id in self._answered:
+                return self._answered[request_id]
+            waiting = tuple(self._stops)
+        for request in (*self.desired().requests, *waiting):
+            if request.id == request_id:
+                return RequestAnswer(request_id, request.kind, None, "")
+        raise ConfigError(f"no request {request_id!r} is known in this run")
+
+    def _rescale_answer(self, request_id: str) -> RequestAnswer:
+        workers = int(request_id.removeprefix(RESCALE))
+        latest, desired = self.latest(), self.desired()
+        kind = "rescale"
+        if is_over(latest, desired):
+            return RequestAnswer(request_id, kind, False, "the job has ended")
+        if desired.workers != workers:
+            text = f"overtaken by a request for {desired.workers} workers"
+            return RequestAnswer(request_id, kind, False, text)
+        if latest.workers == workers and latest.settled == latest.version:
+            return RequestAnswer(request_id, kind, True, f"runs on {_workers(workers)}")
+        return RequestAnswer(request_id, kind, None, latest.rescale or "")
+
+    def answers(self) -> tuple[RequestAnswer, ...]:
+        """List what was answered lately and what is under way."""
+        with self._lock:
+            done = tuple(self._answered.values())
+        waiting = tuple(RequestAnswer(r.id, r.kind, None, "") for r in self.desired().requests)
+        return done + waiting
+
+    def collect(self) -> None:
+        """Take answered requests away from ``-desired`` and remember their answers."""
+        given = {answer.request: answer for answer in self.latest().answers}
+        if not given or self._last is not None:
+            return
+        with self._lock:
+            desired = self.desired()
+            done = [request for request in desired.requests if request.id in given]
+            if not done:
+                return
+            for request in done:
+                answer = given[request.id]
+                self._answered[request.id] = RequestAnswer(
+                    request.id, request.kind, answer.ok, answer.text
+                )
+            while len(self._answered) > ANSWERS_KEPT_MAX:
+                del self._answered[next(iter(self._answered))]
+            left = tuple(request for request in desired.requests if request.id not in given)
+            self._write(lambda now: replace(now, requests=left))
+
+    def stop_when_due(self, now: float) -> None:
+        """Ask for the stops whose checkpoint was answered, or has taken too long."""
+        with self._lock:
+            if not self._stops or self._last is not None:
+                return
+            self._waits_since = now if self._waits_since is None else self._waits_since
+            late = now - self._waits_since >= LAST_CHECKPOINT_WAIT_S
+            for stop in [s for s, first in self._stops.items() if late or first in self._answered]:
+                self._add(stop)
+                del self._stops[stop]  # only now: a swap that failed is tried again
+
+    def _write(self, change: Callable[[Desired], Desired]) -> None:
+        if self._last is not None:
+            raise ConfigError("the job has ended")
+        found = self._store.get(self._desired)
+        if found is None:
+            self._store.create(self._desired, encode(change(Desired(0))))
+        else:
+            data = encode(change(decode(Desired, found.data)))
+            self._store.swap(self._desired, data, found.version)
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"

@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim fuzz integration check bench bench-compare sbom image e2e-tools cluster-up \
+.PHONY: help setup demo test unit sim fuzz integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -83,6 +83,10 @@ bench-compare: $(STAMP)  ## compare with other engines, in turn; installs them i
 sbom: $(STAMP)  ## list the locked packages and their licences in build/sbom; fails on one that is not allowed
 	@echo "== make sbom: build/sbom/*.cdx.json, build/sbom/licences.txt"
 	@VENV='$(VENV)' sh tools/sbom.sh
+
+docs: $(STAMP)  ## build the documentation as a site in build/site; a broken link fails it
+	@echo "== make docs: build/site/index.html"
+	@VENV='$(VENV)' sh tools/site.sh
 
 image:  ## build the images of worker and operator: BASE_IMAGE=...@sha256:... TAG=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh

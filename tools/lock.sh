@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the lock files anew: of development, of builds, of lists, and of the images. uv resolves for every platform at
+# Writes the lock files anew: of development, of builds, of lists, of the site, and of the images. uv resolves for every platform at
 # once and is needed here only, so it is installed into a folder of its own. No address of an
 # index is written: the locks work wherever the user's pip looks for packages.
 set -eu
@@ -17,6 +17,7 @@ compile() {
 
 compile requirements-build.in -o requirements-build.lock
 compile requirements-sbom.in -o requirements-sbom.lock
+compile requirements-docs.in -o requirements-docs.lock
 compile pyproject.toml --all-extras -o requirements.lock
 # The images get what is tested: the same versions, fewer packages.
 compile pyproject.toml -c requirements.lock -o requirements-worker.lock

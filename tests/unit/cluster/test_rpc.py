@@ -7,17 +7,18 @@ import pytest
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
 from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable, refuses
+from penstock.contract.codec import Message
 from penstock.ports import SwapConflict, SwapUnknown
 from tests.support.retries import answered
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Message, tag="Text"):
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Message, tag="Number"):
     number: int
 
 

@@ -8,10 +8,11 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_DEPTH_MAX
 from penstock.cluster.link import TermedCommand
-from penstock.contract.codec import decode, decode_known, depth_of, digest, encode, parsed
+from penstock.contract.codec import Message, decode, decode_known, depth_of, digest, encode, parsed
 from penstock.contract.control import EngineHello, Envelope, Inject
 from penstock.contract.ids import (
     Attempt,
+    BlobName,
     Epoch,
     Incarnation,
     JobUid,
@@ -21,7 +22,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.manifest import RootManifest
+from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import CheckpointStatus, JobState, JobStatus, StepStatus
@@ -87,11 +88,29 @@ def test_an_unknown_partitioning_is_refused() -> None:
 
 def test_a_value_outside_the_contract_is_a_defect() -> None:
     @dataclass(frozen=True, slots=True)
-    class Odd:
+    class Odd(Message, tag="Odd"):
         raw: bytes
+
+    @dataclass(frozen=True, slots=True)
+    class Untagged:
+        number: int
 
     with pytest.raises(TypeError, match="bytes is not part of the contract"):
         encode(Odd(b""))
+    with pytest.raises(TypeError, match="Untagged is not part of the contract"):
+        encode(Untagged(1))
+
+
+def test_a_class_with_another_name_reads_what_was_stored_before() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Renamed(Message, tag="BlobRef"):
+        name: str
+        sha256: str
+        size: int
+
+    stored = BlobRef(BlobName("a"), "b", 3)
+    assert decode(Renamed, encode(stored)) == Renamed("a", "b", 3)
+    assert encode(Renamed("a", "b", 3)) == encode(stored)
 
 
 def test_a_view_of_another_version_is_read_without_what_is_new() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
+from penstock.contract.codec import Message
 from penstock.contract.graph import Connector, Sink, Source, Step
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PENSTOCK = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(Message, tag="Digest"):
     """The SHA-256 of a step, of a file of user code, or of the parameters of user code."""
 
     name: str
@@ -35,7 +36,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(Message, tag="Place"):
     """A path that a step reads or writes, absolute; ``stage`` is that of a source's splits."""
 
     step: str
@@ -45,7 +46,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Message, tag="JobRecord"):
     """``steps`` and ``code`` say what was computed, ``inputs`` and ``outputs`` where.
 
     ``finished_us`` is when the job finished, wall time in microseconds; None: it has not.

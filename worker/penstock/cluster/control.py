@@ -8,20 +8,21 @@ supervisor  announce    which lives are up on a worker
 from dataclasses import dataclass
 
 from penstock.cluster.rpc import Method, Nothing
+from penstock.contract.codec import Message
 from penstock.contract.control import Envelope
 from penstock.contract.progress import WorkerReport
 from penstock.contract.status import JobStatus, RequestAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Rescale:
+class Rescale(Message, tag="Rescale"):
     """Run on so many workers from now on."""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Message, tag="Ask"):
     """A request of ``Desired``: ``checkpoint``, ``savepoint`` (its name) or ``stop``."""
 
     kind: str
@@ -29,14 +30,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerOf:
+class AnswerOf(Message, tag="AnswerOf"):
     """What became of the request of this id."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(Message, tag="End"):
     """End all processes now, without a last checkpoint."""
 
 

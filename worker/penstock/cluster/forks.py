@@ -21,11 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.contract.codec import Message
 from penstock.contract.launch import EngineLaunch
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Message, tag="Fork"):
     """Run the engine ``launch`` in the process group ``group``.
 
     The message carries three descriptors: the engine's link, its standard output and error.
@@ -36,14 +37,14 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class Forked:
+class Forked(Message, tag="Forked"):
     """The engine runs; the message carries a pidfd, which names this process and no later one."""
 
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(Message, tag="Exited"):
     """The engine has ended; ``status`` as of ``subprocess``: below zero for a signal."""
 
     status: int

@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.contract.codec import encode
+from penstock.contract.codec import Message, encode
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
 
@@ -24,21 +24,21 @@ SOCKET_NAME = "engine.sock"
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Message, tag="Begin"):
     """Start this life; the message carries a file descriptor, the engine's end of its link."""
 
     launch: EngineLaunch
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Message, tag="Kill"):
     """End this life's process at once; another one, or none, is no error."""
 
     incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class Began(Message, tag="Began"):
     """The process runs; ``pid`` is its number in the host's container."""
 
     incarnation: Incarnation
@@ -46,7 +46,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Message, tag="Ended"):
     """The process has ended; ``status`` as of ``subprocess``: below zero for a signal.
 
     ``memory`` is not empty when the kernel has ended it because memory ran out: what the limit was.

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.protocol.settings import ControlSettings
 
 
 @dataclass(frozen=True, slots=True)
-class KeeperLaunch:
+class KeeperLaunch(Message, tag="KeeperLaunch"):
     """One worker's keeper. Written by the supervisor to a file that only its user can read.
 
     - ``supervisor``, ``token``: where metadata and Lease are served, and the secret of this run.

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, framed, read_exactly
-from penstock.contract.codec import decode
+from penstock.contract.codec import Message, decode
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Term
 from penstock.contract.progress import EngineProgress
@@ -23,7 +23,7 @@ Received = TypeVar("Received")
 
 
 @dataclass(frozen=True, slots=True)
-class TermedCommand:
+class TermedCommand(Message, tag="TermedCommand"):
     """A command that the keeper has checked, with the term under which it was given."""
 
     term: Term

@@ -9,18 +9,19 @@ from typing import Any
 
 from penstock.base.errors import StorageError
 from penstock.cluster.rpc import Client, Handler, Method, Reply, Request, Unreachable
+from penstock.contract.codec import Message
 from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapUnknown, Versioned
 
 
 @dataclass(frozen=True, slots=True)
-class GetObject:
+class GetObject(Message, tag="GetObject"):
     """Read one object."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class PutObject:
+class PutObject(Message, tag="PutObject"):
     """Create (``version`` None) or swap. ``data`` has one character per byte."""
 
     name: str
@@ -29,7 +30,7 @@ class PutObject:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(Message, tag="StoredObject"):
     """An object and its version."""
 
     data: str
@@ -38,19 +39,19 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundObject:
+class FoundObject(Message, tag="FoundObject"):
     """The answer to :class:`GetObject`; None when there is no such object."""
 
     found: StoredObject | None
 
 
 @dataclass(frozen=True, slots=True)
-class GetLease:
+class GetLease(Message, tag="GetLease"):
     """Read the Lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class PutLease:
+class PutLease(Message, tag="PutLease"):
     """Take, renew or give up the Lease."""
 
     holder: str | None
@@ -58,7 +59,7 @@ class PutLease:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseState:
+class LeaseState(Message, tag="LeaseState"):
     """The Lease, as :class:`penstock.ports.LeaseView`."""
 
     holder: str | None

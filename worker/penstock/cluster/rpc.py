@@ -18,7 +18,7 @@ import grpc
 from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
-from penstock.contract.codec import decode, encode
+from penstock.contract.codec import Message, decode, encode
 from penstock.contract.trust import TOKEN_HEADER, Trust, TrustSource
 from penstock.ports import SwapConflict, SwapUnknown
 
@@ -58,7 +58,7 @@ class Method(Generic[Request, Reply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Message, tag="Nothing"):
     """The reply of a call that was heard; or a question without arguments."""
 
 

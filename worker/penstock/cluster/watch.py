@@ -15,18 +15,19 @@ from typing import Any
 from penstock.base.errors import PenstockError
 from penstock.base.limits import META_RETRY_INTERVAL_S, WATCH_WAIT_S
 from penstock.cluster.rpc import Client, Handler, Method, Unreachable
+from penstock.contract.codec import Message
 from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitWrite:
+class AwaitWrite(Message, tag="AwaitWrite"):
     """Wait until another number of writes was counted than ``seen``."""
 
     seen: int
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Written(Message, tag="Written"):
     """How many writes were counted; the same as was seen when there were none in time.
 
     ``names``: the objects that were written since.

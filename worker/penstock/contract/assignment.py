@@ -6,13 +6,14 @@ ends tasks and moves as few key groups and splits as a balance of +-1 allows.
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Share, first_shares, rebalance, to_share
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
 
 
 @dataclass(frozen=True, slots=True)
-class StageAssignment:
+class StageAssignment(Message, tag="StageAssignment"):
     """``shares[i]`` and ``splits[i]`` belong to ``tasks[i]``; empty where a stage has none."""
 
     stage: StageIndex
@@ -22,7 +23,7 @@ class StageAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Message, tag="Assignment"):
     """The whole table of one version; workers are the ordinals ``0 .. workers-1``."""
 
     version: Version

@@ -4,7 +4,7 @@
 volume, in an object or on a socket, gets an error of ours for a text that is too long or too deep.
 
 Supported: dataclasses, tuples (as lists), dict[str, X], str, StrEnum, int, float, bool, None,
-unions of dataclasses (tagged by class name under ``"is"``), ``X | None`` and NewTypes of these.
+unions of messages (tagged under ``"is"``), ``X | None`` and NewTypes of these.
 Encoding is canonical (sorted keys, no spaces), so equal values have equal bytes and hashes.
 """
 
@@ -16,7 +16,7 @@ import typing
 from enum import StrEnum
 from functools import cache
 from itertools import accumulate
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
@@ -28,13 +28,29 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
+class Message:
+    """The base of everything that is written as JSON: a dataclass with a ``tag``.
+
+    The tag is stored beside the fields, and readers know the class by it. It is given as a literal,
+    so that stored files can still be read when a class gets another name.
+    """
+
+    __slots__ = ()
+    tag_: ClassVar[str]
+
+    def __init_subclass__(cls, tag: str = "") -> None:
+        """Note the tag. With slots, ``dataclass`` makes the class again and gives none."""
+        if tag:
+            cls.tag_ = tag
+
+
 def encode(value: object) -> bytes:
-    """Return the canonical UTF-8 JSON of a dataclass value. Raises TypeError on other types."""
+    """Return the canonical UTF-8 JSON of a message. Raises TypeError on other types."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Read what :func:`encode` wrote as a ``kind`` (a dataclass or a union of them).
+    """Read what :func:`encode` wrote as a ``kind`` (a message or a union of them).
 
     Raises PeerError naming the field on bad JSON, unknown or missing fields and wrong types.
     """
@@ -83,13 +99,13 @@ def decode_known(kind: type[T], data: bytes) -> T:
 def _known(kind: Any, plain: Any) -> Any:
     kind = _resolve(kind)
     args = get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(plain, dict):
-        fields = _fields(kind)  # type: ignore[arg-type]
+    if _is_message(kind) and isinstance(plain, dict):
+        fields = _fields(kind)
         kept = {n: _known(fields[n][0], v) for n, v in plain.items() if n in fields}
         return {**kept, **({TAG: plain[TAG]} if TAG in plain else {})}
     if get_origin(kind) in (Union, types.UnionType) and isinstance(plain, dict):
-        members = [m for m in map(_resolve, args) if _is_value_class(m)]
-        named = [m for m in members if m.__name__ == plain.get(TAG)]
+        members = [m for m in map(_resolve, args) if _is_message(m)]
+        named = [m for m in members if m.tag_ == plain.get(TAG)]
         return _known(named[0], plain) if named else plain
     if get_origin(kind) is tuple and isinstance(plain, list) and args[-1] is Ellipsis:
         return [_known(args[0], v) for v in plain]
@@ -102,11 +118,11 @@ def digest(data: bytes) -> str:
 
 
 def to_plain(value: object) -> Any:
-    """Turn a value into what JSON knows; every dataclass carries its class name."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
+    """Turn a value into what JSON knows; every message carries its tag."""
+    if isinstance(value, Message):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
         return {
-            TAG: type(value).__name__,
+            TAG: value.tag_,
             **{f.name: to_plain(getattr(value, f.name)) for f in fields},
         }
     if isinstance(value, tuple | list):
@@ -127,8 +143,8 @@ def _text_key(key: object) -> str:
 def from_plain(kind: Any, plain: Any, path: str = "$") -> Any:
     """Build a ``kind`` from parsed JSON; ``path`` names the place in error messages."""
     kind = _resolve(kind)
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, plain, path)
+    if _is_message(kind):
+        return _message(kind, plain, path)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return _union(get_args(kind), plain, path)
@@ -185,21 +201,21 @@ def _tuple(args: tuple[Any, ...], plain: Any, path: str) -> tuple[Any, ...]:
     )
 
 
-def _is_value_class(kind: Any) -> bool:
-    return dataclasses.is_dataclass(kind)
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Message)
 
 
 def _union(args: tuple[Any, ...], plain: Any, path: str) -> Any:
     if plain is None and type(None) in args:
         return None
     members: list[Any] = [_resolve(a) for a in args if a is not type(None)]
-    named: dict[str, Any] = {str(m.__name__): m for m in filter(_is_value_class, members)}
+    named: dict[str, Any] = {str(m.tag_): m for m in filter(_is_message, members)}
     if named and isinstance(plain, dict):
         tag = plain.get(TAG)
         if not isinstance(tag, str) or tag not in named:
             raise PeerError(f"{path}: {unknown('message', str(tag), named)}")
-        return _dataclass(named[tag], plain, path)
-    scalars = [m for m in members if not _is_value_class(m)]
+        return _message(named[tag], plain, path)
+    scalars = [m for m in members if not _is_message(m)]
     _expect(bool(scalars), path, "an object", plain)
     if len(scalars) == 1:
         return from_plain(scalars[0], plain, path)
@@ -218,12 +234,12 @@ def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def _dataclass(kind: Any, plain: Any, path: str) -> Any:
-    _expect(isinstance(plain, dict), path, f"an object ({kind.__name__})", plain)
+def _message(kind: Any, plain: Any, path: str) -> Any:
+    _expect(isinstance(plain, dict), path, f"an object ({kind.tag_})", plain)
     fields = _fields(kind)
-    tag = plain.get(TAG, kind.__name__)
-    if tag != kind.__name__:
-        raise PeerError(f"{path}: expected {kind.__name__}, got {tag!r}")
+    tag = plain.get(TAG, kind.tag_)
+    if tag != kind.tag_:
+        raise PeerError(f"{path}: expected {kind.tag_}, got {tag!r}")
     for name in plain:
         if name != TAG and name not in fields:
             raise PeerError(f"{path}: {unknown('field', name, fields)}")

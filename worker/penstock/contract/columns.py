@@ -6,6 +6,8 @@ A type is spelled as ``str(pyarrow.DataType)`` spells it: ``string``, ``timestam
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
+
 _ALIASES = {
     "float64": "double",
     "float32": "float",
@@ -54,7 +56,7 @@ HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin wit
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(Message, tag="Column"):
     """One column: its name and its Arrow type as text."""
 
     name: str

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from penstock.contract.assignment import Assignment
+from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, Epoch, Incarnation, StageIndex, Version
 from penstock.contract.latest import Leader, Member
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
 
 
 @dataclass(frozen=True, slots=True)
-class StageSplits:
+class StageSplits(Message, tag="StageSplits"):
     """The splits of one source stage, in the order in which they are dealt out."""
 
     stage: StageIndex
@@ -17,7 +18,7 @@ class StageSplits:
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Message, tag="Announce"):
     """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones.
 
     The engine drops what is in flight above ``epoch`` under lower terms, as after ``Abort``.
@@ -31,7 +32,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class Enumerate:
+class Enumerate(Message, tag="Enumerate"):
     """List the splits of the sources that no checkpoint knows, named by their stages.
 
     Asked of one member before an attempt: the very first one, or one of a job that has changed.
@@ -42,7 +43,7 @@ class Enumerate:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Message, tag="Reset"):
     """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say ready.
 
     ``root`` names the checkpoint to load; its table may be of another version than
@@ -59,7 +60,7 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Message, tag="Publish"):
     """Publish these handles of a committed epoch; done ones are no error."""
 
     attempt: Attempt
@@ -68,14 +69,14 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(Message, tag="Start"):
     """All are READY and the old output is visible: sources seek, streams open."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Inject:
+class Inject(Message, tag="Inject"):
     """Put the barrier of ``epoch`` into the sources; ``kind`` as in ``BarrierKind``."""
 
     attempt: Attempt
@@ -86,7 +87,7 @@ class Inject:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
+class Hurry(Message, tag="Hurry"):
     """Somebody waits for ``epoch``: write its state without a rest. Lost, it costs only time."""
 
     attempt: Attempt
@@ -94,7 +95,7 @@ class Hurry:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Message, tag="Commit"):
     """``epoch`` is committed: sinks publish it; a rescale goes forward to ``version``."""
 
     attempt: Attempt
@@ -103,7 +104,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Message, tag="Abort"):
     """``epoch`` will never be committed under this term: carry its handles, forget its barrier.
 
     Only barriers of this term and number are meant: the number may recur under a higher term.
@@ -114,7 +115,7 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Message, tag="Prepare"):
     """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``.
 
     ``members`` are those of both tables. A joiner takes ``attempt``; when its tasks wait for
@@ -130,7 +131,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelRescale:
+class CancelRescale(Message, tag="CancelRescale"):
     """``version`` is off: release what is held to the old owners, and report prepared 0."""
 
     attempt: Attempt
@@ -138,7 +139,7 @@ class CancelRescale:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(Message, tag="Adopt"):
     """Rescale, step 4: ``version`` is committed with ``epoch``: load the last delta and resume.
 
     It confirms ``epoch`` as :class:`Commit` does. Leaving tasks report resumed at once.
@@ -151,7 +152,7 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Message, tag="Settled"):
     """All have resumed under ``version``: leaving tasks may end their streams."""
 
     attempt: Attempt
@@ -159,14 +160,14 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class EndStreams:
+class EndStreams(Message, tag="EndStreams"):
     """The final epoch is published: sources send end of stream."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Message, tag="Shutdown"):
     """End this one engine: the job is closed, or it is no member (any more). Not its successor."""
 
     incarnation: Incarnation

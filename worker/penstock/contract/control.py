@@ -9,6 +9,7 @@ repaired by the next one and a repeated one does no harm. Data never travels her
 from dataclasses import dataclass
 
 from penstock.contract.assignment import Assignment
+from penstock.contract.codec import Message
 from penstock.contract.commands import (
     Abort,
     Adopt,
@@ -49,7 +50,7 @@ from penstock.contract.reports import (
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Message, tag="Envelope"):
     """A command or report with the job, the sender's term and its ordinal."""
 
     job_uid: JobUid
@@ -59,7 +60,7 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersFile:
+class MembersFile(Message, tag="MembersFile"):
     """What ``Latest.members`` names: all that a new leader needs to go on with an attempt.
 
     ``members`` in order of ordinals, joiners of a proposed table included. ``proposed`` holds once

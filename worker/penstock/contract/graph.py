@@ -13,6 +13,7 @@ from enum import StrEnum
 from penstock.base import limits
 from penstock.base.errors import PeerError
 from penstock.contract import codec
+from penstock.contract.codec import Message
 from penstock.contract.columns import Columns
 from penstock.contract.plan import Partitioning
 
@@ -51,7 +52,7 @@ class Function(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
+class Connector(Message, tag="Connector"):
     """A source or sink: ``kind`` names a row of ``connectors``, ``options`` are its fields."""
 
     kind: str
@@ -59,7 +60,7 @@ class Connector:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTime:
+class EventTime(Message, tag="EventTime"):
     """The time of a row is ``column`` (timestamp, us); rows may come out of order by the bound.
 
     ``idle_after_us`` lets a source declare a silent split idle; None: it never is.
@@ -71,7 +72,7 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Source(Message, tag="Source"):
     """Reads a replayable input. Empty ``columns``: all that the input has."""
 
     connector: Connector
@@ -81,7 +82,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Message, tag="Call"):
     """A user function: its name, what it takes, and at most how many rows at once.
 
     ``columns`` are those it gives; empty: as declared nowhere, found with an empty batch.
@@ -95,28 +96,28 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Message, tag="Map"):
     """One row out for each row in."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap:
+class FlatMap(Message, tag="FlatMap"):
     """Any number of rows out for each row in, in order."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Message, tag="Filter"):
     """Keeps the rows for which the function says true; columns stay."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(Message, tag="Split"):
     """Text into words at each single space; an empty last word is dropped, null gives none."""
 
     column: str
@@ -124,7 +125,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(Message, tag="Compute"):
     """One computed column: ``name = function(column)``; count may have no column."""
 
     name: str
@@ -133,14 +134,14 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Message, tag="Aggregate"):
     """Running values of a key: one row out for each row in, with the keys and the values so far."""
 
     compute: tuple[Compute, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(Message, tag="Window"):
     """Tumbling windows of event time; one row per key and window, at its end + lateness."""
 
     size_us: int
@@ -150,7 +151,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
     call: Call
@@ -158,7 +159,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class Sink(Message, tag="Sink"):
     """Writes to an output."""
 
     connector: Connector
@@ -180,7 +181,7 @@ KINDS: dict[type, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class Input(Message, tag="Input"):
     """Rows of another step's named output, and how they are dealt out to parallel tasks.
 
     ``keys`` belong to KEY, ``function`` to CUSTOM. None: forward where that can be, else
@@ -195,7 +196,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Message, tag="Step"):
     """A node of the graph. ``parallelism`` None means one task per worker."""
 
     name: str
@@ -220,7 +221,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class LogicalGraph:
+class LogicalGraph(Message, tag="LogicalGraph"):
     """All steps of a job, inputs before their readers."""
 
     job: str

@@ -7,6 +7,8 @@ assignment. ``Epoch`` numbers checkpoints and rises for ever.
 from dataclasses import dataclass
 from typing import NewType
 
+from penstock.contract.codec import Message
+
 Term = NewType("Term", int)
 Attempt = NewType("Attempt", int)
 Version = NewType("Version", int)
@@ -25,7 +27,7 @@ NO_TERM = Term(0)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TaskId:
+class TaskId(Message, tag="TaskId"):
     """One parallel instance of a stage. It lives and dies on one worker.
 
     ``slot`` counts the tasks of one stage on one worker: a rescale adds or removes tasks at the

@@ -6,9 +6,11 @@ The set of files is fixed when a job first starts. Whoever looks at a folder aga
 
 from dataclasses import dataclass, replace
 
+from penstock.contract.codec import Message
+
 
 @dataclass(frozen=True, slots=True)
-class InputSeen:
+class InputSeen(Message, tag="InputSeen"):
     """One look at an input. ``files`` are in the checkpoint, ``unread`` came later.
 
     ``unread_names`` and ``passed_names`` are the first few of ``unread`` and ``passed``; the latter

@@ -7,9 +7,11 @@ deterministic: every worker computes the same table from the same input.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
+
 
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
+class Range(Message, tag="Range"):
     """Half-open range of key groups: ``start <= group < stop``."""
 
     start: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
-from penstock.contract.codec import decode, encode, parsed
+from penstock.contract.codec import Message, decode, encode, parsed
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -30,7 +30,7 @@ ANY_STATE = "*"  # no step has such a name
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Message, tag="Leader"):
     """The worker named by the last swap of the term; ``address`` is its keeper's."""
 
     ordinal: Ordinal
@@ -39,7 +39,7 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Message, tag="Member"):
     """One worker of an attempt: its engine's life and the addresses of keeper and engine.
 
     ``pod`` is the uid of the pod that it runs in, empty on one machine.
@@ -53,7 +53,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class Retained(Message, tag="Retained"):
     """A checkpoint that collection must not touch. ``savepoint`` is the user's name for it."""
 
     epoch: Epoch
@@ -62,7 +62,7 @@ class Retained:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Message, tag="Lost"):
     """An incarnation that the leader has given up; whoever restarts workers may end it.
 
     ``pod`` is the uid of the pod that it ran in: no other pod may be deleted for it.
@@ -74,7 +74,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Message, tag="Answer"):
     """What became of a request of ``desired``: done, or refused or failed with a reason."""
 
     request: str
@@ -83,7 +83,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class Death(Message, tag="Death"):
     """An engine's process that ended unasked, and the attempt that it ended.
 
     It is death ``number`` of its run, and made it ``count`` within the window. The first line of
@@ -99,7 +99,7 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Deaths:
+class Deaths(Message, tag="Deaths"):
     """What the limit of restarts has counted; its rules are in ``protocol/restarts``.
 
     - ``count``: deaths within the last ``window_s`` of ``run``, ``total`` of all of it. One more
@@ -119,7 +119,7 @@ class Deaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class Latest(Message, tag="Latest"):
     """State of the job that outlives every worker; at most 64 KiB encoded, asserted.
 
     - ``swap_id``: fresh in every swap of a leader; nobody else ever writes it.
@@ -228,7 +228,7 @@ def _format_of(data: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Message, tag="Request"):
     """Something asked for once; ``id`` makes it level-triggered.
 
     ``kind`` is ``checkpoint``, ``savepoint`` (``argument``: its name) or ``stop`` (``argument``:
@@ -242,7 +242,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Message, tag="Restore"):
     """What a job begins from, once per ``nonce``: a savepoint, some epoch, the newest, nothing.
 
     ``path`` is a savepoint's folder (its files are imported before the first commit), ``epoch`` a
@@ -280,7 +280,7 @@ def is_done(wanted: Restore, restored: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Message, tag="Desired"):
     """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``.
 
     ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.

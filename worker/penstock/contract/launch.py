@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 
 
 @dataclass(frozen=True, slots=True)
-class EnginePlace:
+class EnginePlace(Message, tag="EnginePlace"):
     """Where an engine's Flight server listens and is dialled; port 0: any free one.
 
     ``ingest_port`` is that of senders of a pushed source, at the same host; 0: they are heard at
@@ -24,7 +25,7 @@ class EnginePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineLaunch:
+class EngineLaunch(Message, tag="EngineLaunch"):
     """One life of one worker's engine. Written by the keeper, read once by the engine.
 
     - ``socket``: the keeper's end, as ``fd:N``: a connected stream socket that is inherited.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.base.values import fleeting
 from penstock.contract.assignment import Assignment
+from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
 from penstock.contract.keygroups import Share
 from penstock.contract.plan import StepState
@@ -16,7 +17,7 @@ ROOT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BlobRef:
+class BlobRef(Message, tag="BlobRef"):
     """A stored file: its name in the job's directory, SHA-256 in hex, and length in bytes."""
 
     name: BlobName
@@ -25,7 +26,7 @@ class BlobRef:
 
 
 @dataclass(frozen=True, slots=True)
-class StateFile:
+class StateFile(Message, tag="StateFile"):
     """A state file as one reader may see it: only ``groups``, later ``order`` wins.
 
     Losing a group narrows ``groups``; gaining one takes over the other's entry. ``epoch`` is the
@@ -41,7 +42,7 @@ class StateFile:
 
 
 @fleeting
-class SplitState:
+class SplitState(Message, tag="SplitState"):
     """Where a split stands: the next offset, whether it has ended, its largest event time.
 
     ``spec`` is the connector's own description of the split (canonical JSON).
@@ -55,7 +56,7 @@ class SplitState:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkHandle:
+class SinkHandle(Message, tag="SinkHandle"):
     """Prepared output: enough for any live worker to publish it, any number of times.
 
     ``data`` is the connector's own text (canonical JSON). ``epoch`` is the one that prepared it:
@@ -71,7 +72,7 @@ class SinkHandle:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskManifest:
+class TaskManifest(Message, tag="TaskManifest"):
     """One task's snapshot at a barrier; what its acknowledgement carries."""
 
     task: TaskId
@@ -84,7 +85,7 @@ class TaskManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRows:
+class StepRows(Message, tag="StepRows"):
     """How many rows a source has read, or a sink has written, since the job first started."""
 
     step: str
@@ -92,7 +93,7 @@ class StepRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Message, tag="Origin"):
     """The savepoint that a job has begun from: epoch ``epoch`` of the job ``job_uid``."""
 
     job_uid: JobUid
@@ -100,7 +101,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class RootManifest:
+class RootManifest(Message, tag="RootManifest"):
     """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals.
 
     ``origin`` is set in the one that a job has imported from a savepoint, until its own first one.

@@ -6,6 +6,7 @@ A stage is a chain of steps without a shuffle inside; its parallel instances are
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.codec import Message
 from penstock.contract.columns import Columns
 from penstock.contract.ids import StageIndex
 
@@ -23,7 +24,7 @@ class Partitioning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StagePlan:
+class StagePlan(Message, tag="StagePlan"):
     """One chain of steps. ``parallelism`` None means one task per worker.
 
     ``source`` and ``sinks`` name steps of the chain; ``keyed`` says that the stage owns key
@@ -41,7 +42,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class EdgePlan:
+class EdgePlan(Message, tag="EdgePlan"):
     """Rows from stage ``sender`` to stage ``receiver``; ``index`` is the place in the plan."""
 
     index: int
@@ -51,7 +52,7 @@ class EdgePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class StateColumn:
+class StateColumn(Message, tag="StateColumn"):
     """A value per key: its name and type as the job shows them, and what is kept of which column.
 
     ``of`` is like ``sum(x: int64)``; empty where the value is the user's own.
@@ -63,7 +64,7 @@ class StateColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class StepState:
+class StepState(Message, tag="StepState"):
     """What a checkpoint holds of one step, as far as it must be the same when it is read again.
 
     A source or sink has a ``connector``; a keyed step has ``keys`` and ``columns`` in their order;
@@ -79,7 +80,7 @@ class StepState:
 
 
 @dataclass(frozen=True, slots=True)
-class PhysicalPlan:
+class PhysicalPlan(Message, tag="PhysicalPlan"):
     """Stages in topological order.
 
     ``fingerprint`` is that of the whole graph: engines of two plans never share an attempt.

@@ -14,6 +14,8 @@ Both sides read their names and paths here; neither spells one by itself.
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
+
 # --- Objects of a job; the operator makes all of them, a keeper only reads and changes some ----
 LABEL_JOB = "penstock.dev/job"
 LABEL_JOB_UID = "penstock.dev/job-uid"
@@ -163,7 +165,7 @@ def savepoint_path(namespace: str, job: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Termination:
+class Termination(Message, tag="Termination"):
     """Why a container ended: the one line of JSON in its termination message.
 
     ``reason`` is one CamelCase word of :data:`TERMINATIONS`, ``message`` says what to do.

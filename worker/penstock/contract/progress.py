@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
 from penstock.contract.status import SinkStatus, StepStatus
 
 
 @dataclass(frozen=True, slots=True)
-class EngineProgress:
+class EngineProgress(Message, tag="EngineProgress"):
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
     ``inputs`` are told by one engine of a job. Said about once a second, beside the reports of the
@@ -22,7 +23,7 @@ class EngineProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointDone:
+class CheckpointDone(Message, tag="CheckpointDone"):
     """A checkpoint that this keeper committed as leader: new bytes, barrier to commit."""
 
     epoch: int
@@ -31,7 +32,7 @@ class CheckpointDone:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerReport:
+class WorkerReport(Message, tag="WorkerReport"):
     """A keeper to whoever restarts workers: which lives are up here.
 
     ``incarnation`` is the newest announced life of the engine (empty: none yet), ``keeper_life``

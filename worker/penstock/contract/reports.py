@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.codec import Message
 from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Attempt, Epoch, Incarnation, Ordinal, TaskId, Term, Version
 from penstock.contract.manifest import TaskManifest
@@ -10,7 +11,7 @@ from penstock.contract.plan import PhysicalPlan
 
 
 @dataclass(frozen=True, slots=True)
-class EngineHello:
+class EngineHello(Message, tag="EngineHello"):
     """First words of an engine: who it is, where it listens, and the plan it compiled."""
 
     ordinal: Ordinal
@@ -20,7 +21,7 @@ class EngineHello:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Message, tag="Broken"):
     """``attempt`` cannot go on here: a stream broke or a task failed. ``fatal`` fails the job.
 
     Said by an engine to its keeper, which repeats it in heartbeats until a Reset to a higher
@@ -33,7 +34,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineStatus:
+class EngineStatus(Message, tag="EngineStatus"):
     """Where an engine stands: said to its keeper when it changes, and repeated for its life.
 
     - ``attempt``: the last Reset (or joiner's Prepare) taken; all other fields are about it and
@@ -59,7 +60,7 @@ class EngineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Message, tag="Heartbeat"):
     """All that a leader must know of a member, repeated by its keeper.
 
     ``sequence`` rises by one: a late one is dropped. ``replaces`` is the engine that died here
@@ -105,7 +106,7 @@ RESTARTS_EXHAUSTED = "restart.attempts allows"
 
 
 @dataclass(frozen=True, slots=True)
-class EngineLost:
+class EngineLost(Message, tag="EngineLost"):
     """An engine died or fell silent: said by its keeper, and repeated until another one lives.
 
     ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
@@ -124,7 +125,7 @@ class EngineLost:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAck:
+class TaskAck(Message, tag="TaskAck"):
     """A task's snapshot of ``epoch`` is stored and its output prepared. Repeated until decided.
 
     ``term`` is the barrier's: an aborted number may recur under a higher one.
@@ -137,7 +138,7 @@ class TaskAck:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFailed:
+class EpochFailed(Message, tag="EpochFailed"):
     """A step of ``epoch`` failed before the swap: abort this epoch and nothing else."""
 
     attempt: Attempt
@@ -148,7 +149,7 @@ class EpochFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishFailed:
+class PublishFailed(Message, tag="PublishFailed"):
     """A handle could not be published; the member retries, and says why meanwhile.
 
     ``fatal``: retrying cannot help; the job fails with ``reason``, its output still committed.
@@ -161,7 +162,7 @@ class PublishFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
+class Splits(Message, tag="Splits"):
     """Answer to :class:`Enumerate`: the first state of every split, by source stage of ``plan``."""
 
     attempt: Attempt
@@ -170,14 +171,14 @@ class Splits:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointWanted:
+class CheckpointWanted(Message, tag="CheckpointWanted"):
     """Ask for an epoch soon: an ingest sender waits for its end to be committed."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Message, tag="Suspect"):
     """Asked by one keeper of another: does ``leader`` refuse your dials too? Answer ``keeper``."""
 
     leader: str
@@ -185,7 +186,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(Message, tag="Confirm"):
     """Answer to :class:`Suspect`: it does. Silence means that it does not."""
 
     leader: str

@@ -6,6 +6,7 @@ Counters are cumulative since the attempt began; whoever shows rates takes two o
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.codec import Message
 from penstock.contract.inputs import InputSeen
 
 
@@ -28,7 +29,7 @@ ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerStatus:
+class WorkerStatus(Message, tag="WorkerStatus"):
     """One worker: process ids of keeper and engine (None: not running) and whether it leads.
 
     ``metrics`` is the address where Prometheus finds it, empty while it starts. In a cluster
@@ -49,7 +50,7 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class StepStatus:
+class StepStatus(Message, tag="StepStatus"):
     """One step over all its tasks.
 
     ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit;
@@ -77,7 +78,7 @@ class StepStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointStatus:
+class CheckpointStatus(Message, tag="CheckpointStatus"):
     """The newest committed epoch: when, how large (new bytes), how long from barrier to commit."""
 
     epoch: int
@@ -88,7 +89,7 @@ class CheckpointStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedRows:
+class CommittedRows(Message, tag="CommittedRows"):
     """Rows that a source has read or a sink has written up to the newest committed epoch.
 
     ``rows`` is since the job first started, ``before`` when this run began; None: not known,
@@ -101,7 +102,7 @@ class CommittedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkStatus:
+class SinkStatus(Message, tag="SinkStatus"):
     """One sink and the guarantee of its output."""
 
     name: str
@@ -109,7 +110,7 @@ class SinkStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestAnswer:
+class RequestAnswer(Message, tag="RequestAnswer"):
     """What became of a request: None while it is under way."""
 
     id: str
@@ -119,7 +120,7 @@ class RequestAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class DeathStatus:
+class DeathStatus(Message, tag="DeathStatus"):
     """An engine of ``worker`` that ended unasked, as death ``number`` of this run.
 
     It made it ``count`` within the window. The first line of ``text`` says how it ended, the others
@@ -133,7 +134,7 @@ class DeathStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartStatus:
+class RestartStatus(Message, tag="RestartStatus"):
     """Deaths of engines: ``count`` within the last ``window_s``, of all the ``newest``.
 
     One more than ``limit`` within the window fails the job.
@@ -146,7 +147,7 @@ class RestartStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(Message, tag="Load"):
     """How busy a job was: two shares (0..1) for each window of ``window_s``, oldest first.
 
     ``busy`` is that of the busiest step, over all its tasks on all workers, and ``blocked`` that
@@ -161,7 +162,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Message, tag="JobStatus"):
     """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running.
 
     ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
-from penstock.contract.codec import decode, encode
+from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.names import ROOT_SUFFIX
@@ -33,7 +33,7 @@ INDEX_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointIndex:
+class SavepointIndex(Message, tag="SavepointIndex"):
     """What ``savepoint.json`` says: the job it is of, its root manifest, the folder of its files.
 
     ``folder`` is beside the index, and empty in format 1: the files are beside it themselves.

@@ -9,13 +9,14 @@ from enum import StrEnum
 
 from penstock.base.errors import PeerError
 from penstock.contract import codec
+from penstock.contract.codec import Message
 
 WIRE_VERSION = 1
 NUMBER_MAX = 2**63 - 1  # of a sender, and of a row
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Message, tag="Hello"):
     """Who pushes what: ``sender`` is the number of the Spark task's attempt, the highest wins."""
 
     wire: int
@@ -25,14 +26,14 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Message, tag="Rows"):
     """The batch beside this begins at ``offset`` of its partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(Message, tag="End"):
     """The partition has exactly ``offset`` rows."""
 
     offset: int
@@ -57,7 +58,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Message, tag="Reply"):
     """An answer with the offsets that go with it."""
 
     answer: str

@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from penstock.base import limits
 from penstock.base.settings import RestartSettings
+from penstock.contract.codec import Message
 
 
 @dataclass(frozen=True, slots=True)
-class ControlSettings:
+class ControlSettings(Message, tag="ControlSettings"):
     """All durations are seconds of one keeper's monotonic clock.
 
     - ``resend_interval_s``: a command or acknowledgement without effect is repeated so often.

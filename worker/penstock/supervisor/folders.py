@@ -19,12 +19,12 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.cluster.system import RandomIds
-from penstock.contract.codec import decode, encode
+from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import JobUid, Ordinal
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Message, tag="Endpoint"):
     """How to reach the supervisor of a running job."""
 
     pid: int

@@ -10,7 +10,8 @@ from penstock.contract.status import Load
 from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp
-from penstock_operator.reconcile.scaling import SATURATED, TOLERANCE, choose, clamped
+from penstock_operator.reconcile.accept import clamped
+from penstock_operator.reconcile.scaling import SATURATED, TOLERANCE, choose
 
 NOW_S = 1_700_000_000.0
 WINDOW_S = 15.0

@@ -39,7 +39,7 @@ MUTANTS = {
     "starts-beside-old-pods": Mutant(
         "a start waits until no pod of the spec before is left",
         _line(
-            "course",
+            "lifecycle",
             "return not seen.pods and _empty(seen) and (at is None or at.observed)",
             "return _empty(seen)",
         ),
@@ -48,7 +48,7 @@ MUTANTS = {
     "recreates-latest": Mutant(
         "-latest is created only while nothing shows that the job ever began",
         _line(
-            "metadata",
+            "children",
             "if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):",
             "if False:",
         ),
@@ -69,7 +69,7 @@ MUTANTS = {
     "every-deletion-purges": Mutant(
         "only a purge removes what is committed",
         _line(
-            "deletion",
+            "lifecycle",
             "elif deletion_policy(seen) is DeletionPolicy.PURGE "
             "and not _forgotten(seen, latest, draft):",
             "elif not _forgotten(seen, latest, draft):",
@@ -81,7 +81,7 @@ MUTANTS = {
     "takes-over": Mutant(
         "an object of somebody else that has a name of the job's is not written",
         _line(
-            "surroundings",
+            "children",
             "elif seen.owns(child) and (child.applied != applied or seen.refresh):",
             "elif child.applied != applied or seen.refresh:",
         ),
@@ -91,7 +91,7 @@ MUTANTS = {
     "deletes-theirs": Mutant(
         "an object of somebody else that is named like a view is not deleted",
         _line(
-            "surroundings",
+            "children",
             "if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:",
             "if epoch is not None and not child.deleting:",
         ),
@@ -102,7 +102,7 @@ MUTANTS = {
     "rolled-back-unscaled": Mutant(
         "a spec that was rolled back to is scaled like any other",
         _line(
-            "autoscaler",
+            "scaling",
             "held = accepted.held not in {None, Reason.ROLLED_BACK}",
             "held = accepted.held is not None",
         ),
@@ -112,7 +112,7 @@ MUTANTS = {
     ),
     "orphans-hang": Mutant(
         "a snapshot whose job is gone is let go",
-        _line("disposal", "if _is_orphan_held(view):", "if False:"),
+        _line("snapshots", "if _is_orphan_held(view):", "if False:"),
         8,
         steps=120,
         habits=("delete", "snapshot", "forget"),
@@ -120,7 +120,7 @@ MUTANTS = {
     "adopts-nothing-keeps-nothing": Mutant(
         "the record of an earlier job of the same name is kept under its uid",
         _line(
-            "metadata",
+            "children",
             "draft.do(Archive(str(old), seen.latest.uid, seen.latest.version))",
             'draft.do(Delete("ConfigMap", f"{seen.job.name}-ckpt-latest", seen.latest.uid))',
         ),
@@ -129,7 +129,7 @@ MUTANTS = {
     "finalizer-always": Mutant(
         "a finalizer only while a deletion has something to wait for",
         _line(
-            "surroundings",
+            "children",
             "wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN",
             "wanted = True",
         ),
@@ -137,7 +137,7 @@ MUTANTS = {
     ),
     "scales-in-a-rescale": Mutant(
         "an autoscaler chooses only when what it chose last has come to rest",
-        _line("autoscaler", "if state is not StreamJobState.RUNNING:", "if False:"),
+        _line("scaling", "if state is not StreamJobState.RUNNING:", "if False:"),
         4,
         steps=120,
         habits=("load",),
@@ -145,7 +145,7 @@ MUTANTS = {
     "forgets-its-choice": Mutant(
         "what an autoscaler has chosen is done from the status, whoever chose it",
         _line(
-            "scaling",
+            "accept",
             "replicas = there or spec.replicas if chosen is None else chosen.replicas",
             "replicas = there or spec.replicas",
         ),
@@ -154,14 +154,14 @@ MUTANTS = {
     ),
     "waits-for-ever": Mutant(
         "workers that do not come are given up, and what is committed is wanted again",
-        _line("autoscaler", "missing = _missing(at, old, bounds)", "missing = None"),
+        _line("scaling", "missing = _missing(at, old, bounds)", "missing = None"),
         4,
         habits=("load",),
     ),
     "two-autoscalers": Mutant(
         "where another autoscaler writes spec.replicas, ours is off",
         _line(
-            "scaling",
+            "accept",
             "if spec.autoscaling is None or seen.job.scaled_by_hpa:",
             "if spec.autoscaling is None:",
         ),

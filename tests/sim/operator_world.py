@@ -17,10 +17,10 @@ from penstock_operator.api import names, views
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.versions import Versions
-from penstock_operator.reconcile import decision as act
-from penstock_operator.reconcile.assemble import Moment, assemble
+from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.disposal import decide_orphans
+from penstock_operator.reconcile.observation import Moment, assemble
+from penstock_operator.reconcile.snapshots import decide_orphans
 from penstock_operator.resources import records
 from penstock_operator.resources.target import Owner, framed
 from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of

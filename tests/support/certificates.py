@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from penstock.contract.trust import Trust
 from penstock_operator.api.plain import Object
 from penstock_operator.cluster.trust import authority_secret, certificates_secret, files_of
-from penstock_operator.reconcile.decision import WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.actions import WriteAuthority, WriteCertificates
 from penstock_operator.resources.target import Owner
 
 # Far from any clock: certificates are compared with that of the machine.

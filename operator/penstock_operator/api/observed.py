@@ -41,7 +41,7 @@ class SetView:
     """The StatefulSet. ``turn`` and ``digest`` are its annotations; see ``reconcile.workers``.
 
     ``line`` is that of the certificates which its pods began with, 0: nobody noted it; see
-    ``reconcile.trust``.
+    ``reconcile.certificates``.
 
     ``config`` names the ConfigMap of the spec that its pods run; ``observed`` says that its
     controller has seen this size, and so makes no more pods of an earlier one.

@@ -18,10 +18,9 @@ from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import summary_of
-from penstock_operator.reconcile.assemble import Moment, assemble
-from penstock_operator.reconcile.periodic import may_have_too_many
-from penstock_operator.reconcile.snapshots import asked_uids
-from penstock_operator.reconcile.trust import trust_steps
+from penstock_operator.reconcile.certificates import trust_steps
+from penstock_operator.reconcile.observation import Moment, assemble
+from penstock_operator.reconcile.snapshots import asked_uids, may_have_too_many
 
 NAMESPACE_ASKED_EVERY_S = 5.0
 EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile

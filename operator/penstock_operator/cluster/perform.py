@@ -19,9 +19,9 @@ from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.events import Events, News
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.cluster.strangers import Strangers, is_stranger
-from penstock_operator.reconcile import decision as act
+from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.accept import owner_of
-from penstock_operator.reconcile.periodic import restores_from
+from penstock_operator.reconcile.snapshots import restores_from
 from penstock_operator.resources import records
 from penstock_operator.resources.target import Owner
 

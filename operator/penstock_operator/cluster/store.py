@@ -20,7 +20,7 @@ from penstock_operator.api.folders import folder_at
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, at, text_at, texts_at, whole_at
 from penstock_operator.api.slim import slim
-from penstock_operator.reconcile.matters import Gist, gist_of, matters
+from penstock_operator.reconcile.predicates import Gist, gist_of, matters
 
 
 @dataclass(frozen=True, slots=True, order=True)

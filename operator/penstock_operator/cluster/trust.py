@@ -6,7 +6,7 @@ who a worker is says its token, made with the worker key. Senders of pushed inpu
 their own, and no key for tokens: they are let in at the workers' ingest port and nowhere else.
 
 Beside each of the two is a third and a fourth Secret, ``{secret}-ca``, which no pod mounts: there
-are the authorities' keys. What is to be in them is decided by ``reconcile.trust``; here it is made.
+are the authorities' keys. What is to be in them is decided by ``reconcile.certificates``; here it is made.
 """
 
 import base64
@@ -25,8 +25,8 @@ from penstock.contract import pod
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, text_at, texts_at
 from penstock_operator.api.trusted import SUMMARY
-from penstock_operator.reconcile.decision import WriteAuthority, WriteCertificates
-from penstock_operator.reconcile.trust import AUTHORITY_LIFE_S, LEAF_LIFE_S, SKEW_S
+from penstock_operator.reconcile.actions import WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.certificates import AUTHORITY_LIFE_S, LEAF_LIFE_S, SKEW_S
 from penstock_operator.resources.target import Owner, framed
 
 WORKER_KEY_BYTES = 32

@@ -21,9 +21,9 @@ from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import Performer, RefusedError
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.work_queue import WorkQueue
+from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import REST_S, decide
-from penstock_operator.reconcile.decision import Decision
-from penstock_operator.reconcile.disposal import decide_orphans
+from penstock_operator.reconcile.snapshots import decide_orphans
 
 LOG = logging.getLogger("penstock_operator.reconcile")
 ORPHANS_AGAIN_S = 5.0

@@ -5,6 +5,11 @@
     newest spec ── cannot be taken ────────────────> the one that runs, Accepted=False
         ├──────── given up at this generation ─────> the one that runs (or ran stably), Stalled
         └──────── good ────────────────────────────> it
+
+Restores, once per nonce: those that a spec asks for, and those of the upgrade mode Stateless.
+
+The leader keeps one nonce, that of its last restore. An upgrade without state makes one up, which
+ends with the spec's own: what the spec asked for before is not done again after it.
 """
 
 import json
@@ -15,15 +20,21 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import pod
 from penstock.contract.codec import parsed
 from penstock.contract.fields import Plain
-from penstock.contract.latest import Latest
-from penstock.contract.streamjob import API_VERSION, KIND, Autoscaling, Spec
+from penstock.contract.latest import Latest, Restore
+from penstock.contract.streamjob import (
+    API_VERSION,
+    KIND,
+    Autoscaling,
+    Spec,
+    Unpublished,
+    UpgradeMode,
+)
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
 from penstock_operator.api.classes import digest_of, refused
 from penstock_operator.api.folders import folder_at
 from penstock_operator.api.observed import JobView, Observed
-from penstock_operator.reconcile.scaling import replicas_of
 from penstock_operator.resources.target import Owner, RestoreSource, Target
 
 TWO_AUTOSCALERS = (
@@ -260,3 +271,60 @@ def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
         return None, folder.path
     source = RestoreSource(target.claim, f"{folder.namespace}/{folder.job}")
     return source, f"{pod.RESTORE_FOLDER}/{folder.inside}"
+
+
+def restores(target: Target, latest: Latest) -> bool:
+    """Say whether the spec asks for a restore that was not carried out yet."""
+    wanted = target.spec.restore
+    return wanted is not None and wanted.nonce != nonce_of(latest)
+
+
+def restore_of(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
+    """Return what the spec asks for; None when it is done, or is not found."""
+    wanted = target.spec.restore
+    if wanted is None or not restores(target, latest):
+        return None
+    if accepted.restore_path is None and not (wanted.empty or wanted.newest):
+        return None
+    return Restore(
+        wanted.nonce,
+        path=accepted.restore_path,
+        allow_output_replay=wanted.allow_output_replay,
+        drop_unpublished=wanted.unpublished is Unpublished.DROP,
+        empty=wanted.empty is True,
+        drop_state=wanted.dropped,
+    )
+
+
+def fresh_start(target: Target, latest: Latest, run: str) -> Restore | None:
+    """Return the restore of an upgrade in the mode Stateless; None where no state would go."""
+    if target.spec.upgrade.mode is not UpgradeMode.STATELESS or latest.max_epoch == 0:
+        return None
+    wanted = target.spec.restore
+    # One of the newest checkpoint only says what is given up of it, and here that is everything.
+    done = wanted.nonce if wanted is not None and wanted.newest else nonce_of(latest)
+    return Restore(
+        f"{STATELESS}{run} {done}",
+        allow_output_replay=True,
+        drop_unpublished=wanted is not None and wanted.unpublished is Unpublished.DROP,
+        empty=True,
+    )
+
+
+def replicas_of(seen: Observed, spec: Spec) -> int:
+    """Return how many workers are wanted: by the autoscaler where it is on, else by the spec.
+
+    What it has chosen is in the status before anything is done about it; new bounds count at once.
+    It begins with the workers that there are: the status of an object may be lost.
+    """
+    if spec.autoscaling is None or seen.job.scaled_by_hpa:
+        return spec.replicas
+    chosen = seen.job.status.autoscaling
+    there = 0 if seen.desired is None else seen.desired.value.workers
+    replicas = there or spec.replicas if chosen is None else chosen.replicas
+    return clamped(replicas, spec.autoscaling)
+
+
+def clamped(replicas: int, bounds: Autoscaling) -> int:
+    """Return the number within the bounds that is nearest."""
+    return min(max(replicas, bounds.min_replicas), bounds.max_replicas)

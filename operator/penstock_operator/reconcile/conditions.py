@@ -16,11 +16,10 @@ from penstock.contract.streamjob_status_fields import CONDITIONS_MAX, fitting
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
-from penstock_operator.reconcile.course import Course, Heading
-from penstock_operator.reconcile.deletion import deletion_text
+from penstock_operator.reconcile.certificates import lost_text, workers_are_cut_off
 from penstock_operator.reconcile.diagnosis import Trouble
-from penstock_operator.reconcile.periodic import judge_periodic
-from penstock_operator.reconcile.trust import lost_text, workers_are_cut_off
+from penstock_operator.reconcile.lifecycle import Course, Heading, deletion_text
+from penstock_operator.reconcile.snapshots import judge_periodic
 
 STALE_INTERVALS = 3
 NAMED_MAX = 3  # foreign pods in one message

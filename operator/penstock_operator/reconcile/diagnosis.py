@@ -13,9 +13,19 @@ from penstock.contract.reports import (
     OUT_OF_MEMORY,
     RESTARTS_EXHAUSTED,
 )
-from penstock.contract.streamjob_status import Reason
+from penstock.contract.streamjob_status import (
+    Reason,
+)
 from penstock.contract.streamjob_status_fields import fitting
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
+from penstock_operator.api.times import seconds
+from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.lifecycle import (
+    CHANGES,
+    Course,
+    Heading,
+    refused,
+)
 from penstock_operator.resources.target import Target
 
 IMAGE_WAITS = frozenset(
@@ -268,4 +278,48 @@ def _termination(text: str) -> pod.Termination | None:
         return None
     if isinstance(plain, dict) and isinstance(plain.get("reason"), str):
         return pod.Termination(plain["reason"], str(plain.get("message", "")))
+    return None
+
+
+def unstable_upgrade(seen: Observed, going: Heading) -> Trouble | None:
+    """Say that an upgrade takes too long, where nothing says why and nothing goes back."""
+    pending = seen.job.status.pending
+    if pending is None or pending.action != Reason.UPGRADING or going.course is Course.STOP:
+        return None
+    if going.operation is not Reason.UPGRADING or not 0 < seconds(pending.deadline) < seen.now:
+        return None
+    return Trouble(
+        Reason.UPGRADE_FAILED,
+        f"the new spec was not stable (running, with a checkpoint of its own) by "
+        f"{pending.deadline}: change the spec; with spec.upgrade.rollback the one before comes "
+        "back by itself",
+    )
+
+
+def given_up_upgrade(
+    seen: Observed, accepted: Accepted, latest: Latest | None, going: Heading
+) -> Trouble | None:
+    """Give an upgrade up that waits too long: for its savepoint, or to become stable."""
+    pending, target = seen.job.status.pending, accepted.target
+    if pending is None or target is None or latest is None:
+        return None
+    late = 0 < seconds(pending.deadline) < seen.now
+    if going.course is Course.STOP and going.operation in CHANGES:
+        if late or refused(pending, latest):
+            answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
+            text = f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old "
+            return Trouble(
+                Reason.SAVEPOINT_FAILED,
+                text + "spec goes on; change the spec, or spec.upgrade.mode to LastCheckpoint",
+            )
+        return None
+    kept = seen.job.status.last_stable
+    if pending.action != Reason.UPGRADING or going.operation is not Reason.UPGRADING:
+        return None
+    if late and target.spec.upgrade.rollback and kept is not None and kept.digest != target.digest:
+        return Trouble(
+            Reason.ROLLED_BACK,
+            "the new spec was not stable (running, with a checkpoint of its own) by "
+            f"{pending.deadline}: generation {kept.generation} runs again until the spec changes",
+        )
     return None

@@ -12,8 +12,8 @@ from penstock.contract.streamjob_status import (
 from penstock_operator.api import kinds
 from penstock_operator.api.observed import ChildKey, Observed, SparkView
 from penstock_operator.reconcile.accept import Accepted
+from penstock_operator.reconcile.actions import Create, Delete, Draft
 from penstock_operator.reconcile.conditions import Judged
-from penstock_operator.reconcile.decision import Create, Delete, Draft
 from penstock_operator.reconcile.diagnosis import Trouble
 from penstock_operator.resources.replay import (
     pushed_steps,

@@ -5,14 +5,51 @@
     Pending ── asked ──> InProgress ── answered ──> Completed | (again) | Failed
 
 The request goes only after the status that records its answer was seen: an answer is never lost.
+
+StreamSnapshots that name files: complete when a pod has seen them, not before.
+
+::
+
+    Pending ── a StreamJob has the claim ──> InProgress ── its pod has looked ──> Completed | Failed
+       └── the path leads out of the namespace's folders ─────────────────────────────> Failed
+
+The operator has no volume. The job whose folder it is has one, and so has a job that restores from
+it: its claim, its image and a Job of Kubernetes do the looking (``resources.look``).
+
+Savepoints by the clock (``spec.snapshots``): when one is due, which go, what is said of them.
+
+::
+
+    period due ──job runs, none under way──> StreamSnapshot ──> Completed ──newer ones──> gone
+        └──missed──> the newest period only          └──> Failed ──a newer one Completed──> gone
+
+A period is a multiple of ``every`` since 1970, shifted by the job's uid, so that not all jobs of a
+cluster save at once. Its snapshot is named after it: two operators make one. Only what has the
+label of this very job is ever removed. Whoever wants to keep one takes the label away.
+
+StreamSnapshots that go, whose files go first where the spec says so; and those without a job.
+
+::
+
+    disposeOnDelete ── our finalizer ── deleted ──> a Job removes the files ──> the object goes
+                                           └── no job is left, or too late ──> the files stay
 """
 
+import hashlib
+import math
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import ConfigError
+from penstock.contract import pod
 from penstock.contract.latest import Answer, Desired, Latest, Request
-from penstock.contract.streamjob import API_VERSION
-from penstock.contract.streamjob_status import Condition, Truth
+from penstock.contract.streamjob import API_VERSION, PeriodicSnapshots
+from penstock.contract.streamjob_status import (
+    Condition,
+    PeriodicStatus,
+    Reason,
+    StreamJobStatus,
+    Truth,
+)
 from penstock.contract.streamsnapshot import (
     KIND,
     SnapshotSpec,
@@ -21,9 +58,23 @@ from penstock.contract.streamsnapshot import (
     SnapshotType,
 )
 from penstock.contract.streamsnapshot_fields import read_stream_snapshot
-from penstock_operator.api.observed import Observed, SnapshotView
-from penstock_operator.api.times import seconds, stamp
-from penstock_operator.reconcile.decision import Draft, WriteSnapshotStatus
+from penstock_operator.api import names
+from penstock_operator.api.folders import Folder, folder_at
+from penstock_operator.api.observed import ChildKey, JobView, Observed, SnapshotView
+from penstock_operator.api.plain import Object, text_at
+from penstock_operator.api.times import name_stamp, seconds, stamp
+from penstock_operator.reconcile.accept import asked
+from penstock_operator.reconcile.actions import (
+    Create,
+    Decision,
+    Delete,
+    Draft,
+    SetFinalizer,
+    WriteSnapshotStatus,
+)
+from penstock_operator.resources.look import look_job
+from penstock_operator.resources.purge import disposal_job
+from penstock_operator.resources.target import Owner, Target
 
 ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)
 PREFIX = "snap-"
@@ -180,3 +231,317 @@ def tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
         draft.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
     elif status.state is SnapshotState.FAILED:
         draft.tell("SnapshotFailed", status.message, warning=True, snapshot=view.name)
+
+
+NOT_LOOKED_AT = "NotLookedAt"
+REASONS = (pod.PATH_NOT_FOUND, pod.PATH_OUTSIDE, pod.PATH_UNREADABLE)
+IMPORTED = "names files that are there already"
+LATE_S = 30.0  # beyond its deadline a Job has surely ended, and been told of
+
+
+def decide_imported(seen: Observed, draft: Draft, *, orphans: bool = False) -> None:
+    """Look at the files of each snapshot that names some of this job, or that it restores from.
+
+    ``orphans``: no such StreamJob is there, so nobody can.
+    """
+    for view in seen.snapshots:
+        spec = snapshot_spec(seen.job.namespace, view)
+        if spec is None or spec.path is None or not _is_open(view):
+            continue
+        status, reason = _imported_status(seen, (view, spec), draft, orphans=orphans)
+        conditions = judged(view, status, seen.now, reason)
+        status = replace(status, conditions=conditions, observed_generation=view.generation)
+        if status != view.status:
+            draft.do(WriteSnapshotStatus(view.name, status, view.version))
+            tell(draft, view, status)
+
+
+def _is_open(view: SnapshotView) -> bool:
+    return view.deleting_since is None and view.status.state not in ENDED
+
+
+def _imported_status(
+    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], draft: Draft, *, orphans: bool
+) -> tuple[SnapshotStatus, str]:
+    """Return the new status, and the reason of its condition; empty: that is the state."""
+    view, spec = what
+    assert spec.path is not None, "the caller has looked"
+    folder = folder_at(seen.job.namespace, spec.path)
+    if folder is None:
+        text = (
+            f"spec.path {spec.path!r} leads out of the namespace's folders: expected "
+            f"{seen.job.namespace}/JOB/savepoints/NAME on the claim of the checkpoints"
+        )
+        return replace(view.status, state=SnapshotState.FAILED, message=text), pod.PATH_OUTSIDE
+    if orphans or not _is_mine(seen, view, folder):
+        return _waits_for_job(seen, view, spec, folder, draft)
+    return _looked(seen, view, spec, folder, draft)
+
+
+def _is_mine(seen: Observed, view: SnapshotView, folder: Folder) -> bool:
+    wanted = text_at(seen.job.spec, "restore", "snapshotRef")
+    return seen.job.deleting_since is None and (folder.job == seen.job.name or wanted == view.name)
+
+
+def _waits_for_job(
+    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, draft: Draft
+) -> tuple[SnapshotStatus, str]:
+    """Nobody can look now. One who began to, and went, is waited for until the deadline."""
+    if view.status.state is SnapshotState.IN_PROGRESS:
+        left = seconds(view.status.started) + spec.deadline_s + LATE_S - seen.now
+        if left > 0:
+            draft.again(left)
+            return view.status, ""
+    text = (
+        f"nobody has looked at the files yet: StreamJob {folder.job} does not exist; they are "
+        "looked at when it does, or when another StreamJob of the namespace restores from them"
+    )
+    return replace(view.status, state=SnapshotState.PENDING, message=text), NOT_LOOKED_AT
+
+
+def _looked(
+    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, draft: Draft
+) -> tuple[SnapshotStatus, str]:
+    name = names.look_name(seen.job.name, view.uid)
+    target = asked(seen)
+    started = view.status.started or stamp(seen.now)
+    base = replace(view.status, started=started, state=SnapshotState.IN_PROGRESS, message="")
+    ended = seen.purges.get(name)
+    if ended:
+        done = replace(base, state=SnapshotState.COMPLETED, path=spec.path, message=IMPORTED)
+        return replace(done, completed=stamp(seen.now)), ""
+    late = seen.now > seconds(started) + spec.deadline_s + LATE_S
+    if ended is False or late:
+        reason, text = _why(seen.last_words.get(name, ""), name)
+        advice = "; once it is mended make the StreamSnapshot anew"
+        return replace(base, state=SnapshotState.FAILED, message=text + advice), reason
+    if target is None:
+        text = f"nobody has looked at the files yet: the spec of StreamJob {seen.job.name} is wrong"
+        return replace(view.status, state=SnapshotState.PENDING, message=text), NOT_LOOKED_AT
+    if ChildKey("Job", name) not in seen.children:
+        draft.do(Create(look_job(target, folder, view.uid, spec.deadline_s)))
+    draft.again(seconds(started) + spec.deadline_s + LATE_S - seen.now)
+    return base, ""
+
+
+def _why(words: str, name: str) -> tuple[str, str]:
+    """Return the reason and what is wrong, from the last words of the pod that has looked."""
+    reason, _, text = words.partition(": ")
+    if reason in REASONS:
+        return reason, text
+    detail = f" ({words})" if words else ""
+    return NOT_LOOKED_AT, f"no pod could look at the files{detail}: kubectl describe job {name}"
+
+
+def period_of(now: float, every_s: float, uid: str) -> float:
+    """Return when the newest period began, in whole seconds since 1970."""
+    shift = int(hashlib.sha256(uid.encode()).hexdigest()[:8], 16) % every_s
+    return float(math.floor(math.floor((now - shift) / every_s) * every_s + shift))
+
+
+def periodic_name(job: str, period: float) -> str:
+    """Name the StreamSnapshot of a period."""
+    return f"{job}-{name_stamp(period)}"
+
+
+def own_snapshots(seen: Observed) -> list[SnapshotView]:
+    """List those that were taken by the clock for this very job, newest first."""
+    own = (v for v in seen.snapshots if v.periodic_of == seen.job.uid)
+    return sorted(own, key=lambda v: (v.due, v.created, v.name), reverse=True)
+
+
+def decide_periodic(
+    seen: Observed, target: Target | None, status: StreamJobStatus, draft: Draft, *, runs: bool
+) -> StreamJobStatus:
+    """Ask for the savepoint that is due, and remove those that are too many.
+
+    ``runs``: the leader can take one now. Returns the status with what was asked for.
+    """
+    wanted = None if target is None else target.spec.snapshots
+    if target is None or seen.job.deleting_since is not None:
+        return status
+    if wanted is None:
+        return replace(status, snapshots=None)
+    own = own_snapshots(seen)
+    _retain(seen, own, wanted, draft)
+    period = period_of(seen.now, wanted.every_s, seen.job.uid)
+    known = seconds(status.snapshots.time) if status.snapshots is not None else 0.0
+    last = max([known, *(view.due for view in own)])
+    draft.again(period + wanted.every_s - seen.now)
+    if period <= max(last, seen.job.created) or not runs or _is_under_way(own):
+        return status
+    made = snapshot_object(target.owner, period)
+    draft.do(Create(made))
+    return replace(
+        status, snapshots=PeriodicStatus(stamp(period), periodic_name(seen.job.name, period))
+    )
+
+
+def judge_periodic(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth, Reason, str]:
+    """Say how the newest one ended, for the condition."""
+    ended = [v for v in own_snapshots(seen) if v.status.state in ENDED]
+    if not ended:
+        return Truth.UNKNOWN, Reason.NONE_YET, "no savepoint by the clock yet"
+    newest = ended[0]
+    if newest.status.state == SnapshotState.COMPLETED:
+        return Truth.TRUE, Reason.COMPLETED, f"StreamSnapshot {newest.name}"
+    done = next((v for v in ended if v.status.state == SnapshotState.COMPLETED), None)
+    before = "none is complete" if done is None else f"the newest complete one is {done.name}"
+    text = f"StreamSnapshot {newest.name}: {newest.status.message}; {before}"
+    return (
+        Truth.FALSE,
+        Reason.SNAPSHOT_FAILED,
+        f"{text}; the next follows within {wanted.every_s:g} s",
+    )
+
+
+def snapshot_object(owner: Owner, period: float) -> Object:
+    """Build the StreamSnapshot of a period. It has no owner: savepoints outlive their job."""
+    metadata: Object = {
+        "name": periodic_name(owner.name, period),
+        "namespace": owner.namespace,
+        "labels": {names.LABEL_PERIODIC: owner.uid, **names.snapshot_labels(owner.uid)},
+        "annotations": {names.ANNOTATION_DUE: str(int(period))},
+    }
+    spec: Object = {
+        "jobRef": owner.name,
+        "type": str(SnapshotType.SAVEPOINT),
+        "disposeOnDelete": True,
+    }
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def restores_from(view: SnapshotView, wanted: frozenset[str]) -> bool:
+    """Say whether one of these names and paths is that of a snapshot."""
+    folder = f"/{savepoint_name(view)}"
+    return view.name in wanted or any(path.rstrip("/").endswith(folder) for path in wanted)
+
+
+def _is_under_way(own: list[SnapshotView]) -> bool:
+    return any(v.deleting_since is None and v.status.state not in ENDED for v in own)
+
+
+def _retain(
+    seen: Observed, own: list[SnapshotView], wanted: PeriodicSnapshots, draft: Draft
+) -> None:
+    kept = [v for v in own if v.deleting_since is None]
+    done = [v for v in kept if v.status.state == SnapshotState.COMPLETED]
+    newest = done[0].due if done else math.inf
+    failed = [v for v in kept if v.status.state == SnapshotState.FAILED and v.due < newest]
+    for view in [*done[wanted.keep :], *(failed if done else [])]:
+        if not restores_from(view, seen.restored_from):
+            draft.do(Delete(KIND, view.name, view.uid))
+
+
+def may_have_too_many(job: JobView, snapshots: int) -> bool:
+    """Say whether retention may have something to remove: then it is asked who restores."""
+    spec = job.spec.get("snapshots") if isinstance(job.spec, dict) else None
+    return isinstance(spec, dict) and snapshots > 1
+
+
+def dispose(seen: Observed, target: Target | None, draft: Draft) -> None:
+    """Keep the finalizer of each snapshot whose files go with it, and have them removed."""
+    for view in seen.snapshots:
+        spec = snapshot_spec(seen.job.namespace, view)
+        if spec is None or spec.job_ref != seen.job.name:
+            continue
+        held = names.FINALIZER in view.finalizers
+        if view.deleting_since is None:
+            if held != spec.dispose_on_delete:
+                _set_finalizer(view, draft, present=spec.dispose_on_delete)
+        elif held and _is_disposed(seen, target, (view, spec), draft):
+            _set_finalizer(view, draft, present=False)
+
+
+def _is_disposed(
+    seen: Observed, target: Target | None, what: tuple[SnapshotView, SnapshotSpec], draft: Draft
+) -> bool:
+    """Say whether the object may go; begins the removal of its files where that is left to do."""
+    view, spec = what
+    name = names.purge_name(seen.job.name, view.uid)
+    if not spec.dispose_on_delete or not _was_begun(view) or seen.purges.get(name):
+        return True
+    if seen.namespace_ends:
+        return True  # no Job can be made in it, and the claim goes with it
+    due = (view.deleting_since or seen.now) + spec.deadline_s
+    if target is None or seen.now >= due:
+        _tell_left(view, draft)
+        return True
+    if ChildKey("Job", name) not in seen.children and not _is_copied(seen, view):
+        draft.do(Create(disposal_job(target, savepoint_name(view), view.uid)))
+    draft.again(due - seen.now)
+    return False
+
+
+def _was_begun(view: SnapshotView) -> bool:
+    """A savepoint that was never begun has no files."""
+    return bool(view.status.started)
+
+
+def _is_copied(seen: Observed, view: SnapshotView) -> bool:
+    """Say whether the leader still copies for it; it ends when it sees that nobody asks."""
+    latest = seen.latest.value if seen.latest is not None else None
+    asked = f"{PREFIX}{view.uid}-"
+    retained = () if latest is None else latest.retained
+    return any((kept.savepoint or "").startswith(asked) for kept in retained)
+
+
+def decide_orphans(seen: Observed) -> Decision:
+    """Judge snapshots whose StreamJob does not exist, and those that name files and no job.
+
+    ``seen.job`` is no more than a name, empty for the latter.
+    """
+    draft = Draft()
+    for view in seen.snapshots:
+        if _is_orphan_held(view):
+            if _was_begun(view):
+                _tell_left(view, draft)
+            _set_finalizer(view, draft, present=False)
+        elif view.deleting_since is None and view.status.state not in ENDED:
+            _judge_orphan(seen, view, draft)
+    decide_imported(seen, draft, orphans=True)
+    return Decision(tuple(draft.actions), events=tuple(draft.events), again_s=draft.again_s)
+
+
+def _is_orphan_held(view: SnapshotView) -> bool:
+    """Without a job there is no image and no claim to remove files with."""
+    return view.deleting_since is not None and names.FINALIZER in view.finalizers
+
+
+def _judge_orphan(seen: Observed, view: SnapshotView, draft: Draft) -> None:
+    spec = snapshot_spec(seen.job.namespace, view)
+    if spec is None or spec.path is not None:
+        return  # of a newer version of the definition; or judged by its files
+    status = _orphan_status(seen, (view, spec), draft)
+    status = replace(status, conditions=judged(view, status, seen.now))
+    if status != view.status:
+        draft.do(WriteSnapshotStatus(view.name, status, view.version))
+
+
+def _orphan_status(
+    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], draft: Draft
+) -> SnapshotStatus:
+    """A job may come later than what is asked of it, as when both are applied together."""
+    view, spec = what
+    started = view.status.started or stamp(seen.now)
+    left = seconds(started) + spec.deadline_s - seen.now
+    state = SnapshotState.PENDING if left > 0 else SnapshotState.FAILED
+    if left > 0:
+        draft.again(left)
+    text = f"StreamJob {spec.job_ref} does not exist"
+    return replace(
+        view.status,
+        observed_generation=view.generation,
+        started=started,
+        state=state,
+        message=text if left > 0 else f"not taken within {spec.deadline_s:g} s: {text}",
+    )
+
+
+def _set_finalizer(view: SnapshotView, draft: Draft, *, present: bool) -> None:
+    draft.do(SetFinalizer(present, view.name, view.version))
+
+
+def _tell_left(view: SnapshotView, draft: Draft) -> None:
+    text = f"files stay: {view.status.path or 'those of an unfinished savepoint'}"
+    draft.tell("DisposalFailed", text, warning=True, snapshot=view.name)

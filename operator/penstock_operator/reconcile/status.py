@@ -19,13 +19,14 @@ from penstock.contract.streamjob_status import (
     RestartSummary,
     RestoreStatus,
     StreamJobStatus,
+    Truth,
 )
 from penstock.contract.streamjob_status_fields import fitting
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, nonce_of
-from penstock_operator.reconcile.autoscaler import autoscaling_of
+from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.conditions import (
     Judged,
     conditions_of,
@@ -33,7 +34,7 @@ from penstock_operator.reconcile.conditions import (
     reason_of,
     state_of,
 )
-from penstock_operator.reconcile.course import (
+from penstock_operator.reconcile.lifecycle import (
     Course,
     Heading,
     base_epoch,
@@ -42,6 +43,7 @@ from penstock_operator.reconcile.course import (
     refused,
     run_parts,
 )
+from penstock_operator.reconcile.scaling import autoscaling_of
 from penstock_operator.resources.target import Target
 
 TRIED = "-at-"  # in the name of a savepoint that is tried again
@@ -258,3 +260,69 @@ def _words(condition: Condition) -> str:
     if condition.type in {ConditionType.CHECKPOINTING, ConditionType.READY}:
         return ""
     return DIGITS.sub("#", condition.message)
+
+
+AUTOSCALED = "Autoscaled"  # reasons of events
+ENGINE_DIED = "EngineDied"
+FOREIGN_POD = "ForeignPod"
+WARNED = (
+    (ConditionType.STALLED, Truth.TRUE),
+    (ConditionType.ACCEPTED, Truth.FALSE),
+    (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
+    (ConditionType.SECURED, Truth.FALSE),
+)
+
+
+def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn once for each change of the files that are not read."""
+    before = old.condition(ConditionType.INPUT_COMPLETE)
+    now = new.condition(ConditionType.INPUT_COMPLETE)
+    if now is None or now.status is not Truth.FALSE:
+        return []
+    if before is not None and before.message == now.message:
+        return []
+    return [Event(now.reason, now.message, warning=True)]
+
+
+def _foreign_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn once for each change of the pods that look like workers and do not count."""
+    before, now = old.condition(ConditionType.STALLED), new.condition(ConditionType.STALLED)
+    if now is None or now.status is not Truth.FALSE or not now.message:
+        return []
+    if before is not None and before.message == now.message:
+        return []
+    return [Event(FOREIGN_POD, now.message, warning=True)]
+
+
+def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
+    """Warn of each death of an engine: its container does not restart, so nobody else says it."""
+    was, now = old.restarts, new.restarts
+    if now is None or (was is not None and now.count <= was.count and now.last == was.last):
+        return []
+    text = f"an engine of {now.worker} died ({now.count} within spec.restart.window): {now.last}"
+    return [Event(ENGINE_DIED, text, warning=True)]
+
+
+def events_of(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
+    """Tell what changed: an operation begun, a spec refused, a job stalled, ready or ended."""
+    found: list[Event] = []
+    if new.pending is not None and (
+        old.pending is None or old.pending.action != new.pending.action
+    ):
+        found.append(Event(new.pending.action, f"generation {new.observed_generation}"))
+    for kind, truth in WARNED:
+        before, now = old.condition(kind), new.condition(kind)
+        if now is not None and now.status is truth:
+            same = before is not None and (before.status, before.reason) == (truth, now.reason)
+            if not same:
+                found.append(Event(now.reason, now.message, warning=True))
+    found += _input_news(old, new)
+    found += _foreign_news(old, new)
+    found += _death_news(old, new)
+    if old.state is not new.state and new.state in {"Running", "Suspended", "Finished", "Failed"}:
+        found.append(Event(str(new.state), f"was {old.state}", warning=new.state == "Failed"))
+    was, chosen = old.autoscaling, new.autoscaling
+    if was is not None and chosen is not None and was.replicas != chosen.replicas:
+        text = f"{was.replicas} -> {chosen.replicas} workers: {chosen.message}"
+        found.append(Event(AUTOSCALED, text, warning=chosen.undone))
+    return tuple(found)

@@ -7,8 +7,8 @@ from typing import Any
 from penstock.contract.streamjob_status import REASONS, ConditionType
 from penstock.contract.streamjob_status_fields import status_plain
 from penstock_operator.api.observed import Observed
+from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import Decision
 from tests.integration.gitops.lua import health
 from tests.sim.operator_judge import ViolationError
 from tests.sim.operator_world import World

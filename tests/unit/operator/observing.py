@@ -18,7 +18,7 @@ from penstock_operator.api.observed import (
     SetView,
 )
 from penstock_operator.reconcile.accept import target_of
-from penstock_operator.reconcile.course import run_name
+from penstock_operator.reconcile.lifecycle import run_name
 from penstock_operator.resources.target import Owner, Target
 
 OWNER = Owner("wc", "apps", "1234-uid")

@@ -23,10 +23,11 @@ from penstock_operator.api.times import stamp
 from penstock_operator.api.views import job_view
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.reconcile.accept import accept
-from penstock_operator.reconcile.autoscaler import BUSY_STEP, TAKE_BACK_S
-from penstock_operator.reconcile.decide import AUTOSCALED, decide
-from penstock_operator.reconcile.decision import Decision, Event, Scale, WriteDesired
-from penstock_operator.reconcile.lost import STALE_S
+from penstock_operator.reconcile.actions import Decision, Event, Scale, WriteDesired
+from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.scaling import BUSY_STEP, TAKE_BACK_S
+from penstock_operator.reconcile.status import AUTOSCALED
+from penstock_operator.reconcile.workers import STALE_S
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 BOUNDS: dict[str, Plain] = {"minReplicas": 1, "maxReplicas": 6, "cooldown": "30s"}

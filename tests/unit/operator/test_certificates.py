@@ -22,8 +22,8 @@ from penstock_operator.cluster.trust import (
     files_of,
     summary_of,
 )
-from penstock_operator.reconcile.decision import WriteAuthority
-from penstock_operator.reconcile.trust import DAY_S, trust_steps
+from penstock_operator.reconcile.actions import WriteAuthority
+from penstock_operator.reconcile.certificates import DAY_S, trust_steps
 from tests.support.certificates import secrets_of
 from tests.unit.operator.observing import spec_of, target_for
 

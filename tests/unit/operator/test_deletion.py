@@ -10,8 +10,7 @@ from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import DesiredView, Observed, SnapshotView
 from penstock_operator.api.times import stamp
-from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import (
+from penstock_operator.reconcile.actions import (
     Action,
     Create,
     Delete,
@@ -19,6 +18,7 @@ from penstock_operator.reconcile.decision import (
     SetFinalizer,
     WriteDesired,
 )
+from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.status import TRY_AGAIN_S
 from tests.unit.operator.observing import NOW_S, down, running, spec_of
 

@@ -8,14 +8,14 @@ from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import JobView, Observed, SnapshotView
 from penstock_operator.api.times import stamp
-from penstock_operator.reconcile.decision import (
+from penstock_operator.reconcile.actions import (
     Action,
     Create,
     Draft,
     SetFinalizer,
     WriteSnapshotStatus,
 )
-from penstock_operator.reconcile.disposal import decide_orphans, dispose
+from penstock_operator.reconcile.snapshots import decide_orphans, dispose
 from tests.unit.operator.observing import NOW_S, running, spec_of, target_for
 
 TARGET = target_for(spec_of())

@@ -7,9 +7,9 @@ from penstock.contract.fields import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.versions import Versions
-from penstock_operator.reconcile.assemble import Moment, assemble
+from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import Event
+from penstock_operator.reconcile.observation import Moment, assemble
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 SET: Plain = {

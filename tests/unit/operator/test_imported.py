@@ -11,9 +11,13 @@ from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import Child, ChildKey, JobView, Observed, SnapshotView
 from penstock_operator.api.plain import list_at, object_at, text_at
-from penstock_operator.reconcile.decision import Create, Draft, Event, WriteSnapshotStatus
-from penstock_operator.reconcile.disposal import decide_orphans
-from penstock_operator.reconcile.imported import LATE_S, NOT_LOOKED_AT, decide_imported
+from penstock_operator.reconcile.actions import Create, Draft, Event, WriteSnapshotStatus
+from penstock_operator.reconcile.snapshots import (
+    LATE_S,
+    NOT_LOOKED_AT,
+    decide_imported,
+    decide_orphans,
+)
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 UID = "5678-uid"

@@ -6,8 +6,8 @@ from penstock.contract.status import JobState, JobStatus, WorkerStatus
 from penstock_operator.api.observed import Observed, PodView
 from penstock_operator.api.times import stamp
 from penstock_operator.api.views import pod_view
-from penstock_operator.reconcile.decision import Action, Delete, Draft
-from penstock_operator.reconcile.lost import OVERDUE_S, STALE_S, replace_lost
+from penstock_operator.reconcile.actions import Action, Delete, Draft
+from penstock_operator.reconcile.workers import OVERDUE_S, STALE_S, replace_lost
 from tests.unit.operator.observing import NOW_S, running, spec_of
 
 LEAVING = PodView("wc-worker-1", "p1", "1234-uid", 1, ready=False, deleting=True, due=NOW_S)

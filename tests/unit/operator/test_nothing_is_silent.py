@@ -12,8 +12,8 @@ from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
 from penstock_operator.api.times import stamp
+from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import WATCHFUL_S, decide
-from penstock_operator.reconcile.decision import Decision
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 NO_ROOM = "StorageError: /var/lib/penstock/checkpoints/a: No space left on device"

@@ -9,9 +9,9 @@ from penstock.contract.streamjob_status import ConditionType
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api.observed import Observed, SnapshotView
 from penstock_operator.api.plain import object_at, text_at
+from penstock_operator.reconcile.actions import Action, Create, Delete, Event
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import Action, Create, Delete, Event
-from penstock_operator.reconcile.periodic import period_of, periodic_name
+from penstock_operator.reconcile.snapshots import period_of, periodic_name
 from tests.unit.operator.observing import NOW_S, OWNER, down, running, spec_of
 
 EVERY_S = 3600.0

@@ -14,8 +14,8 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
+from penstock_operator.reconcile.actions import Create
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import Create
 from penstock_operator.reconcile.status import Worth, worth_of
 from penstock_operator.resources.replay import replay_application, replay_name
 from tests.unit.operator.observing import running, spec_of, target_for

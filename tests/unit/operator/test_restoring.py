@@ -8,11 +8,10 @@ from penstock.contract.fields import Plain
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import ANY_STATE, Latest, Restore
 from penstock_operator.api.observed import Observed
-from penstock_operator.reconcile.accept import Accepted, accept, nonce_of
-from penstock_operator.reconcile.course import Course, heading
+from penstock_operator.reconcile.accept import Accepted, accept, fresh_start, nonce_of, restores
+from penstock_operator.reconcile.actions import WriteDesired
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import WriteDesired
-from penstock_operator.reconcile.restoring import fresh_start, restores
+from penstock_operator.reconcile.lifecycle import Course, heading
 from tests.unit.operator.observing import down, running, spec_of, target_for
 
 OLD = spec_of()

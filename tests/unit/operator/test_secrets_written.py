@@ -14,7 +14,7 @@ from penstock_operator.cluster.perform import Performer
 from penstock_operator.cluster.store import Store
 from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.cluster.trust import files_of
-from penstock_operator.reconcile.decision import Decision, WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.actions import Decision, WriteAuthority, WriteCertificates
 from tests.support.certificates import secrets_of
 from tests.unit.operator.api_fake import CORE, FakeApi
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of

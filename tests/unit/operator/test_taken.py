@@ -15,8 +15,7 @@ from penstock_operator.api.observed import Child, ChildKey, Observed
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import text_at, whole_at
 from penstock_operator.api.trusted import TrustView
-from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import (
+from penstock_operator.reconcile.actions import (
     Action,
     Apply,
     Archive,
@@ -26,7 +25,8 @@ from penstock_operator.reconcile.decision import (
     WriteCertificates,
     WriteDesired,
 )
-from penstock_operator.reconcile.taken import names_taken
+from penstock_operator.reconcile.children import names_taken
+from penstock_operator.reconcile.decide import decide
 from penstock_operator.resources.replay import replay_name
 from tests.unit.operator.observing import OWNER, down, running, spec_of, target_for
 

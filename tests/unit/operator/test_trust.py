@@ -11,10 +11,10 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object, text_at
 from penstock_operator.api.trusted import TrustView, trust_view
 from penstock_operator.api.views import set_view
-from penstock_operator.reconcile import trust
+from penstock_operator.reconcile import certificates as trust
+from penstock_operator.reconcile.actions import Scale, WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.certificates import DAY_S, trust_steps
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.decision import Scale, WriteAuthority, WriteCertificates
-from penstock_operator.reconcile.trust import DAY_S, trust_steps
 from tests.support.trust_model import written
 from tests.unit.operator.observing import NOW_S, running, spec_of
 

@@ -18,8 +18,8 @@ from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.accept import accept
-from penstock_operator.reconcile.course import Course, heading, run_name
 from penstock_operator.reconcile.decide import decide
+from penstock_operator.reconcile.lifecycle import Course, heading, run_name
 from tests.unit.operator.observing import NOW_S, running, spec_of, target_for
 
 OLD = spec_of()

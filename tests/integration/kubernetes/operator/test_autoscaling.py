@@ -10,7 +10,7 @@ from penstock.contract.ids import Attempt, Epoch, JobUid, SwapId, Term, Version
 from penstock.contract.latest import Latest, encode_latest
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock_operator.api import names
-from penstock_operator.reconcile.decide import AUTOSCALED
+from penstock_operator.reconcile.status import AUTOSCALED
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (

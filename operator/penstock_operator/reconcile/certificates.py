@@ -19,7 +19,7 @@ would believe. Then another **trust line** begins, and workers of an older line 
 from penstock_operator.api import names
 from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.api.trusted import CertificatesView, Root, TrustView
-from penstock_operator.reconcile.decision import Draft, WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.actions import Draft, WriteAuthority, WriteCertificates
 from penstock_operator.resources.target import Target
 
 DAY_S = 24 * 3600.0
@@ -47,7 +47,7 @@ def keep_trust(seen: Observed, target: Target, draft: Draft) -> None:
 
 
 def _is_taken(seen: Observed, secret: str) -> bool:
-    """Say whether one of the two is of somebody else: see ``reconcile.taken``."""
+    """Say whether one of the two is of somebody else: see ``children``."""
     both = (ChildKey("Secret", name) for name in (secret, names.authority_name(secret)))
     return any(not seen.owns(seen.children[key]) for key in both if key in seen.children)
 

@@ -1,0 +1,303 @@
+"""Everything around the workers, each object applied when it differs from what was applied last.
+
+The objects that a checkpoint hangs on: ``-latest`` and ``-desired``.
+
+``-latest`` is created exactly once in the life of a job: by level-triggered repair it would come
+back empty, and the job would silently start from nothing. So it is created only while nothing
+shows that the job ever began; afterwards its absence is for a person to judge.
+
+Names that a job needs and that objects of others have: those are never written or deleted.
+
+The job says which they are, and looks again until they are gone. One whose workers run goes on;
+no worker is started beside such an object, for workers write some objects by their names.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from penstock.contract import pod
+from penstock.contract.latest import Latest
+from penstock.contract.streamjob import DeletionPolicy
+from penstock.contract.streamjob_status import Reason
+from penstock_operator.api import kinds, names
+from penstock_operator.api.observed import Child, ChildKey, Observed
+from penstock_operator.api.plain import Object, text_at
+from penstock_operator.reconcile.accept import owner_of
+from penstock_operator.reconcile.actions import Apply, Archive, Create, Delete, Draft, SetFinalizer
+from penstock_operator.reconcile.certificates import keep_trust
+from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.reconcile.lifecycle import deletion_policy, is_down
+from penstock_operator.reconcile.workers import first_desired
+from penstock_operator.resources import access, records, workload
+from penstock_operator.resources.applied import content_hash, marked
+from penstock_operator.resources.replay import replay_name
+from penstock_operator.resources.target import Target
+
+
+def surround(seen: Observed, target: Target, draft: Draft) -> None:
+    """Make the objects that pods need before they start, and those that guard them."""
+    owner = target.owner
+    # First what the Role names: it gives no rights over objects of others.
+    if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
+        draft.do(Create(records.empty_status(owner)))
+    if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
+        draft.do(Create(records.leader_lease(owner)))
+    volume = target.spec.checkpoint.volume
+    template = None if volume is None else volume.claim_template
+    if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
+        draft.do(Create(records.claim(owner, template)))
+    keep_trust(seen, target, draft)
+    for key, manifest, applied in applied_objects(target):
+        child = seen.children.get(key)
+        if child is None:
+            draft.do(Apply(manifest, applied))
+        elif seen.owns(child) and (child.applied != applied or seen.refresh):
+            draft.do(Apply(manifest, applied, uid=child.uid))
+    _prune_configs(seen, target, draft)
+
+
+def keep_finalizer(seen: Observed, draft: Draft) -> None:
+    """Carry a finalizer only while the deletion has something to wait for."""
+    job = seen.job
+    wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN
+    if wanted != (names.FINALIZER in job.finalizers):
+        draft.do(SetFinalizer(wanted, version=job.version))
+
+
+def drop_views(seen: Observed, draft: Draft) -> None:
+    """Delete the views of single epochs that earlier operators made: the status lists them now."""
+    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
+        epoch = records.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
+        if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
+            draft.do(Delete("ConfigMap", key.name, child.uid))
+
+
+def of_earlier(seen: Observed) -> list[str]:
+    """Name what an earlier job of this name has left and its collection still has to remove.
+
+    What has no owner is collected by nobody, and so is not waited for; see ``names_taken``.
+    """
+    kept = {
+        ("ConfigMap", pod.latest_name(seen.job.name)),
+        ("PersistentVolumeClaim", names.claim_name(seen.job.name)),
+    }
+    archives = names.archive_name(seen.job.name, "")
+    return sorted(
+        f"{key.kind} {key.name}"
+        for key, child in seen.children.items()
+        if child.job_uid not in {"", seen.job.uid}
+        and child.owner
+        and (key.kind, key.name) not in kept
+        and not key.name.startswith(archives)
+        and records.epoch_of(seen.job.name, key.name) is None
+        and key.kind != "Job"
+    )
+
+
+@lru_cache(512)
+def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
+    """Build what is applied whenever it differs, with the hash of each, once for each target."""
+    owner = target.owner
+    found = [records.config(target)]
+    if target.spec.service_account_name is None:
+        found.append(access.account(owner))
+    found += [
+        access.role(owner),
+        access.role_binding(target),
+        access.network_policy(owner),
+        workload.headless_service(owner),
+        workload.metrics_service(owner),
+        workload.disruption_budget(owner),
+    ]
+    hashes = [content_hash(manifest) for manifest in found]
+    return tuple((_key_of(m), marked(m, h), h) for m, h in zip(found, hashes, strict=True))
+
+
+def _key_of(manifest: Object) -> ChildKey:
+    """Return under which key an object is observed."""
+    return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
+
+
+def _prune_configs(seen: Observed, target: Target, draft: Draft) -> None:
+    """Keep the specs that run, are to run, or ran stably."""
+    used = {target.config}
+    if seen.stateful_set is not None:
+        used.add(seen.stateful_set.config)
+    if seen.job.status.last_stable is not None:
+        used.add(names.config_name(seen.job.name, seen.job.status.last_stable.digest))
+    for name in sorted(seen.configs.keys() - used):
+        child = seen.children.get(ChildKey("ConfigMap", name))
+        if child is not None and seen.owns(child) and not child.deleting:
+            draft.do(Delete("ConfigMap", name, child.uid))
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """``latest`` is the job's own; None while it is not there, for ``reason``."""
+
+    latest: Latest | None
+    reason: Reason | None = None
+    message: str = ""
+
+
+def metadata_of(
+    seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], draft: Draft
+) -> Metadata:
+    """Look at ``-latest``, and create both objects where that is certain to be right.
+
+    While names of the job's are ``taken``, no job begins.
+    """
+    found = seen.latest
+    if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
+        return Metadata(None)
+    if found is not None and found.value is None:
+        reason = Reason.FORMAT_NEWER if found.newer else Reason.METADATA_MISSING
+        return Metadata(None, reason, f"-latest cannot be read: {found.problem}")
+    if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
+        return Metadata(None) if taken else _earlier(seen, draft)
+    if found is None or found.value is None:
+        return Metadata(None) if taken else _absent(seen, target, draft)
+    key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
+    wanted = target is not None and (seen.job.deleting_since is None or _ends_with_savepoint(seen))
+    if seen.desired is None and wanted and key not in taken:
+        assert target is not None
+        draft.do(first_desired(seen, target, found.value, found.uid))
+    return Metadata(found.value)
+
+
+def _ends_with_savepoint(seen: Observed) -> bool:
+    """Say whether a deletion still needs ``-desired``, to ask for its last savepoint."""
+    waits = names.FINALIZER in seen.job.finalizers and not seen.namespace_ends
+    return waits and deletion_policy(seen) is DeletionPolicy.SAVEPOINT and not is_down(seen)
+
+
+def began(seen: Observed) -> bool:
+    """Say whether anything shows that this job ever had a -latest."""
+    status = seen.job.status
+    return (
+        status.checkpoint is not None
+        or bool(status.attempt or status.term)
+        or seen.desired is not None
+        or seen.stateful_set is not None
+    )
+
+
+def _absent(seen: Observed, target: Target | None, draft: Draft) -> Metadata:
+    if target is None or seen.job.deleting_since is not None:
+        return Metadata(None)
+    left = of_earlier(seen)
+    if left:
+        return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
+    if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):
+        return Metadata(
+            None,
+            Reason.METADATA_MISSING,
+            f"ConfigMap {seen.job.name}-ckpt-latest is gone, and with it what is committed: put "
+            "it back, or set spec.restore to begin from a savepoint",
+        )
+    draft.do(Create(records.first_latest(owner_of(seen.job))))
+    return Metadata(None)
+
+
+def _asks_to_restore(seen: Observed, target: Target) -> bool:
+    wanted = target.spec.restore
+    done = seen.job.status.restore
+    if wanted is None or wanted.newest:  # what was the newest one is not known any more
+        return False
+    return done is None or done.nonce != wanted.nonce
+
+
+def _earlier(seen: Observed, draft: Draft) -> Metadata:
+    """Put what an earlier job of this name has committed out of the way; nothing adopts it."""
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    left = of_earlier(seen)
+    if left:
+        return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
+    old = seen.latest.value.job_uid
+    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
+        view = key.kind == "ConfigMap" and records.epoch_of(seen.job.name, key.name) is not None
+        if view and child.job_uid == old and not child.deleting:
+            draft.do(Delete("ConfigMap", key.name, child.uid))
+    draft.do(Archive(str(old), seen.latest.uid, seen.latest.version))
+    return Metadata(None, Reason.WAITING_FOR_OLD, "putting an earlier job's record away")
+
+
+NAMED_MAX = 3  # in one message; the others follow when these are gone
+
+
+def names_taken(seen: Observed, target: Target | None) -> tuple[ChildKey, ...]:
+    """List what has a name of the job's and is not its own, nor an earlier job's of its name."""
+    if target is None:
+        return ()
+    found = (key for key in _wanted(seen, target) if key in seen.children)
+    return tuple(key for key in found if _is_taken(seen, key, seen.children[key]))
+
+
+def taken_trouble(seen: Observed, taken: tuple[ChildKey, ...]) -> Trouble | None:
+    """Say which objects have names of the job's, and what to do about it; None: no object has."""
+    if not taken:
+        return None
+    listed = [f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in taken[:NAMED_MAX]]
+    more = len(taken) - len(listed)
+    text = ", ".join(listed) + (f" and {more} more" if more else "")
+    advice = "remove it or have its owner rename it, or give the job another name"
+    if any(k.kind == kinds.CLAIM.kind for k in taken):
+        advice += "; a claim that is there is used by checkpoint.volume.claimName"
+    return Trouble(
+        Reason.NAME_TAKEN,
+        f"not of this job, and left as it is: {text}: {advice}; the operator looks again by itself",
+    )
+
+
+def _whose(child: Child) -> str:
+    if child.owner:
+        return f"of {child.owner}"
+    return "of an earlier job, which nothing collects" if child.job_uid else "of nobody"
+
+
+def _is_taken(seen: Observed, key: ChildKey, child: Child) -> bool:
+    if seen.owns(child):
+        return False
+    if key.kind == kinds.CLAIM.kind:  # one that works is not given up by a newer operator
+        return not child.job_uid and seen.stateful_set is None
+    if key == ChildKey("ConfigMap", pod.latest_name(seen.job.name)):
+        value = None if seen.latest is None else seen.latest.value
+        return not child.job_uid and (value is None or value.job_uid != seen.job.uid)
+    if key.name.startswith(names.archive_name(seen.job.name, "")):
+        value = None if seen.latest is None else seen.latest.value
+        return value is not None and child.job_uid != value.job_uid
+    if key.kind == "Job":
+        return not child.job_uid
+    # What is of an earlier job, and has it as its owner, is being collected.
+    return not child.job_uid or (not child.owner and not _outlives(seen, key))
+
+
+def _outlives(seen: Observed, key: ChildKey) -> bool:
+    return key.kind == "ConfigMap" and key.name.startswith(pod.epoch_name(seen.job.name, 0)[:-1])
+
+
+def _wanted(seen: Observed, target: Target) -> Iterator[ChildKey]:
+    """List the names of all objects that are, or soon will be, written or deleted by name."""
+    job = target.owner.name
+    yield from (key for key, _, _ in applied_objects(target))
+    yield ChildKey("StatefulSet", pod.workers_name(job))
+    for name in (pod.status_name(job), pod.desired_name(job), pod.latest_name(job)):
+        yield ChildKey("ConfigMap", name)
+    yield ChildKey("Lease", pod.lease_name(job))
+    if target.spec.security.mtls:
+        yield from (ChildKey("Secret", name) for name in names.trust_secrets(job))
+    volume = target.spec.checkpoint.volume
+    if volume is not None and volume.claim_template is not None:
+        yield ChildKey(kinds.CLAIM.kind, target.claim)
+    if target.spec.replay is not None:
+        yield ChildKey(kinds.SPARK_KUBEFLOW.kind, replay_name(target))
+    latest = None if seen.latest is None else seen.latest.value
+    if latest is not None and latest.job_uid == seen.job.uid:
+        for kept in latest.retained:
+            yield ChildKey("ConfigMap", pod.epoch_name(job, kept.epoch))
+    elif latest is not None:
+        yield ChildKey("ConfigMap", names.archive_name(job, latest.job_uid))
+    if seen.job.deleting_since is not None and deletion_policy(seen) is DeletionPolicy.PURGE:
+        yield ChildKey("Job", names.purge_name(job, seen.job.uid))

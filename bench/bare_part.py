@@ -29,7 +29,7 @@ from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.source_reader import marks_between
 from penstock.model.keyhash import destinations
 from penstock.model.split import split_by
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns
@@ -79,7 +79,7 @@ class Counter(threading.Thread):
         self._warm_ns = round((time.monotonic() + part.warmup_s) * 1e9)
         self._keys = KeyColumns(SCHEMA, ["word"], GROUPS)
         self._aggregates = Aggregates("counts", (Compute("count", Function.COUNT),), SCHEMA)
-        state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)
+        state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
         self._table = state.open(
             StateSchema("counts", self._keys.fields, self._aggregates.values())
         )

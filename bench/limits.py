@@ -10,7 +10,7 @@ from bench.own import OwnReader
 from bench.rows import Rows
 from bench.scenario import Scenario
 from penstock.connectors.generator import WordSource
-from penstock.engine.read_batcher import Coalescer
+from penstock.engine.read_batcher import ReadBatcher
 from penstock.ports import GatheringReader, SplitReader
 
 MEASURE_S = 0.3
@@ -41,7 +41,7 @@ def generator_rows_per_s(scenario: Scenario) -> float:
 def _read_rows_per_s(
     scenario: Scenario, reader: SplitReader, gathering: GatheringReader | None = None
 ) -> float:
-    reads = Coalescer(scenario.batch_rows)
+    reads = ReadBatcher(scenario.batch_rows)
     rows, begun = 0, time.perf_counter()
     while (spent := time.perf_counter() - begun) < MEASURE_S:
         read = reads.next(reader, gathering)

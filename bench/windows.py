@@ -27,7 +27,7 @@ from penstock.contract.graph import Compute, Function
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import Window, WindowShape, window
+from penstock.steps.window import WindowShape, WindowStep, window
 
 TITLE = "tumbling windows of one task, 1 M keys, against how many are open"
 GROUPS = 256
@@ -60,7 +60,7 @@ class Task:
         keys = KeyColumns(INPUT, ["key"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
         shape = WindowShape(size, 0, 0, "ts")
-        self.step: Window = window("w", shape, keys, compute, (INPUT, OUTPUT))
+        self.step: WindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count})
         self.fired = 0

@@ -13,8 +13,8 @@ from typing import Any
 from sim.kernel.faults import CrashAt, Faults, Verdict, parse_crash
 from sim.kernel.forks import in_a_fork
 from sim.kernel.kernel import Streams, Violation
-from sim.models.admission_model import SmallDoors
-from sim.models.checkpoint_model import SmallWorld
+from sim.models.admission_model import AdmissionModel
+from sim.models.checkpoint_model import CheckpointModel
 from sim.models.search import Small, search
 from sim.mutants.patching import change
 from sim.mutants.table import Mutant
@@ -23,8 +23,8 @@ from sim.world import World
 
 SEARCH_STATES = 50_000
 SEARCHES: dict[str, Callable[[], Small[Any]]] = {
-    "search-doors": SmallDoors,
-    "search-tasks": SmallWorld,
+    "search-doors": AdmissionModel,
+    "search-tasks": CheckpointModel,
 }
 VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
 

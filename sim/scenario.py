@@ -10,7 +10,7 @@ from sim.kernel.kernel import SECOND
 from sim.kernel.nemesis import (
     Moment,
     Profile,
-    Rescale,
+    RescaleWish,
     Timed,
 )
 from sim.workload import Shape
@@ -103,5 +103,7 @@ class Scenario:
     def happenings(self, draw: Random) -> tuple[Timed, ...]:
         """Return what the user does: the scenario's own events and random rescales."""
         more = range(draw.randint(self.random_rescales // 2, self.random_rescales))
-        drawn = [Timed(draw.randrange(self.safety_us), Rescale(draw.randint(1, 4))) for _ in more]
+        drawn = [
+            Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more
+        ]
         return (*self.events, *drawn)

@@ -7,7 +7,6 @@ from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
 from sim.kernel.nemesis import (
     FOLLOWER,
-    Ask,
     BeginElsewhere,
     BeginEmpty,
     ChangeJob,
@@ -20,7 +19,8 @@ from sim.kernel.nemesis import (
     Moment,
     Pause,
     Profile,
-    Rescale,
+    RequestWish,
+    RescaleWish,
     RunAgain,
     Terminate,
     Timed,
@@ -81,11 +81,11 @@ BUSY = Scenario(
     "around",
     size=Shape(splits=4, records=120, keys=8, groups=8, batch=3),
     pace_us=50_000,
-    events=_at(0.8, Rescale(3))
-    + _at(2.0, Rescale(2))
-    + _at(3.2, Rescale(3))
-    + _at(4.4, Rescale(1))
-    + _at(5.6, Rescale(2)),
+    events=_at(0.8, RescaleWish(3))
+    + _at(2.0, RescaleWish(2))
+    + _at(3.2, RescaleWish(3))
+    + _at(4.4, RescaleWish(1))
+    + _at(5.6, RescaleWish(2)),
 )
 
 AIMED = replace(
@@ -131,7 +131,7 @@ SLOW = Scenario(
     workers=4,
     channels=ChannelSizes(60_000, 0.002, 120_000, 60_000),
     pace_us=100,
-    events=_at(1.5, Rescale(3)) + _at(3.5, Rescale(4)),
+    events=_at(1.5, RescaleWish(3)) + _at(3.5, RescaleWish(4)),
     moments=(Moment("snapshot begun", 9, DiskFull(SECOND // 5)),),  # others are aligning
     barrier_max_us=2 * SECOND,
     call_max_us=SECOND * 105 // 1_000,
@@ -282,7 +282,9 @@ DIRECTED = (
         name="restore-elsewhere",
         size=LONG,
         pace_us=150_000,
-        events=_at(1.5, Ask("stop", "s")) + _at(4.5, KillEngine(0)) + _at(6.0, Ask("stop", "t")),
+        events=_at(1.5, RequestWish("stop", "s"))
+        + _at(4.5, KillEngine(0))
+        + _at(6.0, RequestWish("stop", "t")),
         moments=(
             Moment("savepoint complete", 1, BeginElsewhere("s"), SECOND),
             Moment("savepoint complete", 2, BeginElsewhere("t"), SECOND),
@@ -295,7 +297,7 @@ DIRECTED = (
         name="restore-elsewhere-late",
         size=LONG,
         pace_us=150_000,
-        events=_at(1.5, Ask("savepoint", "s")),
+        events=_at(1.5, RequestWish("savepoint", "s")),
         moments=(Moment("savepoint complete", 1, BeginElsewhere("s"), 3 * SECOND),),
         refusal="above the savepoint",
     ),
@@ -303,7 +305,9 @@ DIRECTED = (
     replace(
         BUSY,
         name="two-copiers",
-        events=BUSY.events + _at(1.5, Ask("savepoint", "s")) + _at(3.0, Ask("savepoint", "t")),
+        events=BUSY.events
+        + _at(1.5, RequestWish("savepoint", "s"))
+        + _at(3.0, RequestWish("savepoint", "t")),
         rates={
             "lease": Rates(failed=0.5),
             "put": Rates(failed=0.03, unknown=0.02, crash=0.01),
@@ -322,9 +326,9 @@ DIRECTED = (
         job="pair",
         size=LONG,
         pace_us=250_000,
-        events=_at(0.8, Rescale(3))
+        events=_at(0.8, RescaleWish(3))
         + _at(1.6, ChangeJob("pair-swapped"))
-        + _at(8.0, Rescale(2))
+        + _at(8.0, RescaleWish(2))
         + _at(9.0, ChangeJob("pair-longer"))
         + _at(15.0, ChangeJob("pair")),
         safety_us=20 * SECOND,
@@ -358,7 +362,7 @@ SCENARIOS: dict[str, Scenario] = {
             size=TINY,
             pace_us=250_000,
             safety_us=SECOND,
-            events=_at(1.2, Rescale(3)),
+            events=_at(1.2, RescaleWish(3)),
         ),
         Scenario(
             "rescale-down",
@@ -366,7 +370,7 @@ SCENARIOS: dict[str, Scenario] = {
             workers=3,
             pace_us=250_000,
             safety_us=4 * SECOND,
-            events=_at(1.2, Rescale(2)),
+            events=_at(1.2, RescaleWish(2)),
         ),
         Scenario(
             "credit-of-one",
@@ -385,7 +389,7 @@ SCENARIOS: dict[str, Scenario] = {
             "restore-older",
             size=LONG,
             pace_us=100_000,
-            events=_at(2.5, Ask("stop"))
+            events=_at(2.5, RequestWish("stop"))
             + _at(3.2, KillKeeper(None))
             + _at(4.0, RunAgain(oldest=True, allow_replay=True)),
         ),
@@ -393,7 +397,7 @@ SCENARIOS: dict[str, Scenario] = {
             "restore-refused",
             size=LONG,
             pace_us=100_000,
-            events=_at(2.5, Ask("stop")) + _at(4.0, RunAgain(oldest=True)),
+            events=_at(2.5, RequestWish("stop")) + _at(4.0, RunAgain(oldest=True)),
             refusal="older",
         ),
         Scenario(
@@ -414,13 +418,13 @@ SCENARIOS: dict[str, Scenario] = {
             "worker-gone",
             size=LONG,
             pace_us=100_000,
-            events=_at(2.0, LoseWorker(1)) + _at(2.5, Rescale(1)),
+            events=_at(2.0, LoseWorker(1)) + _at(2.5, RescaleWish(1)),
         ),
         Scenario(
             "stop-and-go",
             size=LONG,
             pace_us=100_000,
-            events=_at(2.5, Ask("stop")) + _at(4, RunAgain()),
+            events=_at(2.5, RequestWish("stop")) + _at(4, RunAgain()),
         ),
         Scenario(
             "drained",

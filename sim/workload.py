@@ -26,7 +26,7 @@ OUT_OF_ORDER_US = 30
 COUNTERS = ("half", "all")
 
 
-class Record(NamedTuple):
+class SimRecord(NamedTuple):
     """One input row; ``bound`` is its split's event-time bound as the source stamps it."""
 
     key: int
@@ -54,14 +54,14 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimJob:
     """A plan, the step each stage runs (by stage index), and the whole input."""
 
     name: str
     plan: PhysicalPlan
     steps: tuple[str, ...]
     shape: Shape
-    input: dict[SplitId, tuple[Record, ...]]
+    input: dict[SplitId, tuple[SimRecord, ...]]
 
     def stage_step(self, stage: StageIndex) -> str:
         """Return the name of the step that a stage runs."""
@@ -73,15 +73,15 @@ def group_of(key: int, groups: int) -> int:
     return (key * 2_654_435_761 >> 7) % groups
 
 
-def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[Record, ...]]:
+def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[SimRecord, ...]]:
     """Draw the records of all splits; times rise by split, out of order within a bound or more."""
     return {
         SplitId(f"s{i}"): _make_split(SplitId(f"s{i}"), shape, draw) for i in range(shape.splits)
     }
 
 
-def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[Record, ...]:
-    records: list[Record] = []
+def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[SimRecord, ...]:
+    records: list[SimRecord] = []
     time, largest = 0, 0
     count = draw.randint(shape.records // 2, shape.records)
     for offset in range(count):
@@ -89,16 +89,16 @@ def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[Record, ...
         ts = max(0, time - (draw.randint(0, 90) if draw.random() < 0.2 else 0))
         # The bound is judged by the earlier rows of the split, so it does not depend on batches.
         records.append(
-            Record(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US)
+            SimRecord(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US)
         )
         largest = max(largest, ts)
     return tuple(records)
 
 
-def make_job(name: str, shape: Shape, draw: Random) -> Job:
+def make_job(name: str, shape: Shape, draw: Random) -> SimJob:
     """Build one of the jobs with seeded input. Raises KeyError on another name."""
     plan, steps = make_plan(name, shape)
-    return Job(name.split("-", maxsplit=1)[0], plan, steps, shape, make_input(shape, draw))
+    return SimJob(name.split("-", maxsplit=1)[0], plan, steps, shape, make_input(shape, draw))
 
 
 def make_plan(name: str, shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
@@ -217,14 +217,16 @@ State = dict[tuple[int, ...], tuple[int, ...]]  # (key, ...) -> value
 Row = tuple[str, tuple[object, ...]]  # (sink, row)
 
 
-def count_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+def count_row(
+    state: State, record: SimRecord
+) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
     """Count a record under its key; the row carries the count and where the record came from."""
     key = (record.key,)
     count = state.get(key, (0,))[0] + 1
     return key, (count,), [("out", (record.key, count, record.split, record.offset))]
 
 
-def join_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+def join_row(state: State, record: SimRecord) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
     """Count the records of a key apart for the two branches."""
     key = (record.key,)
     x, y = state.get(key, (0, 0))
@@ -234,13 +236,13 @@ def join_row(state: State, record: Record) -> tuple[tuple[int, ...], tuple[int, 
     return key, (x, y), [("out", row)]
 
 
-def counts_half(record: Record) -> bool:
+def counts_half(record: SimRecord) -> bool:
     """Say whether the counter ``half`` counts a record."""
     return record.offset % 2 == 0
 
 
 def pair_row(
-    state: State, record: Record, step: str
+    state: State, record: SimRecord, step: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
     """Count a record under its key and the counter's own number: no other reads such state."""
     key = (record.key, COUNTERS.index(step))
@@ -254,7 +256,7 @@ def window_end(ts: int) -> int:
     return ts - ts % WINDOW_US + WINDOW_US
 
 
-def is_late(record: Record) -> bool:
+def is_late(record: SimRecord) -> bool:
     """Judge lateness by the record's own stamp: the same on every interleaving."""
     return window_end(record.ts) + LATENESS_US <= record.bound
 

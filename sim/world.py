@@ -10,9 +10,9 @@ from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol import control_events as ev
-from sim.checks.invariant_checker import Judge
+from sim.checks.invariant_checker import InvariantChecker
 from sim.cluster.engine import EngineNode
-from sim.cluster.fault_injector import Fate
+from sim.cluster.fault_injector import FaultInjector
 from sim.cluster.keeper import (
     DESIRED,
     LATEST,
@@ -28,18 +28,18 @@ from sim.kernel.calls import (
     READS,
     SAVEPOINTS,
     Call,
-    Delete,
-    LeaseWrite,
-    Link,
+    DeleteFiles,
+    LinkFile,
     MetaSwap,
     Op,
-    Publish,
+    PublishFile,
     Put,
     Reply,
     Unstage,
+    WriteLease,
 )
 from sim.kernel.faults import Faults, Verdict
-from sim.kernel.kernel import SECOND, Crash, Kernel, Violation
+from sim.kernel.kernel import SECOND, SimCrash, SimKernel, Violation
 from sim.kernel.messages import Compiled, Order, SocketClosed
 from sim.kernel.nemesis import Moment, Timed, draw_faults, draw_moments
 from sim.kernel.network import Network, Packet
@@ -54,17 +54,17 @@ HINTED = 0.5  # of the writes are told to a keeper
 HINT_US = (100, 60_000)
 KIND: dict[type, str] = {
     MetaSwap: "swap",
-    LeaseWrite: "lease",
+    WriteLease: "lease",
     Put: "put",
-    Link: "put",
-    Delete: "delete",
-    Publish: "publish",
+    LinkFile: "put",
+    DeleteFiles: "delete",
+    PublishFile: "publish",
     Unstage: "unstage",
 }
 
 
 @dataclass(slots=True)
-class Worker:
+class SimWorker:
     """What runs of one worker: names of its processes, newest lives."""
 
     lives: int = 0
@@ -79,7 +79,7 @@ class World:
 
     def __init__(self, scenario: Scenario, seed: int, faults: Faults | None = None) -> None:
         self.scenario = scenario
-        self.kernel = Kernel(seed, self.died)
+        self.kernel = SimKernel(seed, self.died)
         streams = self.kernel.streams
         self.job = make_job(scenario.job, scenario.shape(streams.workload), streams.workload)
         self.jobs = 1
@@ -91,13 +91,13 @@ class World:
         codec = streams.workload.random() < scenario.codec_share
         self.service = Service(self.kernel, streams.faults, codec=codec)
         self.service.applied_when_unknown = self.faults.single is not None
-        self.judge = Judge(self.kernel, self.job, self.service.disk)
+        self.judge = InvariantChecker(self.kernel, self.job, self.service.disk)
         self.service.watcher = self.judge
         self.service.noted = self._hint
         self.witness = self.judge.witness
         self.witness.barrier_max_us = scenario.barrier_max_us
         self.witness.call_max_us = scenario.call_max_us
-        self.workers: dict[Ordinal, Worker] = {}
+        self.workers: dict[Ordinal, SimWorker] = {}
         self.keeper_of: dict[str, str] = {}
         self.sizes = scenario.sizes(streams.workload)
         self.control = scenario.control
@@ -117,7 +117,7 @@ class World:
     def _begin(self) -> None:
         self.kernel.add("store", self.service)
         self.kernel.add("net", self.network)
-        self.fate = Fate(self)
+        self.fate = FaultInjector(self)
         self.kernel.add("fate", self.fate)
         self.supervisor = SupervisorNode(self.kernel, self, self.scenario.workers)
         self.kernel.add("super", self.supervisor)
@@ -214,7 +214,7 @@ class World:
         """Ask what becomes of an effect; a crash before it ends the caller here."""
         verdict = self.faults.verdict(kind)
         if verdict is Verdict.CRASH_BEFORE:
-            raise Crash
+            raise SimCrash
         return verdict
 
     def call(self, caller: str, op: Op, token: object) -> None:
@@ -227,7 +227,7 @@ class World:
             call = Call(caller, self.kernel.life(caller), token, op, verdict)
             self.kernel.at(self.kernel.streams.schedule.randint(50, 2_000), "store", call)
         if verdict is Verdict.CRASH_AFTER:
-            raise Crash
+            raise SimCrash
 
     def to_peer(self, keeper: str, address: str, body: object) -> None:
         """Send a message to a keeper; a dead address refuses it."""
@@ -239,7 +239,7 @@ class World:
         else:
             self.network.send(keeper, address, body, verdict)
         if verdict is Verdict.CRASH_AFTER:
-            raise Crash
+            raise SimCrash
 
     def to_engine(
         self, keeper: str, incarnation: Incarnation, term: Term, command: Command
@@ -249,7 +249,7 @@ class World:
         if self.keeper_of.get(incarnation) == keeper:
             self._socket(keeper, incarnation, Order(term, command))
         if verdict is Verdict.CRASH_AFTER:
-            raise Crash
+            raise SimCrash
 
     def to_keeper(self, engine: str, incarnation: Incarnation, report: EngineReport) -> None:
         """Pass an engine's report to its keeper, in order."""
@@ -257,7 +257,7 @@ class World:
         keeper = self.keeper_of.get(engine, "")
         self._socket(engine, keeper, Said(incarnation, report))
         if verdict is Verdict.CRASH_AFTER:
-            raise Crash
+            raise SimCrash
 
     def _socket(self, source: str, target: str, body: object) -> None:
         delay = self.kernel.streams.schedule.randint(*SOCKET_US)
@@ -267,7 +267,7 @@ class World:
 
     def start_worker(self, ordinal: Ordinal) -> None:
         """Start a worker's keeper."""
-        worker = self.workers.setdefault(ordinal, Worker())
+        worker = self.workers.setdefault(ordinal, SimWorker())
         worker.lives += 1
         worker.gone = False
         name = f"k{ordinal}.{worker.lives}"

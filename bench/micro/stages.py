@@ -29,7 +29,7 @@ from penstock.model.elements import Data
 from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns
 from penstock.model.split import split_by
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.keyed import KeyColumns
 from penstock.transport.batches import join, measure
@@ -93,7 +93,7 @@ def _read(reader: Any, rows: int) -> pa.RecordBatch:
 
 
 def _counting(batches: list[pa.RecordBatch]) -> dict[str, Stage]:
-    state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)
+    state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
     keys = KeyColumns(SCHEMA, ["word"], GROUPS)
     aggregates = Aggregates("counts", (Compute("count", Function.COUNT),), SCHEMA)
     opened = state.open(_schema(keys, aggregates))

@@ -21,7 +21,7 @@ from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns
 from penstock.model.split import split_by
 from penstock.model.text import split_words
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.storage.blobs import DirectoryBlobStore
 
@@ -57,7 +57,7 @@ def main(rows: int, distinct: int) -> None:
     best("split to them", rows, lambda: split_by(batches[0], owners, 3))
     best("lines into words (words)", rows * 10, lambda: split_words(lines), RUNS // 10)
 
-    state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)
+    state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
     keys = KeyColumns(schema, ["word"], GROUPS)
     compute = (Compute("count", Function.COUNT),)
     output = schema.append(pa.field("count", pa.int64()))
@@ -71,7 +71,7 @@ def main(rows: int, distinct: int) -> None:
     _cuts(state, distinct)
 
 
-def _cuts(state: TaskState, keys: int) -> None:
+def _cuts(state: KeyedStateBackend, keys: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         blobs = DirectoryBlobStore(Path(folder))
         state.flip(Epoch(1))  # its kernels are loaded, as an engine does before its first row

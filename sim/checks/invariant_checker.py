@@ -15,24 +15,24 @@ from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
 from penstock.protocol.savepoints import files_of
 from sim.checks.oracle import OutputJudge, check_restorable
-from sim.cluster.protocol_monitor import Witness
+from sim.cluster.protocol_monitor import ProtocolMonitor
 from sim.cluster.savepoint_files import Index, at, index_name
 from sim.cluster.services import Disk, Torn
 from sim.cluster.task_files import publication
 from sim.kernel.calls import ROOT_FILE, SAVEPOINTS, STAGING
-from sim.kernel.kernel import Kernel, Violation
-from sim.workload import Job, group_of
+from sim.kernel.kernel import SimKernel, Violation
+from sim.workload import SimJob, group_of
 
 
-class Judge:
+class InvariantChecker:
     """Told of every effect at the moment it happens; raises Violation."""
 
-    def __init__(self, kernel: Kernel, job: Job, disk: Disk) -> None:
+    def __init__(self, kernel: SimKernel, job: SimJob, disk: Disk) -> None:
         self.kernel = kernel
         self.job = job
         self.disk = disk
         self.output = OutputJudge(job)
-        self.witness = Witness()
+        self.witness = ProtocolMonitor()
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
         self.staged: dict[str, int] = {}
@@ -42,7 +42,7 @@ class Judge:
 
     def begin_job(self) -> None:
         """Judge another job, which goes on in the same output folder."""
-        self.witness = Witness()
+        self.witness = ProtocolMonitor()
         self.latest = None
         self.tables = {}
         self.moved = True

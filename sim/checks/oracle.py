@@ -21,8 +21,8 @@ from sim.cluster.services import Disk, Torn, ref_of
 from sim.kernel.kernel import Violation
 from sim.workload import (
     COUNTERS,
-    Job,
-    Record,
+    SimJob,
+    SimRecord,
     counts_half,
     fires,
     group_of,
@@ -40,7 +40,7 @@ _BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
 # --- What each job must say of a prefix of its input
 
 
-def expected_rows(job: Job) -> Counter[tuple[str, tuple[object, ...]]]:
+def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
     """Count the rows of the whole input, stripped of what may differ between two right runs.
 
     A running count is right whichever of two concurrent records got it, so counts and origins
@@ -61,7 +61,9 @@ def expected_rows(job: Job) -> Counter[tuple[str, tuple[object, ...]]]:
     return rows
 
 
-def stripped(job: Job, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
+def stripped(
+    job: SimJob, sink: str, row: tuple[object, ...]
+) -> list[tuple[str, tuple[object, ...]]]:
     """Take a visible row apart in the way of :func:`expected_rows`."""
     if job.name == "window":
         return [(sink, row)]
@@ -73,7 +75,7 @@ def stripped(job: Job, sink: str, row: tuple[object, ...]) -> list[tuple[str, tu
     return [("count", (key, branch, count)), ("origin", (key, branch, split, offset))]
 
 
-def expected_state(job: Job, root: RootManifest, table: Assignment) -> State:
+def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
     """Fold the records before the offsets of a checkpoint into the state it must hold.
 
     ``table`` is the assignment under which its tasks were cut: before a rescale, the old one.
@@ -101,7 +103,7 @@ def expected_state(job: Job, root: RootManifest, table: Assignment) -> State:
 # --- Restoring a checkpoint alone
 
 
-def restored_state(job: Job, root: RootManifest, files: dict[BlobName, object]) -> State:
+def restored_state(job: SimJob, root: RootManifest, files: dict[BlobName, object]) -> State:
     """Read a checkpoint from a copy of its files: every task's entries, in order, narrowed."""
     state: State = {}
     owner: dict[tuple[int, int], TaskId] = {}
@@ -115,7 +117,7 @@ def restored_state(job: Job, root: RootManifest, files: dict[BlobName, object]) 
     return state
 
 
-def _read_entry(job: Job, entry: StateFile, files: dict[BlobName, object], into: State) -> None:
+def _read_entry(job: SimJob, entry: StateFile, files: dict[BlobName, object], into: State) -> None:
     content = files.get(entry.blob.name)
     if content is None or isinstance(content, Torn):
         raise Violation("C", f"state file {entry.blob.name} of a checkpoint is gone or torn")
@@ -132,7 +134,7 @@ def _read_entry(job: Job, entry: StateFile, files: dict[BlobName, object], into:
             into[key] = value
 
 
-def check_restorable(job: Job, root: RootManifest, table: Assignment, disk: Disk) -> None:
+def check_restorable(job: SimJob, root: RootManifest, table: Assignment, disk: Disk) -> None:
     """C for one checkpoint: copy what it lists, restore the copy, compare with the fold."""
     names = [f.blob.name for t in root.tasks for f in t.files]
     copy = {name: disk.files[name] for name in names if name in disk.files}
@@ -142,7 +144,7 @@ def check_restorable(job: Job, root: RootManifest, table: Assignment, disk: Disk
     offsets(job, root)
 
 
-def offsets(job: Job, root: RootManifest) -> dict[SplitId, SplitState]:
+def offsets(job: SimJob, root: RootManifest) -> dict[SplitId, SplitState]:
     """Return where each split stands; every split is there exactly once."""
     states = [s for t in root.tasks for s in t.splits]
     names = Counter(s.split for s in states)
@@ -163,7 +165,7 @@ def _difference(found: State, wanted: State) -> str:
 class OutputJudge:
     """Watches the visible output grow; each file is judged when it appears."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SimJob) -> None:
         self._job = job
         self._expected = expected_rows(job)
         self._seen: Counter[tuple[str, tuple[object, ...]]] = Counter()
@@ -209,7 +211,7 @@ class OutputJudge:
 
 
 def _order_parts(
-    job: Job, row: tuple[object, ...]
+    job: SimJob, row: tuple[object, ...]
 ) -> tuple[object, tuple[object, int, object, int]]:
     if job.name == "count":
         key, count, split, offset = row
@@ -221,6 +223,6 @@ def _order_parts(
     return branch, (key, count, split, offset)
 
 
-def late_records(job: Job) -> list[Record]:
+def late_records(job: SimJob) -> list[SimRecord]:
     """List the records that are late by their own stamp."""
     return [r for split in job.input.values() for r in split if is_late(r)]

@@ -8,7 +8,7 @@ from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Version
 from penstock.model.elements import Control, Data
 from penstock.protocol.channel.flow_control import Fill, ReceiveChannel, SendChannel
-from penstock.protocol.channel.pace import Pace, Windows
+from penstock.protocol.channel.pace import CreditWindows, Pace
 from sim.cluster.protocol_monitor import ChannelOrder
 
 Element = Data[tuple[object, ...]] | Control
@@ -51,7 +51,7 @@ class Outbound:
 
 
 @dataclass(slots=True)
-class Inbound:
+class SimInbound:
     """The receiver's end of a channel, and its queue."""
 
     core: ReceiveChannel
@@ -60,15 +60,15 @@ class Inbound:
 
 
 @dataclass(slots=True)
-class Load:
+class ChannelLoad:
     """How fast a task works, and what may wait in front of it."""
 
     pace: Pace = field(default_factory=Pace)
-    windows: Windows = field(default_factory=Windows)
+    windows: CreditWindows = field(default_factory=CreditWindows)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SimStreamIdentity:
     """Who this engine is to its peers."""
 
     job_uid: JobUid

@@ -24,14 +24,14 @@ from penstock.contract.names import blob_name
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskSetup
-from sim.cluster.channel_ends import Flush, Identity
-from sim.cluster.exchange import Exchange
+from sim.cluster.channel_ends import Flush, SimStreamIdentity
+from sim.cluster.exchange import SimExchange
 from sim.cluster.ports import Cluster
 from sim.cluster.task import SimTask
 from sim.cluster.task_files import Token, publication
-from sim.cluster.turns import POLL_US, Turns
-from sim.kernel.calls import Claim, Get, Op, Reply
-from sim.kernel.kernel import Crash
+from sim.cluster.turns import POLL_US, TurnScheduler
+from sim.kernel.calls import ClaimOutput, Get, Op, Reply
+from sim.kernel.kernel import SimCrash
 from sim.kernel.messages import (
     Answered,
     Beat,
@@ -43,13 +43,13 @@ from sim.kernel.messages import (
     SocketClosed,
     Turn,
 )
-from sim.kernel.network import Carried, StreamBroken
+from sim.kernel.network import Carried, SimStreamBroken
 
 HELD_BYTES_MAX = 20_000
 POISON_US = 700_000  # from a record that kills to the end of its process
 
 
-class EngineNode(Turns):
+class EngineNode(TurnScheduler):
     """One life of one engine."""
 
     def __init__(self, cluster: Cluster, ordinal: Ordinal, name: str) -> None:
@@ -60,10 +60,10 @@ class EngineNode(Turns):
         self.ordinal = ordinal
         self.name = name
         self.incarnation = Incarnation(name)
-        self.exchange = Exchange(
+        self.exchange = SimExchange(
             cluster.kernel,
             cluster.network,
-            Identity(cluster.job_uid, ordinal, self.incarnation, name),
+            SimStreamIdentity(cluster.job_uid, ordinal, self.incarnation, name),
             cluster.sizes,
             cluster.witness,
         )
@@ -84,17 +84,17 @@ class EngineNode(Turns):
             case Compiled():
                 self._hello()
             case SocketClosed():
-                raise Crash
+                raise SimCrash
             case Doomed():
                 self.kernel.happened("engine killed by its record")
-                raise Crash
+                raise SimCrash
             case Order(term, command):
                 self._order(term, command)
             case Reply():
                 self._replied(event)
             case Carried():
                 self.exchange.carried(event)
-            case StreamBroken():
+            case SimStreamBroken():
                 self.exchange.stream_broken(event)
             case Turn():
                 self._turn(event)
@@ -142,7 +142,7 @@ class EngineNode(Turns):
             case msg.Prepare():
                 self._prepare(command)
             case msg.Shutdown():
-                raise Crash
+                raise SimCrash
             case _ if command.attempt == self.attempt:
                 self._fenced(term, command)
             case _:
@@ -151,7 +151,7 @@ class EngineNode(Turns):
     def _fenced(self, term: Term, command: msg.Command) -> None:
         match command:
             case msg.Announce(_, _, epoch, version, _):
-                self._tell_all(ev.Announced(term, epoch, version))
+                self._tell_all(ev.TermAnnounced(term, epoch, version))
             case msg.Publish(_, epoch, handles):
                 self._publish(epoch, handles)
             case msg.Start():
@@ -164,7 +164,7 @@ class EngineNode(Turns):
             case msg.Hurry(_, epoch):
                 self._tell_all(ev.Hurried(epoch))
             case msg.Commit(_, epoch, version):
-                self._tell_all(ev.Committed(epoch, version))
+                self._tell_all(ev.EpochCommitted(epoch, version))
             case msg.Abort(_, epoch):
                 self.kernel.happened("epoch aborted")
                 self.witness.aborted(self.attempt, term, epoch)
@@ -201,7 +201,7 @@ class EngineNode(Turns):
     def _claim(self, command: msg.Reset, root: RootManifest | None) -> None:
         """Take the output folder before any task is built."""
         origin = root.origin if root is not None else None
-        self.call(Claim(self.cluster.job_uid, origin), ("claim", command, root))
+        self.call(ClaimOutput(self.cluster.job_uid, origin), ("claim", command, root))
 
     def _begin(
         self, attempt: Attempt, members: tuple[Member, ...], assignment: Assignment | None
@@ -294,12 +294,12 @@ class EngineNode(Turns):
             if not joins:
                 channels = channels_of(self.job.plan, self._assignment)
                 self.exchange.extend(self._next_members, channels)
-        self._tell_all(ev.Adopting(version, root))
+        self._tell_all(ev.RescaleCommitted(version, root))
 
     def _settle_version(self, version: Version) -> None:
         if self._assignment is None or self._assignment.version != version:
             return
-        self._tell_all(ev.Settled(version))
+        self._tell_all(ev.RescaleSettled(version))
         self.exchange.retire(channels_of(self.job.plan, self._assignment))
         self._settled = version
 
@@ -335,7 +335,7 @@ class EngineNode(Turns):
             self._published_one(token, reply)
         elif reply.error in {"failed", "unknown"}:
             self.call(reply.op, token)
-        elif isinstance(reply.op, Claim):
+        elif isinstance(reply.op, ClaimOutput):
             self._claimed(token, reply.error)
         elif reply.error:
             assert isinstance(reply.op, Get)

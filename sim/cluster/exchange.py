@@ -5,7 +5,7 @@
                              +------------- credit -----------+
 
 Channels between tasks of one worker run through the same cores without a stream. What the
-transport's threads do is done here in :meth:`Exchange.pump`, after every event of the engine.
+transport's threads do is done here in :meth:`SimExchange.pump`, after every event of the engine.
 """
 
 from collections.abc import Iterable
@@ -19,38 +19,38 @@ from penstock.model.handshake import ChannelHello, Reply, Verdict
 from penstock.protocol.channel.admission import Admission
 from penstock.protocol.channel.flow_control import Fill, Owed, ReceiveChannel, SendChannel, cut
 from sim.cluster.channel_ends import (
+    ChannelLoad,
     ChannelSizes,
     Element,
     Flush,
-    Identity,
-    Inbound,
-    Load,
     Outbound,
+    SimInbound,
+    SimStreamIdentity,
     Wire,
     join,
     pieces,
 )
-from sim.cluster.protocol_monitor import Witness
-from sim.kernel.kernel import Kernel
-from sim.kernel.network import Carried, Network, StreamBroken
+from sim.cluster.protocol_monitor import ProtocolMonitor
+from sim.kernel.kernel import SimKernel
+from sim.kernel.network import Carried, Network, SimStreamBroken
 
 SCHEMA = b"s" * 32
 SOON_US = 3_000
 
 
-class Exchange:
+class SimExchange:
     """All channels of one engine in one attempt."""
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: SimKernel,
         network: Network,
-        me: Identity,
+        me: SimStreamIdentity,
         sizes: ChannelSizes,
-        witness: Witness,
+        witness: ProtocolMonitor,
     ) -> None:
         self.outbound: dict[ChannelId, Outbound] = {}
-        self.inbound: dict[ChannelId, Inbound] = {}
+        self.inbound: dict[ChannelId, SimInbound] = {}
         self.door = Admission(me.job_uid, me.ordinal)
         self.broken: list[str] = []
         self.versions: list[tuple[ChannelId, Version]] = []
@@ -62,9 +62,9 @@ class Exchange:
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
         self._outputs: dict[TaskId, tuple[Outbound, ...]] = {}  # of each task that was asked for
-        self._inputs: dict[TaskId, tuple[tuple[ChannelId, Inbound], ...]] = {}
+        self._inputs: dict[TaskId, tuple[tuple[ChannelId, SimInbound], ...]] = {}
         self._announced: dict[TaskId, Version] = {}
-        self._loads: dict[TaskId, Load] = {}
+        self._loads: dict[TaskId, ChannelLoad] = {}
         self._flush_due: int | None = None
         self._base = Version(0)
         self._attempt = Attempt(0)
@@ -159,7 +159,7 @@ class Exchange:
 
     def _join_local(self, channel: ChannelId) -> None:
         self._changed()
-        self.inbound[channel] = Inbound(self._core(channel), None)
+        self.inbound[channel] = SimInbound(self._core(channel), None)
         self._begin(channel.receiver)
         outbound = Outbound(self._sender(), None, accepted=True)
         outbound.core.accept()
@@ -189,7 +189,7 @@ class Exchange:
             case Credit() as credit:
                 self._credit(event.stream, credit)
 
-    def stream_broken(self, event: StreamBroken) -> None:
+    def stream_broken(self, event: SimStreamBroken) -> None:
         """Hear that a stream broke; a live channel of this attempt that loses it is broken."""
         self._held = [h for h in self._held if h[0] != event.stream]
         channel = self._by_stream.pop(event.stream, None)
@@ -214,7 +214,7 @@ class Exchange:
         else:
             self._witness.let_in(hello.channel, self._attempt, hello.attempt)
             self._changed()
-            self.inbound[hello.channel] = Inbound(self._core(hello.channel), stream)
+            self.inbound[hello.channel] = SimInbound(self._core(hello.channel), stream)
             self._begin(hello.channel.receiver)
             self._by_stream[stream] = hello.channel
         reply = Reply(decision.verdict, hello.channel, decision.reason)
@@ -242,7 +242,7 @@ class Exchange:
             return
         self._receive(inbound, wire)
 
-    def _receive(self, inbound: Inbound, wire: Wire) -> None:
+    def _receive(self, inbound: SimInbound, wire: Wire) -> None:
         element = wire.element
         charge = element.charge if isinstance(element, Data) else 0
         try:
@@ -293,7 +293,7 @@ class Exchange:
             taken = join(Fill((taken, more), charge))
         return taken
 
-    def _take_rows(self, inbound: Inbound, rows: int) -> Data[tuple[object, ...]]:
+    def _take_rows(self, inbound: SimInbound, rows: int) -> Data[tuple[object, ...]]:
         """Take the rows at the head of a queue, at most so many of them."""
         element = inbound.queue[0]
         assert isinstance(element, Data), "only rows are taken in slices"
@@ -307,7 +307,7 @@ class Exchange:
         self._emptied(inbound)
         return element
 
-    def _emptied(self, inbound: Inbound) -> None:
+    def _emptied(self, inbound: SimInbound) -> None:
         if not inbound.queue:
             self._witness.emptied(inbound.core.channel, inbound.core.queued_bytes)
 
@@ -319,8 +319,8 @@ class Exchange:
         if load.windows.due(now):
             load.windows.share(load.pace, [i.core for _, i in self.inputs(task)], now)
 
-    def _load(self, task: TaskId) -> Load:
-        return self._loads.setdefault(task, Load())
+    def _load(self, task: TaskId) -> ChannelLoad:
+        return self._loads.setdefault(task, ChannelLoad())
 
     def put(self, channel: ChannelId, element: Element) -> None:
         """Queue an element behind all others of its channel; it waits while there is no room."""
@@ -339,7 +339,7 @@ class Exchange:
             outputs = self._outputs[task] = found
         return any(o.waiting for o in outputs)
 
-    def inputs(self, task: TaskId) -> tuple[tuple[ChannelId, Inbound], ...]:
+    def inputs(self, task: TaskId) -> tuple[tuple[ChannelId, SimInbound], ...]:
         """Return the channels that end at a task."""
         found = self._inputs.get(task)
         if found is None:

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 from penstock.contract.ids import Ordinal
 from sim.cluster.ports import Doomed
-from sim.kernel.kernel import Kernel
+from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Leave
 from sim.kernel.nemesis import (
     FOLLOWER,
-    Ask,
     BeginElsewhere,
     BeginEmpty,
     BreakStream,
     ChangeJob,
-    Cut,
+    CutNetwork,
     DiskFull,
     KillEngine,
     KillKeeper,
     LoseObject,
     LoseWorker,
     Pause,
-    Rescale,
+    RequestWish,
+    RescaleWish,
     RunAgain,
     StoreDown,
     Terminate,
@@ -35,12 +35,12 @@ class Over:
     names: tuple[str, ...] = ()
 
 
-class Fate:
+class FaultInjector:
     """The node that kills, pauses, cuts and asks."""
 
     def __init__(self, world: Doomed) -> None:
         self.world = world
-        self.kernel: Kernel = world.kernel
+        self.kernel: SimKernel = world.kernel
 
     def handle(self, event: object, now: float) -> None:
         """Carry out one happening, or end one."""
@@ -51,7 +51,7 @@ class Fate:
                 self._kill(self._process("e", ordinal))
             case Pause():
                 self._pause(event)
-            case Cut():
+            case CutNetwork():
                 self._cut(event)
             case StoreDown(duration_us):
                 self.world.service.down = True
@@ -61,9 +61,9 @@ class Fate:
                 self.kernel.at(duration_us, "fate", Over("disk"))
             case BreakStream(pick):
                 self._break_stream(pick)
-            case Rescale(workers):
+            case RescaleWish(workers):
                 self.world.supervisor.rescale(workers)
-            case Ask(kind, argument):
+            case RequestWish(kind, argument):
                 self.world.supervisor.ask(kind, argument)
             case RunAgain(oldest, allow_replay):
                 self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
@@ -139,7 +139,7 @@ class Fate:
         self.kernel.happened("process paused")
         self.kernel.at(event.duration_us, "fate", Over("pause", alive))
 
-    def _cut(self, event: Cut) -> None:
+    def _cut(self, event: CutNetwork) -> None:
         self.world.network.set_cut(event.source, event.target, True)
         if event.both:
             self.world.network.set_cut(event.target, event.source, True)

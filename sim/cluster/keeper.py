@@ -13,27 +13,27 @@ from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import control_actions as act
 from penstock.protocol import control_events as ev
-from penstock.protocol.leader.leader_core import Coordinator
-from penstock.protocol.member.member_core import Engine, Member
+from penstock.protocol.leader.leader_core import LeaderCore
+from penstock.protocol.member.member_core import Engine, MemberCore
 from sim.cluster.ports import Host
 from sim.cluster.savepoint_files import Steps, begin
-from sim.cluster.services import Stored
+from sim.cluster.services import StoredFile
 from sim.kernel.calls import (
     ROOT_FILE,
     SAVEPOINTS,
-    Delete,
+    DeleteFiles,
     Get,
-    LeaseRead,
-    LeaseWrite,
     ListFiles,
     MetaGet,
     MetaSwap,
     Op,
     Put,
     ReadFile,
+    ReadLease,
     Reply,
+    WriteLease,
 )
-from sim.kernel.kernel import Crash, Violation
+from sim.kernel.kernel import SimCrash, Violation
 from sim.kernel.messages import Leave
 from sim.kernel.network import Packet
 
@@ -118,8 +118,8 @@ class KeeperNode:
         self.ordinal = ordinal
         self.name = name
         me = Leader(ordinal, Incarnation(name), name)
-        self.coordinator = Coordinator(host.control, me, host.job_uid)
-        self.member = Member(host.control, ordinal, name, host.job_uid)
+        self.coordinator = LeaderCore(host.control, me, host.job_uid)
+        self.member = MemberCore(host.control, ordinal, name, host.job_uid)
         self._due: dict[str, float] = {}
         self._leaving: Leaving | None = None
         self._lease_calls = 0
@@ -176,7 +176,7 @@ class KeeperNode:
             self._tell("coordinator", ev.Retire())
             self._tell("member", ev.Retire())
         if leaving.retired and self.member.engine is Engine.OFF and self._lease_calls == 0:
-            raise Crash
+            raise SimCrash
 
     def _packet(self, body: object) -> None:
         match body:
@@ -205,9 +205,9 @@ class KeeperNode:
     def _do(self, core: str, action: act.Action) -> None:
         match action:
             case act.ReadLease():
-                self._ask(core, LeaseRead(), action)
+                self._ask(core, ReadLease(), action)
             case act.WriteLease(_, holder, version):
-                self._ask(core, LeaseWrite(holder, version), action)
+                self._ask(core, WriteLease(holder, version), action)
             case act.ReadLatest():
                 self._ask(core, MetaGet(LATEST), action)
             case act.SwapLatest(latest, version):
@@ -222,7 +222,7 @@ class KeeperNode:
                 self._ask(core, ListFiles(), action)
             case act.DeleteBlobs(names):
                 for name in names:
-                    self._ask(core, Delete(name), action)
+                    self._ask(core, DeleteFiles(name), action)
             case act.ReadRootFile():
                 self._ask(core, ReadFile(ROOT_FILE), action)
             case act.WriteRootFile(_, text):
@@ -266,7 +266,7 @@ class KeeperNode:
                 raise AssertionError(f"the simulator does not know {type(action).__name__}")
 
     def _ask(self, core: str, op: Op, action: object) -> None:
-        self._lease_calls += isinstance(op, LeaseRead | LeaseWrite)
+        self._lease_calls += isinstance(op, ReadLease | WriteLease)
         self.host.call(self.name, op, Asked(core, action))
 
     def _send(self, address: str, body: ev.CommandArrived | ev.ReportArrived) -> None:
@@ -277,13 +277,13 @@ class KeeperNode:
     def _replied(self, reply: Reply) -> None:
         assert isinstance(reply.token, Asked)
         core, action = reply.token.core, reply.token.action
-        self._lease_calls -= isinstance(reply.op, LeaseRead | LeaseWrite)
+        self._lease_calls -= isinstance(reply.op, ReadLease | WriteLease)
         if core == "savepoints":
             self._step_copy(action, reply)  # type: ignore[arg-type]
             return
         if core == "shell":
             if not reply.error:
-                desired = reply.value.data if isinstance(reply.value, Stored) else None
+                desired = reply.value.data if isinstance(reply.value, StoredFile) else None
                 assert desired is None or isinstance(desired, Desired)
                 self._tell("coordinator", ev.DesiredRead(desired))
             return
@@ -335,7 +335,7 @@ class KeeperNode:
             return ev.LatestUnreadable(token, reply.error)
         if reply.value is None:
             return ev.LatestRead(token, None)
-        assert isinstance(reply.value, Stored)
+        assert isinstance(reply.value, StoredFile)
         assert isinstance(reply.value.data, Latest)
         return ev.LatestRead(token, reply.value.data, reply.value.version, reply.value.uid)
 
@@ -343,7 +343,7 @@ class KeeperNode:
 def _swap_answer(latest: Latest, reply: Reply) -> object:
     match reply.error:
         case "":
-            assert isinstance(reply.value, Stored)
+            assert isinstance(reply.value, StoredFile)
             return ev.SwapDone(latest.swap_id, reply.value.version)
         case "conflict":
             return ev.SwapConflicted(latest.swap_id)

@@ -18,23 +18,23 @@ from penstock.contract.latest import Desired, Latest
 from penstock.model.elements import Barrier
 from penstock.protocol.settings import ControlSettings
 from sim.cluster.channel_ends import ChannelSizes
-from sim.cluster.exchange import Exchange
-from sim.cluster.protocol_monitor import Witness
+from sim.cluster.exchange import SimExchange
+from sim.cluster.protocol_monitor import ProtocolMonitor
 from sim.cluster.services import Service
 from sim.kernel.calls import Op
-from sim.kernel.kernel import Kernel
+from sim.kernel.kernel import SimKernel
 from sim.kernel.network import Network
-from sim.workload import Job
+from sim.workload import SimJob
 
 
 class Cluster(Protocol):
     """The world, as one process sees it. Every effect may fail, or end the caller with Crash."""
 
-    kernel: Kernel
+    kernel: SimKernel
     network: Network
-    job: Job
+    job: SimJob
     job_uid: JobUid
-    witness: Witness
+    witness: ProtocolMonitor
     sizes: ChannelSizes
     beat_us: int
     idle_after_s: float | None
@@ -57,7 +57,7 @@ class Cluster(Protocol):
 class Host(Protocol):
     """The machine around a keeper: its network, its engine, its stores."""
 
-    kernel: Kernel
+    kernel: SimKernel
     network: Network
     job_uid: JobUid
     control: ControlSettings
@@ -165,7 +165,7 @@ class Wishes(Protocol):
 class Doomed(Protocol):
     """The world, as fate sees it."""
 
-    kernel: Kernel
+    kernel: SimKernel
     network: Network
     service: Service
 
@@ -203,11 +203,11 @@ class Doomed(Protocol):
 class Shell(Protocol):
     """What a task needs of its engine."""
 
-    exchange: Exchange
-    job: Job
+    exchange: SimExchange
+    job: SimJob
     attempt: Attempt
-    kernel: Kernel
-    witness: Witness
+    kernel: SimKernel
+    witness: ProtocolMonitor
 
     def call(self, op: Op, token: object) -> None:
         """Ask the store; the reply comes back with the token, to this attempt only."""

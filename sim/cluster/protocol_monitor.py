@@ -51,7 +51,7 @@ class ChannelOrder:
                     raise Violation("O", f"barrier {epoch} overtakes the watermark {due}")
 
 
-class Witness:
+class ProtocolMonitor:
     """Knows what is committed and proposed; raises Violation."""
 
     def __init__(self) -> None:

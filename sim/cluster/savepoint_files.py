@@ -15,9 +15,9 @@ from penstock.protocol import control_events as ev
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from sim.kernel.calls import (
     SAVEPOINTS,
-    Delete,
+    DeleteFiles,
     Get,
-    Link,
+    LinkFile,
     ListFiles,
     Op,
     Put,
@@ -109,7 +109,7 @@ def _indexed(
 
 def _index(action: act.IndexSavepoint) -> Steps:
     path = SAVEPOINTS + action.name
-    made = yield Link(index_name(path), Index(action.root, action.folder))
+    made = yield LinkFile(index_name(path), Index(action.root, action.folder))
     read = yield ReadFile(index_name(path))
     done = _indexed(action, read)
     if done is None:
@@ -127,7 +127,7 @@ def _clear(found: Reply, but: Iterable[str] = ()) -> Clearing:
     assert isinstance(names, tuple)
     for name in names:
         if not name.startswith(tuple(but)):
-            yield Delete(name)
+            yield DeleteFiles(name)
 
 
 def _read(action: act.ReadSnapshot) -> Steps:
@@ -165,6 +165,6 @@ def _import(uid: JobUid, action: act.ImportSnapshot) -> Steps:
             return ev.Imported(action.token, root.value, manifest)
         failed = root.error
     for number in range(len(renamed) + 1):
-        yield Delete(import_name(action, number, ".state"))
-    yield Delete(import_name(action, len(renamed), ROOT_SUFFIX))
+        yield DeleteFiles(import_name(action, number, ".state"))
+    yield DeleteFiles(import_name(action, len(renamed), ROOT_SUFFIX))
     return ev.ImportFailed(action.token, f"a copy is {failed}")

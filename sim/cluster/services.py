@@ -17,35 +17,35 @@ from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName, Epoch, JobUid
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, Origin, RootManifest
-from penstock.protocol.output_folder import Found, refusal
+from penstock.protocol.output_folder import FolderContents, refusal
 from sim.kernel.calls import (
     READS,
     ROOT_FILE,
     SAVEPOINTS,
     STAGING,
     Call,
-    Claim,
-    Delete,
+    ClaimOutput,
+    DeleteFiles,
     FileOp,
     Get,
     Late,
-    LeaseRead,
-    LeaseWrite,
-    Link,
+    LinkFile,
     ListFiles,
     MetaGet,
     MetaOp,
     MetaSwap,
-    Publish,
+    PublishFile,
     Put,
     ReadFile,
+    ReadLease,
     Reply,
     Sweep,
     Unstage,
+    WriteLease,
     Written,
 )
 from sim.kernel.faults import Verdict
-from sim.kernel.kernel import SECOND, Kernel, Violation
+from sim.kernel.kernel import SECOND, SimKernel, Violation
 
 CALL_TIMEOUT_US = SECOND
 WRITE_US = (500, 30_000)
@@ -53,7 +53,7 @@ REPLY_US = (200, 3_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredFile:
     """An object of the metadata store; ``uid`` is the object's own, whatever is written."""
 
     data: object
@@ -109,14 +109,14 @@ class Watcher(Protocol):
 class Service:
     """The stores of one job behind one address: linearizable, each call at one instant."""
 
-    def __init__(self, kernel: Kernel, chances: Random, *, codec: bool) -> None:
+    def __init__(self, kernel: SimKernel, chances: Random, *, codec: bool) -> None:
         """Start empty. ``chances`` decides unknown outcomes; ``codec``: store what is read back."""
         self.kernel = kernel
         self.chances = chances
         self.watcher: Watcher | None = None
         self.noted: Callable[[], None] | None = None  # an object was written
         self.codec = codec
-        self.objects: dict[str, Stored] = {}
+        self.objects: dict[str, StoredFile] = {}
         self.lease_version = "lease-0"
         self.lease_holder: str | None = None
         self.disk = Disk()
@@ -128,7 +128,7 @@ class Service:
         """Write an object whatever is there: for whoever owns it alone."""
         now = self.objects.get(name)
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
-        self._keep(name, Stored(data, self._fresh_version(), uid))
+        self._keep(name, StoredFile(data, self._fresh_version(), uid))
 
     def begin_directory(self) -> None:
         """Let a new job find nothing but savepoints and output: its directory and Lease are new."""
@@ -136,7 +136,7 @@ class Service:
             del self.disk.files[name]
         self.lease_holder, self.lease_version = None, self._fresh_version()
 
-    def _keep(self, name: str, stored: Stored) -> None:
+    def _keep(self, name: str, stored: StoredFile) -> None:
         self.objects[name] = stored
         if self.noted is not None:
             self.noted()
@@ -214,9 +214,9 @@ class Service:
                 return Reply(call.token, op, self.objects.get(name))
             case MetaSwap():
                 return self._swap(call, op)
-            case LeaseRead():
+            case ReadLease():
                 return Reply(call.token, op, (self.lease_holder, self.lease_version))
-            case LeaseWrite(holder, version):
+            case WriteLease(holder, version):
                 return self._write_lease(call, holder, version)
             case _:
                 return self._apply_to_file(call, op)
@@ -232,19 +232,19 @@ class Service:
                 found = self.disk.files.get(name)
                 there = found is not None and not isinstance(found, Torn)
                 return Reply(call.token, op, found, "" if there else "missing")
-            case Link(name, content):
+            case LinkFile(name, content):
                 return self._link(call, name, content)
             case ListFiles(under):
                 names = [n for n in sorted(self.disk.files) if n.startswith(under)]
                 if not under:
                     names = [n for n in names if not n.startswith((STAGING, SAVEPOINTS))]
                 return Reply(call.token, op, tuple(names))
-            case Delete(name):
+            case DeleteFiles(name):
                 if self.watcher is not None:
                     self.watcher.deleted(name)
                 self.disk.files.pop(name, None)
                 return Reply(call.token, op)
-            case Publish(staged, target, content):
+            case PublishFile(staged, target, content):
                 return self._publish(call, staged, target, content)
             case Unstage(staged):
                 self._unstage(BlobName(staged))
@@ -252,7 +252,7 @@ class Service:
             case Sweep(sink, attempt):
                 self._sweep(sink, attempt)
                 return Reply(call.token, op)
-            case Claim(job, origin):
+            case ClaimOutput(job, origin):
                 return Reply(call.token, op, error=self._claim(job, origin) or "")
 
     def _link(self, call: Call, name: BlobName, content: object) -> Reply:
@@ -268,7 +268,7 @@ class Service:
         disk = self.disk
         epochs = [Epoch(int(name.split("-", 1)[0])) for name in disk.visible]
         newest = max(epochs, default=Epoch(0))
-        why = refusal(Found(disk.owner, len(epochs), newest, "one"), job, origin)
+        why = refusal(FolderContents(disk.owner, len(epochs), newest, "one"), job, origin)
         if why is None and disk.owner != job:
             if disk.visible:
                 self.kernel.happened("output folder taken over")
@@ -300,7 +300,7 @@ class Service:
             self.kernel.happened("swap refused by a conflict")
             return Reply(call.token, op, error="conflict")
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
-        stored = Stored(self._kept(op.data), self._fresh_version(), uid)
+        stored = StoredFile(self._kept(op.data), self._fresh_version(), uid)
         self._keep(op.name, stored)
         if self.watcher is not None:
             self.watcher.swapped(op.name, now.data if now is not None else None, stored.data)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Desired, Latest, Request, Restore
 from sim.cluster.ports import Machine
-from sim.kernel.kernel import Kernel
+from sim.kernel.kernel import SimKernel
 
 LOOK_US = 300_000
 RESTART_US = (50_000, 600_000)
@@ -38,7 +38,7 @@ class Restart:
 class SupervisorNode:
     """Plays the part of the operator: the number of workers, their lives, the user's requests."""
 
-    def __init__(self, kernel: Kernel, machine: Machine, workers: int) -> None:
+    def __init__(self, kernel: SimKernel, machine: Machine, workers: int) -> None:
         self.kernel = kernel
         self.machine = machine
         self.desired = Desired(workers, run="run-1")

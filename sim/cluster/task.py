@@ -16,8 +16,8 @@ from penstock.protocol.task.routes import Routes, routes
 from penstock.protocol.task.task_core import TaskSetup
 from sim import workload as job_steps
 from sim.cluster.ports import Shell
-from sim.cluster.task_files import Reader, TaskFiles
-from sim.workload import Record
+from sim.cluster.task_files import SimReader, TaskFiles
+from sim.workload import SimRecord
 
 FIXED_CHARGE = 512
 ROW_CHARGE = 64
@@ -54,7 +54,7 @@ class SimTask(TaskFiles):
         ]
         return found
 
-    def _readable(self, split: SplitId, reader: Reader) -> bool:
+    def _readable(self, split: SplitId, reader: SimReader) -> bool:
         size = len(self.shell.job.input[split])
         return reader.offset < self.shell.available(split) or reader.offset >= size
 
@@ -62,10 +62,10 @@ class SimTask(TaskFiles):
         """Take one element of a channel, or one batch of a split."""
         if self.waited:
             self.waited = False
-            self.tell(ev.Waited())
+            self.tell(ev.ReadBlocked())
         self.quiet = False
         if isinstance(origin, ChannelId):
-            self.tell(ev.Arrived(origin, self.shell.exchange.take(origin)))
+            self.tell(ev.ElementReceived(origin, self.shell.exchange.take(origin)))
             return
         reader = self.readers[origin]
         rows = self.shell.job.input[origin]
@@ -88,28 +88,28 @@ class SimTask(TaskFiles):
                 self.tell(ev.SplitEmpty(split))
         if not self.quiet:
             self.quiet = True
-            self.tell(ev.Quiet())
+            self.tell(ev.InputIdle())
 
     # --- Actions
 
     def do(self, action: ev.Action) -> None:
         """Perform one action of the core."""
         match action:
-            case ev.Process(origin, data):
+            case ev.ProcessRows(origin, data):
                 self._process(origin, data)
             case ev.Send(channel, element):
                 self.shell.exchange.put(channel, element)
-            case ev.Advance(time_us):
+            case ev.AdvanceWatermark(time_us):
                 self._advance(time_us)
-            case ev.Spread(barrier):
+            case ev.RelayBarrier(barrier):
                 self.shell.spread(barrier)
-            case ev.Ready():
+            case ev.ReportReady():
                 self.ready = True
             case ev.Prepared(version):
                 self.prepared = version
             case ev.Resumed(version):
                 self.resumed = version
-            case ev.Finished():
+            case ev.ReportFinished():
                 self.finished = True
             case _:
                 self._do_epoch(action)
@@ -125,7 +125,7 @@ class SimTask(TaskFiles):
                 super().do(action)
                 if barrier.kind is BarrierKind.RESCALE:
                     self.tell(ev.Paced(self.shell.exchange.windows(self.id)))
-            case ev.Confirm(epoch):
+            case ev.ConfirmCommitted(epoch):
                 self.state.confirm(epoch)
             case ev.CloseSplits(splits):
                 for split in splits:
@@ -145,7 +145,7 @@ class SimTask(TaskFiles):
             self.shell.witness.call(self.id, took_us)
             self.shell.exchange.worked(self.id, data, took_us)
             self.busy_until_us = self.shell.kernel.now_us + took_us
-        out: list[Record] = []
+        out: list[SimRecord] = []
         for record in data.payload if isinstance(data.payload, tuple) else ():
             if self.step != "read":
                 self.shell.meet(record.split, record.offset)
@@ -154,7 +154,7 @@ class SimTask(TaskFiles):
         if pieces:
             self.tell(ev.Produced(pieces))
 
-    def _run(self, record: Record) -> list[Record]:
+    def _run(self, record: SimRecord) -> list[SimRecord]:
         match self.step:
             case "read" | "pass":
                 return [record]
@@ -178,7 +178,7 @@ class SimTask(TaskFiles):
         for sink, row in rows:
             self.sinks[sink].rows.append(row)
 
-    def _window(self, record: Record) -> None:
+    def _window(self, record: SimRecord) -> None:
         end = job_steps.window_end(record.ts)
         if job_steps.is_late(record) or job_steps.fires(end, self.watermark):
             self.sinks["late"].rows.append((record.key, record.split, record.offset))
@@ -194,24 +194,24 @@ class SimTask(TaskFiles):
             self.sinks["out"].rows.append((*key, *self.state.values[key]))
             self.state.delete(key)
 
-    def _pieces(self, records: list[Record]) -> tuple[ev.Piece, ...]:
-        pieces: list[ev.Piece] = []
+    def _pieces(self, records: list[SimRecord]) -> tuple[ev.RoutedRows, ...]:
+        pieces: list[ev.RoutedRows] = []
         for table in self._tables():
             if table.edge.partitioning is Partitioning.KEY:
                 pieces += self._by_key(table, records)
             else:
                 pieces += [
-                    ev.Piece(old, new, _data(tuple(records)))
+                    ev.RoutedRows(old, new, _data(tuple(records)))
                     for old, new in zip(table.old, table.new, strict=True)
                 ]
         return tuple(pieces)
 
-    def _by_key(self, table: Routes, records: list[Record]) -> list[ev.Piece]:
-        parts: dict[tuple[ChannelId | None, ChannelId | None], list[Record]] = {}
+    def _by_key(self, table: Routes, records: list[SimRecord]) -> list[ev.RoutedRows]:
+        parts: dict[tuple[ChannelId | None, ChannelId | None], list[SimRecord]] = {}
         for record in records:
             group = job_steps.group_of(record.key, self.plan.max_key_groups)
             parts.setdefault((table.old[group], table.new[group]), []).append(record)
-        return [ev.Piece(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
+        return [ev.RoutedRows(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
 
     def _tables(self) -> tuple[Routes, ...]:
         old, new = self.core.routing
@@ -222,7 +222,7 @@ class SimTask(TaskFiles):
         return self._routes[known]
 
 
-def _data(records: tuple[Record, ...]) -> Data[Any]:
+def _data(records: tuple[SimRecord, ...]) -> Data[Any]:
     times = [r.ts for r in records]
     charge = FIXED_CHARGE + ROW_CHARGE * len(records)
     return Data(records, len(records), charge, min(times, default=None), max(times, default=None))

@@ -11,14 +11,14 @@ from typing import Any
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.task_core import Life, TaskCore, TaskSetup
+from penstock.protocol.task.task_core import TaskCore, TaskLifecycle, TaskSetup
 from sim.cluster.ports import Shell
-from sim.cluster.task_table import Rows, TaskState
-from sim.kernel.calls import STAGING, Get, Publish, Put, Reply, Sweep, Unstage
+from sim.cluster.task_table import Rows, TaskTable
+from sim.kernel.calls import STAGING, Get, PublishFile, Put, Reply, Sweep, Unstage
 
 
 @dataclass(slots=True)
-class Sink:
+class SimSink:
     """Rows that no cut holds yet, and how many cuts there were."""
 
     rows: list[tuple[object, ...]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Loading:
 
 
 @dataclass(slots=True)
-class Reader:
+class SimReader:
     """Where a split stands."""
 
     offset: int
@@ -77,9 +77,9 @@ class TaskFiles:
         self.core = TaskCore(setup, root)
         self.plan = setup.plan
         self.stage = setup.plan.stages[setup.task.stage]
-        self.state = TaskState(self.stage.steps[0], shell.job.shape.groups)
-        self.sinks = {name: Sink() for name in self.stage.sinks}
-        self.readers: dict[SplitId, Reader] = {}
+        self.state = TaskTable(self.stage.steps[0], shell.job.shape.groups)
+        self.sinks = {name: SimSink() for name in self.stage.sinks}
+        self.readers: dict[SplitId, SimReader] = {}
         self.watermark: int | None = None
         self.published = Epoch(0)
         self._storing: Storing | None = None
@@ -88,12 +88,12 @@ class TaskFiles:
 
     def tell(self, event: ev.Event) -> None:
         """Give the core an event and do what it wants."""
-        core, frozen = self.core, self.core.life is Life.FROZEN
-        held = core.holding.held_bytes
+        core, frozen = self.core, self.core.life is TaskLifecycle.FROZEN
+        held = core.buffer.held_bytes
         actions = core.step(event, self.shell.now())
-        if frozen and core.life is Life.RUNNING:
+        if frozen and core.life is TaskLifecycle.RUNNING:
             self.shell.witness.goes_on(self.shell.attempt, core.assignment.version)
-        if core.holding.held_bytes and not held:
+        if core.buffer.held_bytes and not held:
             self.shell.kernel.happened("rows held for a new owner")
         for action in actions:
             self.do(action)
@@ -103,13 +103,13 @@ class TaskFiles:
         match action:
             case ev.Snapshot(barrier, since, _):
                 self._snapshot(barrier, since)
-            case ev.Load():
+            case ev.LoadState():
                 self._load(action)
             case ev.Preload(version, files):
                 self._preload(version, files)
-            case ev.Publish(epoch, handles):
+            case ev.PublishOutput(epoch, handles):
                 self._publish(epoch, handles)
-            case ev.Hurry():
+            case ev.ExpediteSnapshot():
                 who = "somebody" if self.core.waiting is None else "a barrier"
                 self.shell.kernel.happened(f"{who} waits for a snapshot")
             case ev.Forget(handles) | ev.Discard(handles):
@@ -145,7 +145,7 @@ class TaskFiles:
         if not writes:
             self._stored()
 
-    def _seal(self, storing: Storing, sink: str, box: Sink) -> tuple[Put, Token]:
+    def _seal(self, storing: Storing, sink: str, box: SimSink) -> tuple[Put, Token]:
         epoch, term = storing.barrier.epoch, storing.barrier.term
         box.cuts += 1
         fresh = self.shell.fresh(term, epoch, ".out")
@@ -192,14 +192,14 @@ class TaskFiles:
             return
         share = self.core.routing[0].share_of(self.id)
         files = self.state.stored(barrier.epoch, storing.blob, share, storing.rows, storing.full)
-        parts = ev.Parts(files, storing.splits, handles)
-        self.tell(ev.Stored(barrier.term, barrier.epoch, parts))
+        parts = ev.SnapshotParts(files, storing.splits, handles)
+        self.tell(ev.SnapshotStored(barrier.term, barrier.epoch, parts))
 
     # --- Loading
 
-    def _load(self, action: ev.Load) -> None:
+    def _load(self, action: ev.LoadState) -> None:
         for split in action.splits:
-            self.readers[split.split] = Reader(split.offset, split.finished, split.max_ts)
+            self.readers[split.split] = SimReader(split.offset, split.finished, split.max_ts)
         if action.watermark_us is not None:
             self.watermark = action.watermark_us
         self._loading = Loading(action.version, action.files)
@@ -281,8 +281,8 @@ def staged_name(handle: SinkHandle) -> str:
     return str(json.loads(handle.data)["staged"])
 
 
-def publication(handle: SinkHandle, epoch: Epoch) -> Publish:
+def publication(handle: SinkHandle, epoch: Epoch) -> PublishFile:
     """Return the order to make a handle visible under the epoch that committed it."""
     data = json.loads(handle.data)
     target = f"{epoch:08d}-{handle.sink}-{handle.task}-{data['cut']:06d}"
-    return Publish(data["staged"], target, tuple(tuple(row) for row in data["rows"]))
+    return PublishFile(data["staged"], target, tuple(tuple(row) for row in data["rows"]))

@@ -3,14 +3,14 @@
 from penstock.contract import control as msg
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import Attempt, Epoch, TaskId, Version
-from sim.cluster.exchange import Exchange
+from sim.cluster.exchange import SimExchange
 from sim.cluster.task import SimTask
 
 
-class Standing:
+class SimTaskProgress:
     """The part of an engine that its status is made of; all of it begins anew with an attempt."""
 
-    exchange: Exchange
+    exchange: SimExchange
 
     def __init__(self) -> None:
         self.attempt = Attempt(0)

@@ -18,7 +18,7 @@ Rows = tuple[tuple[Key, Value | None], ...]
 FILES_MAX = 3  # more are merged into one at the next cut
 
 
-class TaskState:
+class TaskTable:
     """State of the one step of a task that keeps any; ``share`` bounds what it may hold."""
 
     def __init__(self, step: str, groups: int) -> None:

@@ -3,18 +3,18 @@
 from penstock.contract.ids import TaskId
 from penstock.model.elements import Barrier
 from penstock.protocol.task import task_events as ev
-from sim.cluster.task_progress import Standing
-from sim.kernel.kernel import Kernel
+from sim.cluster.task_progress import SimTaskProgress
+from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Heard, Poll, Turn
 
 TURN_US = (50, 400)
 POLL_US = 20_000
 
 
-class Turns(Standing):
+class TurnScheduler(SimTaskProgress):
     """The part of an engine that schedules: in any order, a little later than possible."""
 
-    kernel: Kernel
+    kernel: SimKernel
     name: str
 
     def __init__(self) -> None:

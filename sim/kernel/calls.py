@@ -24,12 +24,12 @@ class MetaSwap:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRead:
+class ReadLease:
     """Read the lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseWrite:
+class WriteLease:
     """Take, renew or give up the lease where ``version`` still holds."""
 
     holder: str | None
@@ -59,7 +59,7 @@ class ReadFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkFile:
     """Create a file of a fixed name exclusively: it appears whole and durable, or not at all."""
 
     name: BlobName
@@ -74,14 +74,14 @@ class ListFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteFiles:
     """Remove a file; a missing one is no error."""
 
     name: BlobName
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishFile:
     """Link staged output to its visible name."""
 
     staged: str
@@ -105,17 +105,28 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimOutput:
     """Take the output folder for a job, which has perhaps just begun from a savepoint."""
 
     job: JobUid
     origin: Origin | None
 
 
-MetaOp = MetaGet | MetaSwap | LeaseRead | LeaseWrite
-FileOp = Put | Link | Get | ReadFile | ListFiles | Delete | Publish | Unstage | Sweep | Claim
+MetaOp = MetaGet | MetaSwap | ReadLease | WriteLease
+FileOp = (
+    Put
+    | LinkFile
+    | Get
+    | ReadFile
+    | ListFiles
+    | DeleteFiles
+    | PublishFile
+    | Unstage
+    | Sweep
+    | ClaimOutput
+)
 Op = MetaOp | FileOp
-READS = (MetaGet, LeaseRead, Get, ReadFile, ListFiles)
+READS = (MetaGet, ReadLease, Get, ReadFile, ListFiles)
 STAGING = "_staging/"
 SAVEPOINTS = "savepoints/"
 ROOT_FILE = BlobName("ROOT")

@@ -21,7 +21,7 @@ SECOND = 1_000_000
 LIVES_MAX = 10_000
 
 
-class Node(Protocol):
+class SimNode(Protocol):
     """Whatever receives events: a process of the simulated cluster, or a service."""
 
     def handle(self, event: object, now: float) -> None:
@@ -29,7 +29,7 @@ class Node(Protocol):
         ...
 
 
-class Crash(Exception):
+class SimCrash(Exception):
     """Raised inside a node's handler: the process dies on the spot."""
 
 
@@ -43,10 +43,10 @@ class Violation(AssertionError):
 
 
 @dataclass(slots=True)
-class Process:
+class SimProcess:
     """What the kernel knows of a node: its life, whether it runs, how its clock goes."""
 
-    node: Node
+    node: SimNode
     life: int = 1
     alive: bool = True
     paused: bool = False
@@ -76,7 +76,7 @@ class Streams:
         self.hints = Random(f"{seed}/hints")
 
 
-class Kernel:
+class SimKernel:
     """Virtual time and the order of events; knows nothing of what the events mean."""
 
     def __init__(self, seed: int, on_crash: Callable[[str], None]) -> None:
@@ -91,17 +91,17 @@ class Kernel:
         self._heap: list[tuple[int, float, int, Entry]] = []
         self._pushed = 0
         self._lane_time: dict[object, int] = {}
-        self._processes: dict[str, Process] = {}
+        self._processes: dict[str, SimProcess] = {}
         self._trace = blake2b(digest_size=16)
 
     # --- nodes ---------------------------------------------------------------------------
 
-    def add(self, name: str, node: Node, offset_us: int = 0, rate: float = 1.0) -> None:
+    def add(self, name: str, node: SimNode, offset_us: int = 0, rate: float = 1.0) -> None:
         """Start a node, or a new life of one that was killed."""
         old = self._processes.get(name)
         life = 1 if old is None else old.life + 1
         assert life < LIVES_MAX, f"{name} was restarted {life} times"
-        self._processes[name] = Process(node, life, clock_offset_us=offset_us, clock_rate=rate)
+        self._processes[name] = SimProcess(node, life, clock_offset_us=offset_us, clock_rate=rate)
 
     def kill(self, name: str) -> None:
         """End the life of a node: its memory and its pending events are gone."""
@@ -200,7 +200,7 @@ class Kernel:
             self.lines.append(f"{self.now_us / SECOND:10.6f} {entry.name:<8} {entry.event!r}")
         try:
             process.node.handle(entry.event, self.clock(entry.name))
-        except Crash:
+        except SimCrash:
             self._on_crash(entry.name)
 
     def _push(self, due: int, entry: Entry, tie: float | None = None) -> None:

@@ -38,7 +38,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutNetwork:
     """Links between two hosts do not carry anything, in one direction or in both."""
 
     source: str
@@ -69,14 +69,14 @@ class BreakStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescale:
+class RescaleWish:
     """The user wants another number of workers."""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestWish:
     """The user asks for a checkpoint, a savepoint or a stop."""
 
     kind: str
@@ -152,12 +152,12 @@ Happening = (
     KillKeeper
     | KillEngine
     | Pause
-    | Cut
+    | CutNetwork
     | StoreDown
     | DiskFull
     | BreakStream
-    | Rescale
-    | Ask
+    | RescaleWish
+    | RequestWish
     | RunAgain
     | BeginEmpty
     | BeginElsewhere
@@ -260,8 +260,8 @@ def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Hap
             return BreakStream(draw.randrange(1 << 16))
 
 
-def _draw_cut(draw: Random, workers: int, duration_us: int) -> Cut:
+def _draw_cut(draw: Random, workers: int, duration_us: int) -> CutNetwork:
     hosts = [f"w{i}" for i in range(workers)]
     source = draw.choice(hosts)
     target = draw.choice([h for h in (*hosts, "store") if h != source])
-    return Cut(source, target, draw.random() < 0.6, duration_us)
+    return CutNetwork(source, target, draw.random() < 0.6, duration_us)

@@ -10,7 +10,7 @@ lost, repeated or overtaken; between streams nothing is promised.
 from dataclasses import dataclass, field
 
 from sim.kernel.faults import Verdict
-from sim.kernel.kernel import SECOND, Kernel
+from sim.kernel.kernel import SECOND, SimKernel
 
 FAST_US = (100, 2_000)
 SLOW_US = (2_000, 200_000)
@@ -35,7 +35,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBroken:
+class SimStreamBroken:
     """A stream ended without a farewell; each end hears of it at its own time."""
 
     stream: int
@@ -49,7 +49,7 @@ class _Stalled:
 
 
 @dataclass(slots=True)
-class Stream:
+class SimStream:
     """One connection between two processes; ``parked`` waits for a link to heal."""
 
     ends: tuple[str, str]
@@ -60,13 +60,13 @@ class Stream:
 class Network:
     """All links and streams of the cluster; also the node that keeps their time limits."""
 
-    def __init__(self, kernel: Kernel, host_of: dict[str, str]) -> None:
+    def __init__(self, kernel: SimKernel, host_of: dict[str, str]) -> None:
         """``host_of`` names the host of every process; processes of one host are never cut."""
         self.kernel = kernel
         self.host_of = host_of
         self.cuts: dict[tuple[str, str], bool] = {}
         self.slow_chance = 0.02
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, SimStream] = {}
         self._serial = 0
 
     # --- control messages ----------------------------------------------------------------
@@ -87,7 +87,7 @@ class Network:
     def open(self, source: str, target: str) -> int:
         """Open a stream; when nobody listens it breaks at once, as a refused dial does."""
         self._serial += 1
-        self._streams[self._serial] = Stream((source, target))
+        self._streams[self._serial] = SimStream((source, target))
         if not self.kernel.alive(target):
             self.break_stream(self._serial)
         return self._serial
@@ -116,7 +116,7 @@ class Network:
             return
         state.open = False
         for end in state.ends:
-            self._deliver(stream, state, end, StreamBroken(stream))
+            self._deliver(stream, state, end, SimStreamBroken(stream))
         del self._streams[stream]
 
     def break_all_of(self, process: str) -> None:
@@ -160,7 +160,7 @@ class Network:
             for source, body in parked:
                 self.carry(serial, source, body)
 
-    def _deliver(self, serial: int, state: Stream, target: str, event: object) -> None:
+    def _deliver(self, serial: int, state: SimStream, target: str, event: object) -> None:
         self.kernel.at(self._delay(), target, event, lane=("s", serial, target))
 
     def _delay(self) -> int:

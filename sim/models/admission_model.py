@@ -34,7 +34,7 @@ CHANNELS = {w: ChannelId(0, TASKS[w], TASKS[Ordinal(1 - w)]) for w in WORKERS}  
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AdmissionModelState:
     """Both doors, hellos under way, and which (sender, attempt) the receiver has let in."""
 
     doors: tuple[Admission, ...]
@@ -42,19 +42,19 @@ class State:
     let_in: tuple[tuple[Ordinal, Attempt], ...] = ()
 
 
-class SmallDoors:
+class AdmissionModel:
     """The rules of this world: which steps are possible, and what each leads to."""
 
-    def first(self) -> State:
+    def first(self) -> AdmissionModelState:
         """Return the state in which nobody has begun."""
-        return State(tuple(Admission(JOB, w) for w in WORKERS))
+        return AdmissionModelState(tuple(Admission(JOB, w) for w in WORKERS))
 
-    def key(self, state: State) -> Any:
+    def key(self, state: AdmissionModelState) -> Any:
         """Return what two equal states share, and no others."""
         doors = tuple(structure(door) for door in state.doors)
         return doors, tuple(sorted(map(repr, state.wire))), frozenset(state.let_in)
 
-    def following(self, state: State) -> Iterator[State]:
+    def following(self, state: AdmissionModelState) -> Iterator[AdmissionModelState]:
         """Yield every state that one step leads to."""
         for worker, door in zip(WORKERS, state.doors, strict=True):
             if door.attempt < LAST:
@@ -64,12 +64,12 @@ class SmallDoors:
         for hello in state.wire:
             yield self._deliver(state, hello)
 
-    def _reset(self, state: State, worker: Ordinal) -> State:
+    def _reset(self, state: AdmissionModelState, worker: Ordinal) -> AdmissionModelState:
         doors = copied(list(state.doors), {})
         doors[worker].reset(Attempt(doors[worker].attempt + 1))
         return replace(state, doors=tuple(doors))
 
-    def _open(self, state: State, worker: Ordinal) -> State:
+    def _open(self, state: AdmissionModelState, worker: Ordinal) -> AdmissionModelState:
         doors = copied(list(state.doors), {})
         other = Ordinal(1 - worker)
         doors[worker].open({other: LIVES[other]}, {CHANNELS[other]: SCHEMA})
@@ -77,7 +77,7 @@ class SmallDoors:
         hello = ChannelHello(JOB, attempt, LIVES[worker], CHANNELS[worker], SCHEMA)
         return replace(state, doors=tuple(doors), wire=(*state.wire, hello))
 
-    def _deliver(self, state: State, hello: ChannelHello) -> State:
+    def _deliver(self, state: AdmissionModelState, hello: ChannelHello) -> AdmissionModelState:
         doors = copied(list(state.doors), {})
         door = doors[hello.receiver]
         decision = door.admit(hello)
@@ -91,7 +91,7 @@ class SmallDoors:
             raise Violation("G", f"attempt {door.attempt} lets in a stream of {hello.attempt}")
         return replace(after, let_in=(*state.let_in, (hello.sender, hello.attempt)))
 
-    def check_end(self, state: State) -> None:
+    def check_end(self, state: AdmissionModelState) -> None:
         """Nothing new can happen: every stream of the last attempt was let in, once."""
         for worker in WORKERS:
             if state.let_in.count((worker, LAST)) != 1:

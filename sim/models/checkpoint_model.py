@@ -40,7 +40,7 @@ RECORDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class ModelShell:
     """What a task's shell holds: counted rows, split offsets, a snapshot on its way."""
 
     counts: Counts = ((),) * GROUPS
@@ -51,7 +51,7 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class ModelLeader:
     """Where the script is, and the acknowledgements of the epoch in flight."""
 
     epoch: int = 0
@@ -64,16 +64,16 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CheckpointModelState:
     """A whole world, immutable; its parts are kept in pools, so equal ones are one object."""
 
     cores: tuple[TaskCore, ...]
-    shells: tuple[Shell, ...]
+    shells: tuple[ModelShell, ...]
     queues: tuple[tuple[Any, ...], ...]
-    leader: Leader
+    leader: ModelLeader
 
 
-class SmallWorld:
+class CheckpointModel:
     """The rules of the small world: which steps are possible, and what each leads to."""
 
     def __init__(self, workers_after: int = 1) -> None:
@@ -96,44 +96,54 @@ class SmallWorld:
         first = tuple(SplitState(s, "", 0) for s in self.old.splits_of(task))
         return TaskSetup(self.plan, task, self.old, 1 << 20, first_splits=first)
 
-    def key(self, state: State) -> tuple[int, ...]:
+    def key(self, state: CheckpointModelState) -> tuple[int, ...]:
         """Return what two equal states share, and no others."""
         parts = (*state.cores, *state.shells, *state.queues, state.leader)
         return tuple(map(id, parts))
 
     # --- Changing a part
 
-    def _with_shell(self, state: State, index: int, shell: Shell) -> State:
+    def _with_shell(
+        self, state: CheckpointModelState, index: int, shell: ModelShell
+    ) -> CheckpointModelState:
         shells = (*state.shells[:index], self._pool.keep(shell), *state.shells[index + 1 :])
-        return State(state.cores, shells, state.queues, state.leader)
+        return CheckpointModelState(state.cores, shells, state.queues, state.leader)
 
-    def _with_queue(self, state: State, number: int, queue: tuple[Any, ...]) -> State:
+    def _with_queue(
+        self, state: CheckpointModelState, number: int, queue: tuple[Any, ...]
+    ) -> CheckpointModelState:
         queues = (*state.queues[:number], self._pool.keep(queue), *state.queues[number + 1 :])
-        return State(state.cores, state.shells, queues, state.leader)
+        return CheckpointModelState(state.cores, state.shells, queues, state.leader)
 
-    def _with_leader(self, state: State, leader: Leader) -> State:
-        return State(state.cores, state.shells, state.queues, self._pool.keep(leader))
+    def _with_leader(
+        self, state: CheckpointModelState, leader: ModelLeader
+    ) -> CheckpointModelState:
+        return CheckpointModelState(
+            state.cores, state.shells, state.queues, self._pool.keep(leader)
+        )
 
-    def _mailed(self, state: State, index: int, *events: ev.Event) -> State:
+    def _mailed(
+        self, state: CheckpointModelState, index: int, *events: ev.Event
+    ) -> CheckpointModelState:
         shell = state.shells[index]
         return self._with_shell(state, index, replace(shell, mail=(*shell.mail, *events)))
 
     # --- Steps
 
-    def first(self) -> State:
+    def first(self) -> CheckpointModelState:
         """Return the state in which all tasks run and nothing has happened."""
-        state = State(
+        state = CheckpointModelState(
             tuple(self._cores.keep(TaskCore(self.setups[t])) for t in self.tasks),
-            (self._pool.keep(Shell()),) * len(self.tasks),
+            (self._pool.keep(ModelShell()),) * len(self.tasks),
             (self._pool.keep(()),) * len(self.channels),
-            self._pool.keep(Leader()),
+            self._pool.keep(ModelLeader()),
         )
         for index in range(len(self.tasks)):
             state = self._tell(state, index, ev.Build())
             state = self._tell(state, index, ev.Started())
         return state
 
-    def following(self, state: State) -> Iterator[State]:
+    def following(self, state: CheckpointModelState) -> Iterator[CheckpointModelState]:
         """Yield every state that one step leads to."""
         yield from self._lead(state)
         for index, task in enumerate(self.tasks):
@@ -145,24 +155,28 @@ class SmallWorld:
                 yield self._store(state, index)
             yield from self._inputs(state, index, task)
 
-    def _inputs(self, state: State, index: int, task: TaskId) -> Iterator[State]:
+    def _inputs(
+        self, state: CheckpointModelState, index: int, task: TaskId
+    ) -> Iterator[CheckpointModelState]:
         core = state.cores[index]
         for number, channel in enumerate(self.channels):
             queue = state.queues[number]
             if channel.receiver == task and queue and core.reads(channel):
                 taken = self._with_queue(state, number, queue[1:])
-                yield self._tell(taken, index, ev.Arrived(channel, queue[0]))
+                yield self._tell(taken, index, ev.ElementReceived(channel, queue[0]))
         if self._full(state, task):
             return
         for split, offset in state.shells[index].offsets:
             if core.reads_split(split):
                 yield self._read(state, index, split, offset)
 
-    def _full(self, state: State, task: TaskId) -> bool:
+    def _full(self, state: CheckpointModelState, task: TaskId) -> bool:
         mine = [q for c, q in zip(self.channels, state.queues, strict=True) if c.sender == task]
         return any(isinstance(element, Data) for queue in mine for element in queue)
 
-    def _read(self, state: State, index: int, split: SplitId, offset: int) -> State:
+    def _read(
+        self, state: CheckpointModelState, index: int, split: SplitId, offset: int
+    ) -> CheckpointModelState:
         rows = self.rows[split]
         if offset >= len(rows):
             return self._tell(state, index, ev.SplitEnded(split))
@@ -171,18 +185,18 @@ class SmallWorld:
         moved = self._with_shell(state, index, replace(shell, offsets=offsets))
         return self._tell(moved, index, ev.RowsRead(split, Data((rows[offset],), 1, 1)))
 
-    def _store(self, state: State, index: int) -> State:
+    def _store(self, state: CheckpointModelState, index: int) -> CheckpointModelState:
         shell = state.shells[index]
         assert shell.storing is not None
         barrier, counts, offsets = shell.storing
-        parts = ev.Parts((), tuple(SplitState(s, "", o) for s, o in offsets))
+        parts = ev.SnapshotParts((), tuple(SplitState(s, "", o) for s, o in offsets))
         state = self._with_shell(state, index, replace(shell, storing=None, stored=counts))
-        state = self._tell(state, index, ev.Stored(barrier.term, barrier.epoch, parts))
+        state = self._tell(state, index, ev.SnapshotStored(barrier.term, barrier.epoch, parts))
         return self._with_shell(state, index, replace(state.shells[index], stored=()))
 
     # --- The leader
 
-    def _lead(self, state: State) -> Iterator[State]:
+    def _lead(self, state: CheckpointModelState) -> Iterator[CheckpointModelState]:
         leader = state.leader
         if leader.state == "idle" and leader.epoch < 2 and self._seen(state):
             for told in ((0, 1), (0,), (1,)):
@@ -192,11 +206,11 @@ class SmallWorld:
             if len(leader.acks) == len(self.tasks):
                 yield self._decide(state, commit=True)
 
-    def _seen(self, state: State) -> bool:
+    def _seen(self, state: CheckpointModelState) -> bool:
         # All have heard of the epoch before: none starts before that.
         return not any(s.mail or s.storing for s in state.shells)
 
-    def _inject(self, state: State, told: tuple[int, ...]) -> State:
+    def _inject(self, state: CheckpointModelState, told: tuple[int, ...]) -> CheckpointModelState:
         """Begin an epoch. The word reaches the workers in ``told``, the barrier the others."""
         leader = state.leader
         epoch = Epoch(leader.epoch + 1)
@@ -215,7 +229,7 @@ class SmallWorld:
             state = self._mailed(state, index, *mail)
         return state
 
-    def _decide(self, state: State, *, commit: bool) -> State:
+    def _decide(self, state: CheckpointModelState, *, commit: bool) -> CheckpointModelState:
         leader = state.leader
         epoch = Epoch(leader.epoch)
         events: list[ev.Event] = []
@@ -227,15 +241,15 @@ class SmallWorld:
         else:
             state = self._with_leader(state, self._commit(leader))
             version = self.new.version if epoch == 2 else self.old.version
-            events.append(ev.Committed(epoch, version))
+            events.append(ev.EpochCommitted(epoch, version))
             if epoch == 2:
                 assert state.leader.root is not None
-                events.append(ev.Adopting(version, state.leader.root))
+                events.append(ev.RescaleCommitted(version, state.leader.root))
         for index in range(len(self.tasks)):
             state = self._mailed(state, index, *events)
         return state
 
-    def _commit(self, leader: Leader) -> Leader:
+    def _commit(self, leader: ModelLeader) -> ModelLeader:
         rescale = leader.epoch == 2
         table = self.new if rescale else self.old
         held = _union(c for _, _, c in leader.acks)
@@ -269,30 +283,34 @@ class SmallWorld:
 
     # --- One event at one core
 
-    def _tell(self, state: State, index: int, event: ev.Event) -> State:
+    def _tell(
+        self, state: CheckpointModelState, index: int, event: ev.Event
+    ) -> CheckpointModelState:
         core, actions = self._cores.step(state.cores[index], event)
         cores = (*state.cores[:index], core, *state.cores[index + 1 :])
-        state = State(cores, state.shells, state.queues, state.leader)
+        state = CheckpointModelState(cores, state.shells, state.queues, state.leader)
         for action in actions:
             state = self._do(state, index, action)
         return state
 
-    def _do(self, state: State, index: int, action: ev.Action) -> State:
+    def _do(
+        self, state: CheckpointModelState, index: int, action: ev.Action
+    ) -> CheckpointModelState:
         shell = state.shells[index]
         match action:
-            case ev.Process(_, data):
+            case ev.ProcessRows(_, data):
                 return self._process(state, index, data.payload)
             case ev.Send(channel, element):
                 number = self.channels.index(channel)
                 return self._with_queue(state, number, (*state.queues[number], element))
-            case ev.Spread(barrier):
+            case ev.RelayBarrier(barrier):
                 return self._spread(state, index, barrier)
             case ev.Snapshot(barrier, _, _):
                 storing = (barrier, shell.counts, shell.offsets)
                 return self._with_shell(state, index, replace(shell, storing=storing))
             case ev.Ack(_, epoch, manifest):
                 return self._ack(state, index, epoch, manifest)
-            case ev.Load():
+            case ev.LoadState():
                 return self._load(state, index, action)
             case ev.Preload(version, _):
                 return self._tell(state, index, ev.Preloaded(version))
@@ -308,14 +326,18 @@ class SmallWorld:
             case _:
                 return state
 
-    def _spread(self, state: State, index: int, barrier: Barrier) -> State:
+    def _spread(
+        self, state: CheckpointModelState, index: int, barrier: Barrier
+    ) -> CheckpointModelState:
         for other, task in enumerate(self.tasks):
             beside = task.worker == self.tasks[index].worker
             if beside and self.plan.stages[task.stage].source is not None:
                 state = self._mailed(state, other, ev.Injected(barrier))
         return state
 
-    def _process(self, state: State, index: int, rows: tuple[Row, ...]) -> State:
+    def _process(
+        self, state: CheckpointModelState, index: int, rows: tuple[Row, ...]
+    ) -> CheckpointModelState:
         edges = self.plan.outputs_of(self.tasks[index].stage)
         if not edges:
             shell = state.shells[index]
@@ -324,10 +346,14 @@ class SmallWorld:
             return self._with_shell(state, index, replace(shell, counts=counts))
         old, new = state.cores[index].routing
         table = routes(self.plan, edges[0], self.tasks[index], old, new)
-        pieces = tuple(ev.Piece(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows)
+        pieces = tuple(
+            ev.RoutedRows(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows
+        )
         return self._tell(state, index, ev.Produced(pieces))
 
-    def _ack(self, state: State, index: int, epoch: Epoch, manifest: TaskManifest) -> State:
+    def _ack(
+        self, state: CheckpointModelState, index: int, epoch: Epoch, manifest: TaskManifest
+    ) -> CheckpointModelState:
         counts, leader = state.shells[index].stored, state.leader
         if leader.state != "flight" or leader.epoch != epoch:
             return state
@@ -336,7 +362,9 @@ class SmallWorld:
             state, replace(leader, acks=tuple(sorted(acks, key=lambda ack: ack[0])))
         )
 
-    def _load(self, state: State, index: int, load: ev.Load) -> State:
+    def _load(
+        self, state: CheckpointModelState, index: int, load: ev.LoadState
+    ) -> CheckpointModelState:
         shell = state.shells[index]
         known = dict(shell.offsets)
         offsets = (*shell.offsets, *((s.split, s.offset) for s in load.splits))
@@ -352,7 +380,9 @@ class SmallWorld:
         state = self._with_shell(state, index, replace(shell, offsets=offsets, counts=counts))
         return self._tell(state, index, ev.Loaded(load.version))
 
-    def _announce(self, state: State, index: int, version: Any) -> State:
+    def _announce(
+        self, state: CheckpointModelState, index: int, version: Any
+    ) -> CheckpointModelState:
         for channel in self.channels:
             if channel.receiver == self.tasks[index]:
                 sender = self.tasks.index(channel.sender)
@@ -361,7 +391,7 @@ class SmallWorld:
 
     # --- The end
 
-    def check_end(self, state: State) -> None:
+    def check_end(self, state: CheckpointModelState) -> None:
         """Nothing can happen any more: every record is counted once, in order, by its owner."""
         table = self.tables[state.leader.version]
         for index, task in enumerate(self.tasks):

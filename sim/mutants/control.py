@@ -59,8 +59,8 @@ MUTANTS = (
         "collect",
         line(
             "penstock.protocol.leader.checkpoint_cleaner",
-            "return parts.epoch <= lead.latest.epoch",
-            "return parts.epoch <= lead.latest.epoch + 1",
+            "return parts.epoch <= state.latest.epoch",
+            "return parts.epoch <= state.latest.epoch + 1",
         ),
         "around",
         0,
@@ -88,7 +88,7 @@ MUTANTS = (
         "root-file",
         line(
             "penstock.protocol.leader.term_bootstrap",
-            "self.checked = owner == lead.uid",
+            "self.checked = owner == state.uid",
             "self.checked = True",
         ),
         "object-lost",
@@ -151,7 +151,7 @@ MUTANTS = (
         "empty",
         line(
             "penstock.protocol.leader.job_restore",
-            "return wanted.empty and not wanted.drop_unpublished and not lead.published()",
+            "return wanted.empty and not wanted.drop_unpublished and not state.published()",
             "return False",
         ),
         "begin-empty-hidden",
@@ -162,7 +162,7 @@ MUTANTS = (
         "empty",
         line(
             "penstock.protocol.leader.recovery",
-            "lead.file = None  # as the object says: no attempt yet, or a restore took it away",
+            "state.file = None  # as the object says: no attempt yet, or a restore took it away",
             "pass",
         ),
         "begin-empty",
@@ -184,8 +184,8 @@ MUTANTS = (
         "final",
         line(
             "penstock.protocol.leader.term_controller",
-            "if lead.is_final():",
-            "if lead.latest.epoch and all(lead.life(m).status.exhausted for m in lead.admitted()):",
+            "if state.is_final():",
+            "if state.latest.epoch and all(state.life(m).status.exhausted for m in state.admitted()):",
         ),
         "chaos",
         0,
@@ -206,7 +206,7 @@ MUTANTS = (
         "start",
         line(
             "penstock.protocol.leader.recovery",
-            "waiting = [m for m in lead.admitted() if not _ready(lead, m)]",
+            "waiting = [m for m in state.admitted() if not _ready(state, m)]",
             "waiting = []",
         ),
         "checkpoint",
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "start-before-published",
         "start",
-        line("penstock.protocol.leader.recovery", "if lead.published():", "if True:"),
+        line("penstock.protocol.leader.recovery", "if state.published():", "if True:"),
         "commit-crash",
         0,
     ),
@@ -224,8 +224,8 @@ MUTANTS = (
         "gone",
         line(
             "penstock.protocol.leader.recovery",
-            "for count in (lead.target(), lead.latest.workers):",
-            "for count in (lead.latest.workers,):",
+            "for count in (state.target(), state.latest.workers):",
+            "for count in (state.latest.workers,):",
         ),
         "worker-gone",
         0,
@@ -253,8 +253,8 @@ MUTANTS = (
         "restarts",
         line(
             "penstock.protocol.leader.restart_limit",
-            "if self.times and lead.desk.due(self.times[-1] + window_s):",
-            "if self.times and lead.failures == 0:",
+            "if self.times and state.context.due_or_wake(self.times[-1] + window_s):",
+            "if self.times and state.failures == 0:",
         ),
         "poison",
         0,
@@ -264,7 +264,7 @@ MUTANTS = (
         "restarts-kept",
         line(
             "penstock.protocol.leader.restart_limit",
-            "times=[desk.now] * deaths.count,",
+            "times=[context.now] * deaths.count,",
             "times=[],",
         ),
         "poison-and-leaders",
@@ -359,8 +359,8 @@ MUTANTS = (
         "line",
         line(
             "penstock.protocol.leader.job_restore",
-            "newest = max(lead.latest.max_epoch, manifest.epoch)",
-            "newest = lead.latest.max_epoch",
+            "newest = max(state.latest.max_epoch, manifest.epoch)",
+            "newest = state.latest.max_epoch",
         ),
         "restore-elsewhere",
         0,
@@ -377,7 +377,7 @@ MUTANTS = (
         "own-folder",
         line(
             "penstock.protocol.leader.user_requests",
-            'copying.folder = f"{lead.term}-{lead.me.incarnation}-{lead.desk.number()}"',
+            'copying.folder = f"{state.term}-{state.me.incarnation}-{state.context.number()}"',
             'copying.folder = "files"',
         ),
         "two-copiers",
@@ -388,8 +388,8 @@ MUTANTS = (
         "index-last",
         line(
             "penstock.protocol.leader.user_requests",
-            "copying.stage = Stage.COPYING",
-            "copying.stage = Stage.COPIED",
+            "copying.stage = RequestStage.COPYING",
+            "copying.stage = RequestStage.COPIED",
         ),
         "two-copiers",
         0,
@@ -423,8 +423,8 @@ MUTANTS = (
         "one-swap",
         line(
             "penstock.protocol.leader.checkpoint_coordinator",
-            "if len(flight.acks) < len(flight.tasks):",
-            "if len(flight.acks) < len(flight.tasks) - 1:",
+            "if len(in_flight.acks) < len(in_flight.tasks):",
+            "if len(in_flight.acks) < len(in_flight.tasks) - 1:",
         ),
         "checkpoint",
         0,
@@ -434,12 +434,12 @@ MUTANTS = (
         "announce",
         line(
             "penstock.protocol.leader.checkpoint_coordinator",
-            "if ack.attempt != lead.latest.attempt or ack.term != lead.term:",
+            "if ack.attempt != state.latest.attempt or ack.term != state.term:",
             "if False:",
         )
         + line(
             "penstock.protocol.leader.term_controller",
-            "if envelope.term != lead.term:",
+            "if envelope.term != state.term:",
             "if False:",
         ),
         "late-acks",

@@ -26,8 +26,8 @@ MUTANTS = (
         "max-epoch",
         line(
             "penstock.protocol.leader.checkpoint_coordinator",
-            "return Epoch(max(lead.latest.max_epoch, self.last) + 1)",
-            "return Epoch(max(lead.latest.epoch, self.last) + 1)",
+            "return Epoch(max(state.latest.max_epoch, self.last) + 1)",
+            "return Epoch(max(state.latest.epoch, self.last) + 1)",
         ),
         "restore-older",
         0,
@@ -37,7 +37,7 @@ MUTANTS = (
         "break",
         line(
             "penstock.protocol.leader.recovery",
-            "if broken is not None and broken.attempt == lead.latest.attempt:",
+            "if broken is not None and broken.attempt == state.latest.attempt:",
             "if False:",
         ),
         "breaks",
@@ -199,7 +199,7 @@ MUTANTS = (
         "unknown",
         line(
             "penstock.protocol.leader.checkpoint_coordinator",
-            "if lead.swaps.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
+            "if state.cas.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
             "if False:",
         ),
         "swap-unknown",
@@ -210,13 +210,13 @@ MUTANTS = (
         "unknown",
         line(
             "penstock.protocol.leader.term_controller",
-            "if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:",
-            "if lead.phase in ATTEMPT_PHASES:",
+            "if state.phase in ATTEMPT_PHASES and not state.cas.busy:",
+            "if state.phase in ATTEMPT_PHASES:",
         )
         + line(
             "penstock.protocol.leader.recovery",
-            "if lead.root is not None and lead.root.epoch == at.epoch:",
-            "if lead.root is not None:",
+            "if state.root is not None and state.root.epoch == at.epoch:",
+            "if state.root is not None:",
         ),
         "swap-unknown-engine-dies",
         1,
@@ -226,7 +226,7 @@ MUTANTS = (
         "published",
         line(
             "penstock.protocol.leader.term_controller",
-            "if not lead.published():  # no epoch of any kind starts before the last one "
+            "if not state.published():  # no epoch of any kind starts before the last one "
             "is published",
             "if False:",
         ),

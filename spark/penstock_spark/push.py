@@ -30,7 +30,7 @@ from penstock.connectors.announce import (
 )
 from penstock.connectors.bounded import head
 from penstock.connectors.parquet_source import Pieces
-from penstock.connectors.rate_limit import Pace
+from penstock.connectors.rate_limit import RateLimit
 from penstock.contract import codec
 from penstock.model.ingest import WIRE_VERSION, Answer, End, Hello, Reply, Rows, decode_reply
 from penstock.storage.trust import read_credentials
@@ -208,7 +208,7 @@ class Pusher:
                 writer.close()
 
     def _send(self, writer: Any, reader: Any, offset: int) -> str:
-        pace = Pace(self._push.rate)
+        pace = RateLimit(self._push.rate)
         unanswered = 0
         begun = False
         for batch in self._input.batches(offset, batch_rows(self._push.rate)):
@@ -256,7 +256,7 @@ def batch_rows(rate: int | None) -> int:
     return BATCH_ROWS if rate is None else max(1, min(BATCH_ROWS, rate // BATCHES_PER_S))
 
 
-def _await_turn(pace: Pace, rows: int) -> None:
+def _await_turn(pace: RateLimit, rows: int) -> None:
     """Wait until the first of these rows is due, and count them all."""
     while not pace.allow(1):
         time.sleep(pace.wait_s())

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.contract.latest import Latest, Request
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.transcript import transcript
 
 Golden = Callable[[str, str], None]
 SLOW = replace(SETTINGS, checkpoint_interval_s=60.0, collect_interval_s=60.0)
 
 
-def running(workers: int) -> Town:
-    town = Town(workers, SLOW)
+def running(workers: int) -> InMemoryControlPlane:
+    town = InMemoryControlPlane(workers, SLOW)
     town.until(lambda: town.latest.epoch == 1)
     return town
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
+from penstock.cluster.rpc import Client, ListenAddress, Method, Nothing, Server, Unreachable
 from penstock.contract import pod
 from penstock.contract.fields import Plain
 from penstock.contract.trust import Trust
@@ -77,7 +77,7 @@ def secrets() -> dict[str, Object]:
 @pytest.fixture
 def keeper(secrets: dict[str, Object]) -> Iterator[Server]:
     trust = trust_of(mounted(secrets, pod.KEEPER_CONTAINER))
-    made = Server({PING: lambda _: Nothing()}, token_of(trust.secret), Door(trust=trust))
+    made = Server({PING: lambda _: Nothing()}, token_of(trust.secret), ListenAddress(trust=trust))
     yield made
     made.close()
 
@@ -115,7 +115,7 @@ def test_a_token_of_an_engines_key_is_refused_where_its_certificate_is_not(
 ) -> None:
     own = trust_of(mounted(secrets, pod.KEEPER_CONTAINER))
     files = mounted(secrets, pod.ENGINE_CONTAINER)
-    server = Server({PING: lambda _: Nothing()}, token_of(own.secret), Door(trust=own))
+    server = Server({PING: lambda _: Nothing()}, token_of(own.secret), ListenAddress(trust=own))
     try:
         ends = {name: said(server.address, token_of(data), own) for name, data in files.items()}
     finally:
@@ -127,7 +127,7 @@ def test_an_engine_is_not_taken_for_a_keeper(secrets: dict[str, Object]) -> None
     """A caller's token would be the engine's, if it could answer where a keeper does."""
     own = trust_of(mounted(secrets, pod.KEEPER_CONTAINER))
     posing = trust_of(mounted(secrets, pod.ENGINE_CONTAINER))
-    server = Server({PING: lambda _: Nothing()}, token_of(own.secret), Door(trust=posing))
+    server = Server({PING: lambda _: Nothing()}, token_of(own.secret), ListenAddress(trust=posing))
     try:
         assert said(server.address, token_of(own.secret), own) == "Unreachable"
     finally:

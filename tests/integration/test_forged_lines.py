@@ -12,7 +12,7 @@ from penstock.cluster.host import Began, Begin, Ended, FromHost, ToHost
 from penstock.cluster.memory_kills import MemoryKills
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.engine.pod_host import STDERR, STDOUT, Host
+from penstock.engine.pod_host import STDERR, STDOUT, PodHost
 from penstock.metrics.logs import JsonLog
 
 FORGED = '{"component": "keeper", "job": "other", "event": "forged", "time": "2001"}'
@@ -36,7 +36,9 @@ def test_lines_of_user_code_forge_no_field(tmp_path: Path) -> None:
     written = io.StringIO()
     ours, theirs = (DescriptorLink(s, k) for s, k in
                     zip(socket.socketpair(), (FromHost, ToHost), strict=True))  # fmt: skip
-    host = Host(theirs, JsonLog("engine", {"pod": "words-worker-0"}, written).quote, MemoryKills())
+    host = PodHost(
+        theirs, JsonLog("engine", {"pod": "words-worker-0"}, written).quote, MemoryKills()
+    )
     thread = threading.Thread(target=host.run)
     thread.start()
     keepers, engines = socket.socketpair()

@@ -19,7 +19,7 @@ from penstock.cluster.link import KeeperLink
 from penstock.contract.control import EngineHello
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.engine_process import Child, LocalChild
+from penstock.keeper.engine_process import EngineChild, LocalChild
 from penstock.keeper.final_report import EXIT_CANNOT_START, STATUS_UNKNOWN
 from penstock.keeper.forked_engine import ForkedChild, spawn_by
 from tests.integration.local_job import cluster_settings, make_lines
@@ -43,7 +43,9 @@ def server() -> Iterator[ForkServer]:
 
 
 @contextmanager
-def life(server: ForkServer, root: Path, job_file: Path) -> Iterator[tuple[Child, KeeperLink]]:
+def life(
+    server: ForkServer, root: Path, job_file: Path
+) -> Iterator[tuple[EngineChild, KeeperLink]]:
     """Start one life of worker 0, and see it end when its link is closed at the latest."""
     incarnation = Incarnation(str(uuid.uuid4()))
     launch = EngineLaunch(

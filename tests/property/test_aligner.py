@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol.task.barrier_aligner import Aligner
+from penstock.protocol.task.barrier_aligner import BarrierAligner
 
 ROW, END = "row", "end"
 Script = tuple[object, ...]
@@ -35,7 +35,7 @@ def interleavings(lengths: tuple[int, ...]) -> Iterator[list[int]]:
 
 def run(scripts: tuple[Script, ...], order: list[int]) -> list[object]:
     """Take elements in ``order`` where the aligner allows it; what it holds waits for its turn."""
-    aligner = Aligner(channel(i) for i in range(len(scripts)))
+    aligner = BarrierAligner(channel(i) for i in range(len(scripts)))
     queues = [list(s) for s in scripts]
     pending = list(order)
     trace: list[object] = []

@@ -22,7 +22,7 @@ from penstock.contract.keygroups import Range, Share, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec, Keys
 from penstock.protocol.task.state_files import Files
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.state.tiered import ROWS_MIN
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
@@ -79,7 +79,9 @@ class Subject:
         self.open()
 
     def open(self) -> None:
-        self.state = TaskState(StateSettings(), to_share(self.model.share), GROUPS, self.folder)
+        self.state = KeyedStateBackend(
+            StateSettings(), to_share(self.model.share), GROUPS, self.folder
+        )
         self.table: Any = self.state.open(SCHEMA)
 
     def rows(self, random: np.random.Generator, wanted: int) -> None:

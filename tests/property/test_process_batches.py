@@ -20,9 +20,9 @@ from penstock.base.settings import StateSettings
 from penstock.contract.graph import Call, OnError, Per
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import Process
+from penstock.steps.process import ProcessStep
 from penstock.steps.values import BatchState
 from tests.support.fakes import FakeBlobStore
 
@@ -129,9 +129,9 @@ class Life:
         self._begin()
 
     def _begin(self) -> None:
-        self._state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)
+        self._state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
         keys = KeyColumns(INPUT, ["k"], GROUPS)
-        self._step = Process("own", keys, LETTERS, self._function, (STATE, OUTPUT))
+        self._step = ProcessStep("own", keys, LETTERS, self._function, (STATE, OUTPUT))
         self._step.open(self._state.open)
 
         def emit(batch: pa.RecordBatch) -> None:
@@ -223,9 +223,9 @@ def test_a_stored_array_is_read_back_as_the_next_batch_reads_it(
         seen.append(pa.array(state[name]))
         return pa.RecordBatch.from_pylist([], OUTPUT)
 
-    state = TaskState(StateSettings(), (Range(0, GROUPS),), GROUPS)
+    state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
     keys = KeyColumns(INPUT, ["k"], GROUPS)
-    step = Process("own", keys, Call("f", Per.BATCH), function, (STATE, OUTPUT))
+    step = ProcessStep("own", keys, Call("f", Per.BATCH), function, (STATE, OUTPUT))
     step.open(state.open)
     step.bind({"main": lambda _: None})
     for n in range(2):

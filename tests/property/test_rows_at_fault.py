@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import Process
-from penstock.steps.stateless import Filter, FlatMap, Map
+from penstock.steps.process import ProcessStep
+from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep
 from penstock.steps.values import BatchState
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -51,7 +51,13 @@ def call(per: Per, rows: int | None) -> Call:
     return Call("f", per, rows, (), OnError.DEAD_LETTER)
 
 
-@given(fates, cuts, slices, st.sampled_from(list(Per)), st.sampled_from([Map, FlatMap, Filter]))
+@given(
+    fates,
+    cuts,
+    slices,
+    st.sampled_from(list(Per)),
+    st.sampled_from([MapStep, FlatMapStep, FilterStep]),
+)
 def test_every_row_is_given_once_or_refused_once(
     rows: list[tuple[str, str]], lengths: list[int], size: int | None, per: Per, kind: Any
 ) -> None:
@@ -61,11 +67,11 @@ def test_every_row_is_given_once_or_refused_once(
         found = [given["n"]] if per is Per.RECORD else given.column("n").to_pylist()
         if bad.intersection(found):
             raise ValueError("bad")
-        if kind is Filter:
+        if kind is FilterStep:
             return True if per is Per.RECORD else [True] * len(found)
-        return [given] if kind is FlatMap and per is Per.RECORD else given
+        return [given] if kind is FlatMapStep and per is Per.RECORD else given
 
-    step = kind("s", call(per, size), function, *([] if kind is Filter else [ROWS]))
+    step = kind("s", call(per, size), function, *([] if kind is FilterStep else [ROWS]))
     main, dead = run(step, batches(rows, lengths))
     assert dead == sorted(bad)
     assert [r["n"] for r in main] == [n for n in range(len(rows)) if n not in bad]
@@ -97,7 +103,7 @@ def test_state_is_as_if_the_rows_at_fault_had_never_come(
         return pa.record_batch(columns if -1 not in numbers else {"k": batch.column("k")})
 
     function = by_record if per is Per.RECORD else by_batch
-    step = Process("s", KeyColumns(ROWS, ["k"], 16), call(per, size), function, (STATE, GIVEN))
+    step = ProcessStep("s", KeyColumns(ROWS, ["k"], 16), call(per, size), function, (STATE, GIVEN))
     step.open(HotTable)
     main, dead = run(step, batches(rows, lengths))
     seen = dict.fromkeys("abc", 0)
@@ -148,10 +154,10 @@ def test_values_that_come_again_change_no_result(
         check(batch)
         return batch.append_column("seen", pa.array(places, pa.int64()))
 
-    step: Any = Map("s", call(Per.BATCH, size), mapped, VALUED)
+    step: Any = MapStep("s", call(Per.BATCH, size), mapped, VALUED)
     if stateful:
         keys = KeyColumns(VALUED, ["k"], 16)
-        step = Process("s", keys, call(Per.BATCH, size), counted, (STATE, PASSED))
+        step = ProcessStep("s", keys, call(Per.BATCH, size), counted, (STATE, PASSED))
         step.open(HotTable)
     names = {"k": [k for k, _, _ in rows], "n": range(len(rows)), "v": [v for _, v, _ in rows]}
     whole, cut, at, turn = pa.record_batch(names, schema=VALUED), [], 0, 0

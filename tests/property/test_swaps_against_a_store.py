@@ -15,8 +15,8 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.leader.metadata_cas import SwapEvent, Swaps
-from penstock.protocol.step_context import Desk
+from penstock.protocol.leader.metadata_cas import MetadataCas, SwapEvent
+from penstock.protocol.step_context import StepContext
 
 FATES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
 
@@ -73,23 +73,23 @@ def answer(store: Store, action: object, fate: str) -> SwapEvent:
 @given(fates=st.lists(FATES, max_size=40))
 def test_every_decided_intent_is_in_the_object_once_and_in_order(fates: list[str]) -> None:
     first = Latest(JobUid("job"), SwapId("first"), term=Term(1))
-    store, desk = Store(first), Desk(Incarnation("me"))
-    desk.begin(0.0)
-    swaps = Swaps(first, "1", retry_s=0.5)
+    store, context = Store(first), StepContext(Incarnation("me"))
+    context.begin(0.0)
+    cas = MetadataCas(first, "1", retry_s=0.5)
     decided: list[int] = []
     for number, fate in enumerate([*fates, *["done"] * 8]):
-        desk.begin(float(number))
-        swaps.pursue(desk)
-        if swaps.deposed is not None:
+        context.begin(float(number))
+        cas.reconcile(context)
+        if cas.deposed is not None:
             break
-        if not swaps.busy:
-            if swaps.latest.epoch:
-                decided.append(swaps.latest.epoch)
-            swaps.propose(desk, replace(swaps.latest, epoch=Epoch(swaps.latest.epoch + 1)))
-        for action in desk.actions:
-            swaps.absorb(desk, answer(store, action, fate))
+        if not cas.busy:
+            if cas.latest.epoch:
+                decided.append(cas.latest.epoch)
+            cas.propose(context, replace(cas.latest, epoch=Epoch(cas.latest.epoch + 1)))
+        for action in context.actions:
+            cas.on_event(context, answer(store, action, fate))
     written = [r.epoch for r in store.history if r.term == 1 and r.epoch]
     assert written == sorted(set(written)), "no intent is ever applied twice"
     assert decided == written[: len(decided)], "what was decided is there, in its order"
-    if swaps.deposed is None:
+    if cas.deposed is None:
         assert len(written) - len(decided) <= 2

@@ -11,7 +11,7 @@ from penstock.contract.graph import Compute, Function
 from penstock.state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import Window, WindowShape, window
+from penstock.steps.window import WindowShape, WindowStep, window
 
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("mote", pa.int64()), ("ts", TIME), ("value", pa.float64())])
@@ -44,7 +44,7 @@ BATCHES = st.lists(
 )
 
 
-def made(shape: WindowShape) -> tuple[Window, list[pa.RecordBatch], list[pa.RecordBatch]]:
+def made(shape: WindowShape) -> tuple[WindowStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
     step = window("minutes", shape, KeyColumns(INPUT, ["mote"], 16), COMPUTE, (INPUT, OUTPUT))
     step.open(HotTable)
     main: list[pa.RecordBatch] = []

@@ -27,8 +27,8 @@ from penstock.contract.manifest import (
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
 from penstock.protocol.control_actions import Action
-from penstock.protocol.leader.leader_core import Coordinator
-from penstock.protocol.member.member_core import Member
+from penstock.protocol.leader.leader_core import LeaderCore
+from penstock.protocol.member.member_core import MemberCore
 from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN, ObedientEngine
 
@@ -57,8 +57,8 @@ class Keeper:
     ordinal: Ordinal
     life: int
     address: str
-    coordinator: Coordinator
-    member: Member
+    coordinator: LeaderCore
+    member: MemberCore
     engine: ObedientEngine | None = None
     engines: int = 0
     frozen: bool = False
@@ -68,7 +68,7 @@ class Keeper:
 Step = tuple[float, int, str, object, list[Action]]  # when, who, which core, event, actions
 
 
-class Town:
+class InMemoryControlPlane:
     """``workers`` keepers start at once; ``run`` lets virtual time pass."""
 
     def __init__(self, workers: int, settings: ControlSettings = SETTINGS) -> None:
@@ -95,7 +95,7 @@ class Town:
         self.unreadable = False
         self.dies_at_birth: dict[int, int] = {}  # by ordinal: how many engines from now on
         self.silent: set[int] = set()  # ordinals whose engines say nothing
-        self.swaps: list[Latest] = []
+        self.cas: list[Latest] = []
         for ordinal in range(workers):
             self.start(ordinal)
 
@@ -116,8 +116,8 @@ class Town:
             Ordinal(ordinal),
             self.lives,
             address,
-            Coordinator(self.settings, me, JOB),
-            Member(self.settings, Ordinal(ordinal), address, JOB, pod=f"pod-{self.lives}"),
+            LeaderCore(self.settings, me, JOB),
+            MemberCore(self.settings, Ordinal(ordinal), address, JOB, pod=f"pod-{self.lives}"),
         )
         self.keepers[ordinal] = keeper
         self._post(keeper, "c", on.DesiredRead(self.desired))
@@ -267,7 +267,7 @@ class Town:
         if fate != "lost":
             self.version += 1
             self.record = latest
-            self.swaps.append(latest)
+            self.cas.append(latest)
         return (
             on.SwapUnknown(latest.swap_id)
             if fate

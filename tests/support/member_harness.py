@@ -23,7 +23,7 @@ from penstock.protocol.control_events import (
     MemberEvent,
     Tick,
 )
-from penstock.protocol.member.member_core import Member
+from penstock.protocol.member.member_core import MemberCore
 from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN
 
@@ -42,7 +42,7 @@ class Bench:
         self.now = 0.0
         self.actions: list[Action] = []
         self.asked: int | None = None
-        self.member = Member(SETTINGS, Ordinal(1), "keeper-1", JOB)
+        self.member = MemberCore(SETTINGS, Ordinal(1), "keeper-1", JOB)
         if up:
             self.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
             self.say(HELLO)

@@ -87,16 +87,16 @@ class Rig:
         actions = self.core.step(event, self.now)
         self.done += actions
         for action in actions:
-            if isinstance(action, ev.Load):
+            if isinstance(action, ev.LoadState):
                 actions = actions + self(ev.Loaded(action.version))
         return actions
 
     def arrive(self, channel: ChannelId, element: object) -> list[ev.Action]:
         assert self.core.reads(channel)
-        return self(ev.Arrived(channel, element))  # type: ignore[arg-type]
+        return self(ev.ElementReceived(channel, element))  # type: ignore[arg-type]
 
     def store(self, epoch: int, *handles: SinkHandle, term: int = 1) -> list[ev.Action]:
-        return self(ev.Stored(Term(term), Epoch(epoch), ev.Parts(handles=handles)))
+        return self(ev.SnapshotStored(Term(term), Epoch(epoch), ev.SnapshotParts(handles=handles)))
 
 
 def rig(

@@ -11,13 +11,13 @@ from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
-from tests.support.in_memory_control_plane import Step, Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane, Step
 
 QUIET = (do.ReadLease, do.WriteLease, do.ReadLatest, do.StartEngine)
 SHOWN = ("attempt", "term", "epoch", "version", "kind", "request", "reason", "ok")
 
 
-def transcript(town: Town, since: int = 0) -> str:
+def transcript(town: InMemoryControlPlane, since: int = 0) -> str:
     """Spell the steps of a town that had news, from number ``since`` on."""
     lines: list[str] = []
     last = Latest(town.latest.job_uid, town.latest.swap_id)

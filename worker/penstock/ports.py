@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +129,7 @@ class BlobStore(Protocol):
         ...
 
 
-@fleeting
+@hot_dataclass
 class Read:
     """Rows of one split, in order: ``batch[i]`` has the offset ``offset + i``."""
 

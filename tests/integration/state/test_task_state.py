@@ -17,7 +17,7 @@ from penstock.contract.manifest import StateFile
 from penstock.model.keys import KeyCodec
 from penstock.state import blocks, copies, hot
 from penstock.state.budget import StateBudget
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 
@@ -35,7 +35,7 @@ class Task:
     numbers = iter(range(10**9))
 
     def __init__(self, folder: Path, share: Share = ALL, schema: StateSchema = SCHEMA) -> None:
-        self.state = TaskState(StateSettings(), share, GROUPS)
+        self.state = KeyedStateBackend(StateSettings(), share, GROUPS)
         self.table: KeyedState = self.state.open(schema)
         self.blobs = DirectoryBlobStore(folder)
 
@@ -294,7 +294,7 @@ def test_another_number_of_key_groups_is_refused_with_both(
     first = task()
     first.put({"a": 1})
     files = first.checkpoint(1)
-    other = TaskState(StateSettings(), ALL, 32)
+    other = KeyedStateBackend(StateSettings(), ALL, 32)
     other.open(SCHEMA)
     with pytest.raises(StateError, match=r'"max_key_groups": 16.*"max_key_groups": 32'):
         other.load(files, DirectoryBlobStore(tmp_path))

@@ -16,7 +16,7 @@ from penstock.model.keys import KeyCodec
 from penstock.protocol.task.state_files import Files
 from penstock.state import hot
 from penstock.state.copies import CutRows, joined
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
@@ -166,8 +166,8 @@ def test_a_task_over_its_budget_is_restored_whole(tmp_path: Path) -> None:
     blobs = DirectoryBlobStore(tmp_path / "blobs")
     numbers = iter(range(100))
 
-    def task() -> tuple[TaskState, Any]:
-        state = TaskState(settings, (Range(0, GROUPS),), GROUPS, tmp_path)
+    def task() -> tuple[KeyedStateBackend, Any]:
+        state = KeyedStateBackend(settings, (Range(0, GROUPS),), GROUPS, tmp_path)
         return state, state.open(SCHEMA)
 
     def add_all(table: Any, expected: dict[str | None, int], names: list[str]) -> None:

@@ -30,7 +30,7 @@ from penstock.contract.ids import (
 from penstock.model.elements import Data, Element
 from penstock.transport.batches import measure
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
-from penstock.transport.flight_endpoint import Endpoint
+from penstock.transport.flight_endpoint import FlightEndpoint
 from penstock.transport.wakeup import Wakeup
 
 SCHEMA = pa.schema([("word", pa.string())])
@@ -63,7 +63,7 @@ class Worker:
         self.life = Incarnation(life or f"life-{ordinal}")
         self.version = Version(1)
         job = changes.pop("job", JOB)
-        endpoint = changes.pop("endpoint", Endpoint())
+        endpoint = changes.pop("endpoint", FlightEndpoint())
         self.schema = changes.pop("schema", SCHEMA)
         self._changed = Condition()
         self.events: list[Any] = []

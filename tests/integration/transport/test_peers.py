@@ -31,7 +31,7 @@ from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure
 from penstock.transport.events import StreamBroken, StreamRefused
 from penstock.transport.exchange import Exchange, Identity, Peer
-from penstock.transport.flight_endpoint import Endpoint
+from penstock.transport.flight_endpoint import FlightEndpoint
 from penstock.transport.packed import pack
 
 Make = Callable[..., Any]
@@ -118,7 +118,7 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}: Address already in use"):
-            Exchange(identity, ShuffleSettings(), print, Endpoint(port=port))
+            Exchange(identity, ShuffleSettings(), print, FlightEndpoint(port=port))
 
 
 # --- A raw client: any bytes it likes -------------------------------------------------------------

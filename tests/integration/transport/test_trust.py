@@ -24,7 +24,7 @@ from penstock.model.elements import Data
 from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
 from penstock.transport.batches import fingerprint, measure
 from penstock.transport.events import StreamBroken
-from penstock.transport.flight_endpoint import Endpoint, call_options, dial
+from penstock.transport.flight_endpoint import FlightEndpoint, call_options, dial
 from tests.support.certificates import Renewed, also_believing, authority, trust
 
 Make = Callable[..., Any]
@@ -46,8 +46,8 @@ def rows(*values: str) -> Data[pa.RecordBatch]:
 
 
 def pair(make_worker: Make, first: Trust, second: Trust) -> tuple[Any, Any]:
-    a = make_worker(0, endpoint=Endpoint(trust=first))
-    b = make_worker(1, endpoint=Endpoint(trust=second))
+    a = make_worker(0, endpoint=FlightEndpoint(trust=first))
+    b = make_worker(1, endpoint=FlightEndpoint(trust=second))
     members = {0: a.peer(), 1: b.peer()}
     for worker in (a, b):
         worker.open(1, members, channel(0, 1))
@@ -76,7 +76,7 @@ def test_workers_go_on_through_a_rotation_and_joiners_of_the_new_authority_conne
     old, new = authority("old"), authority("new")
     before, after = also_believing(trust(HOST, old), new), also_believing(trust(HOST, new), old)
     held = [Renewed(before), Renewed(before)]
-    a, b = (make_worker(n, endpoint=Endpoint(trust=held[n])) for n in (0, 1))
+    a, b = (make_worker(n, endpoint=FlightEndpoint(trust=held[n])) for n in (0, 1))
     members = {0: a.peer(), 1: b.peer()}
     for worker in (a, b):
         worker.open(1, members, channel(0, 1))
@@ -91,7 +91,7 @@ def test_workers_go_on_through_a_rotation_and_joiners_of_the_new_authority_conne
         assert words(b) == ["between"]
 
     # A joiner that knows the new authority alone is dialled, and dials.
-    c = make_worker(2, endpoint=Endpoint(trust=trust(HOST, new)))
+    c = make_worker(2, endpoint=FlightEndpoint(trust=trust(HOST, new)))
     members[2] = c.peer()
     joined = channel(0, 2), channel(2, 1)
     for worker in (a, b):
@@ -111,9 +111,9 @@ def test_a_link_that_is_open_dials_further_streams_with_the_certificates_of_now(
 ) -> None:
     old, new = authority("old"), authority("new")
     source = Renewed(trust(HOST, old))
-    a = make_worker(0, endpoint=Endpoint(trust=source))
+    a = make_worker(0, endpoint=FlightEndpoint(trust=source))
     b_source = Renewed(trust(HOST, old))
-    b = make_worker(1, endpoint=Endpoint(trust=b_source))
+    b = make_worker(1, endpoint=FlightEndpoint(trust=b_source))
     members = {0: a.peer(), 1: b.peer()}
     for worker in (a, b):
         worker.open(1, members, channel(0, 1))
@@ -152,7 +152,7 @@ def test_a_worker_that_is_not_of_the_job_gets_no_stream(make_worker: Make, who: 
 
 
 def test_a_caller_without_a_certificate_is_refused_in_the_tls_handshake(make_worker: Make) -> None:
-    worker = make_worker(0, endpoint=Endpoint(trust=trust(HOST)))
+    worker = make_worker(0, endpoint=FlightEndpoint(trust=trust(HOST)))
     port = int(worker.exchange.location.rpartition(":")[2])
     anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
@@ -173,7 +173,7 @@ def first_word(wrapped: ssl.SSLSocket) -> bytes:
 
 
 def test_a_caller_without_tls_is_not_heard(make_worker: Make) -> None:
-    worker = make_worker(0, endpoint=Endpoint(trust=trust(HOST)))
+    worker = make_worker(0, endpoint=FlightEndpoint(trust=trust(HOST)))
     plain = worker.exchange.location.replace("grpc+tls", "grpc")
     client = fl.FlightClient(plain)
     with pytest.raises(fl.FlightUnavailableError):
@@ -200,7 +200,7 @@ def ask(worker: Any, mine: Trust, said: bytes, options: Any) -> Any:
 
 
 def open_worker(make_worker: Make, mine: Trust) -> Any:
-    worker = make_worker(1, endpoint=Endpoint(trust=mine), job=JobUid("job"))
+    worker = make_worker(1, endpoint=FlightEndpoint(trust=mine), job=JobUid("job"))
     worker.open(1, {0: worker.peer(), 1: worker.peer()}, channel(0, 1))
     return worker
 

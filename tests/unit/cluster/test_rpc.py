@@ -6,7 +6,15 @@ import pytest
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable, refuses
+from penstock.cluster.rpc import (
+    Client,
+    ListenAddress,
+    Method,
+    Nothing,
+    Server,
+    Unreachable,
+    refuses,
+)
 from penstock.contract.codec import Message
 from penstock.ports import SwapConflict, SwapUnknown
 from tests.support.retries import answered
@@ -111,4 +119,4 @@ def test_a_closed_server_refuses_and_is_unreachable(server: Server, client: Clie
 
 def test_no_address_of_this_machine() -> None:
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        Server({}, "secret", Door("192.0.2.1"))
+        Server({}, "secret", ListenAddress("192.0.2.1"))

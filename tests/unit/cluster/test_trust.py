@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.cluster.rpc import Client, Door, Method, Nothing, Server, Unreachable
+from penstock.cluster.rpc import Client, ListenAddress, Method, Nothing, Server, Unreachable
 from penstock.contract.trust import Trust
 from tests.support.certificates import Renewed, also_believing, authority, trust
 from tests.support.retries import answered
@@ -21,7 +21,7 @@ def mine() -> Trust:
 
 @pytest.fixture
 def server(mine: Trust) -> Iterator[Server]:
-    made = Server({PING: lambda _: Nothing()}, mine.token(b"uid"), Door(trust=mine))
+    made = Server({PING: lambda _: Nothing()}, mine.token(b"uid"), ListenAddress(trust=mine))
     yield made
     made.close()
 
@@ -62,7 +62,7 @@ def test_a_server_and_a_client_show_the_certificates_of_now(mine: Trust) -> None
     before, after = also_believing(trust(HOST, old), new), also_believing(trust(HOST, new), old)
     served, shown = Renewed(before), Renewed(before)
     token = mine.token(b"uid")
-    server = Server({PING: lambda _: Nothing()}, token, Door(trust=served))
+    server = Server({PING: lambda _: Nothing()}, token, ListenAddress(trust=served))
     client = Client(server.address, token, shown)
 
     def call() -> Nothing:

@@ -17,7 +17,7 @@ from penstock.connectors.generator import (
     block_rows,
     draw,
 )
-from penstock.connectors.rate_limit import Pace
+from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.manifest import SplitState
 from penstock.ports import PreparedSource
 
@@ -122,7 +122,7 @@ def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
     now = [100.0]
     block = WordBlock(replace(SPEC, rate=1000, rows=None))
     state = WordSource(SPEC).splits()[0]
-    reader = WordReader(block, 0, state, Pace(1000, lambda: now[0]))
+    reader = WordReader(block, 0, state, RateLimit(1000, lambda: now[0]))
     assert reader.read(8192) is None
     assert limits.PACE_WAIT_S <= reader.wait_s() <= limits.PACE_REST_MAX_S + 1e-9
     now[0] += 0.25
@@ -146,7 +146,7 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
     state = WordSource(SPEC).splits()[0]
     rate = 1_000_000
     block = WordBlock(replace(SPEC, rate=rate, rows=None))
-    reader = WordReader(block, 0, state, Pace(rate, lambda: now[0]))
+    reader = WordReader(block, 0, state, RateLimit(rate, lambda: now[0]))
     now[0] += limits.PACE_WAIT_S
     assert reader.read(8192) is not None
     now[0] += limits.PACE_WAIT_S / 4  # as long as the rows just read took: others are due
@@ -163,7 +163,7 @@ def test_a_paced_split_is_not_read_again_for_a_few_rows() -> None:
 def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
     now = [100.0]
     rate, most = 1_000_000, 100_000
-    pace = Pace(rate, lambda: now[0])
+    pace = RateLimit(rate, lambda: now[0])
     now[0] += 2 * limits.PACE_WAIT_S
     pace.sent(pace.allow(most))
     now[0] += (
@@ -179,7 +179,7 @@ def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
 
 def test_a_reader_that_keeps_coming_late_for_paced_rows_gets_fewer_reads_too() -> None:
     now = [100.0]
-    pace = Pace(1_000_000, lambda: now[0])
+    pace = RateLimit(1_000_000, lambda: now[0])
     late_s, works_s = limits.PACE_WAIT_S, limits.PACE_WAIT_S / 2
     for _ in range(5):
         now[0] += pace.wait_s() + late_s  # the thread had to wait for a processor
@@ -191,7 +191,7 @@ def test_a_reader_that_keeps_coming_late_for_paced_rows_gets_fewer_reads_too() -
 @pytest.mark.parametrize("rate", [500, 8_000, 32_000])
 def test_the_wait_for_a_slow_pace_is_not_taken_for_work(rate: int) -> None:
     now = [100.0]
-    pace = Pace(rate, lambda: now[0])
+    pace = RateLimit(rate, lambda: now[0])
     beat_s = min(limits.PACE_READ_ROWS / rate, limits.PACE_REST_MAX_S)
     read_at = []
     for _ in range(20):
@@ -205,7 +205,7 @@ def test_the_wait_for_a_slow_pace_is_not_taken_for_work(rate: int) -> None:
 
 def test_rows_that_are_there_are_not_waited_for() -> None:
     now = [100.0]
-    pace = Pace(1_000_000, lambda: now[0])
+    pace = RateLimit(1_000_000, lambda: now[0])
     now[0] += pace.wait_s() / 2
     assert pace.wait_s() >= limits.PACE_WAIT_S / 4
     now[0] += limits.PACE_WAIT_S
@@ -214,7 +214,7 @@ def test_rows_that_are_there_are_not_waited_for() -> None:
 
 def test_a_single_hitch_makes_no_long_rest() -> None:
     now = [100.0]
-    pace = Pace(1_000_000, lambda: now[0])
+    pace = RateLimit(1_000_000, lambda: now[0])
     for hitch_s in (0.0, 0.0, 0.0, 0.02, 0.0, 0.02):
         now[0] += pace.wait_s() + hitch_s
         pace.sent(pace.allow(100_000))
@@ -223,7 +223,7 @@ def test_a_single_hitch_makes_no_long_rest() -> None:
 
 def test_time_that_a_task_rests_is_no_work_on_paced_rows() -> None:
     now = [100.0]
-    pace = Pace(1_000_000, lambda: now[0])
+    pace = RateLimit(1_000_000, lambda: now[0])
     for _ in range(3):  # a task that asks how long to rest, and then for rows
         now[0] += pace.wait_s()
         pace.sent(pace.allow(100_000))
@@ -232,9 +232,9 @@ def test_time_that_a_task_rests_is_no_work_on_paced_rows() -> None:
 
 def test_rows_of_a_slow_pace_are_read_a_handful_at_a_time_by_all_splits_at_once() -> None:
     now = [100.0]
-    first = Pace(200, lambda: now[0])
+    first = RateLimit(200, lambda: now[0])
     now[0] += 0.003
-    second = Pace(200, lambda: now[0])
+    second = RateLimit(200, lambda: now[0])
     rows = []
     for _ in range(100):
         assert first.wait_s() == pytest.approx(second.wait_s())

@@ -23,8 +23,8 @@ from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.read_batcher import Coalescer
-from penstock.engine.source_reader import SourceTask
+from penstock.engine.read_batcher import ReadBatcher
+from penstock.engine.source_reader import SourceReader
 from penstock.ports import ReleasingReader
 from penstock.protocol.task.task_events import RowsRead, SplitEnded
 
@@ -305,7 +305,7 @@ def test_of_many_files_few_are_open_and_all_are_read(tmp_path: Path) -> None:
     for name in names:
         write(tmp_path, f"{name}.parquet", [f"{name}-{row}" for row in range(7)], rows_of_group=3)
     source = ParquetSource(str(tmp_path), LINE)
-    task = SourceTask("in", source, Coalescer(2))
+    task = SourceReader("in", source, ReadBatcher(2))
     splits = source.splits()
     task.open(splits)
     assert held_files(tmp_path) == 0

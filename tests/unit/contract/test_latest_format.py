@@ -13,7 +13,7 @@ from penstock.keeper.stores import read_latest, refuse_newer
 from penstock.ports import Versioned
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
-from penstock.supervisor.job_objects import Wanted
+from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
 
 LATEST = Latest(JobUid("u"), SwapId("s"), epoch=Epoch(7))
@@ -67,7 +67,7 @@ def test_a_run_on_one_machine_begins_nothing_on_a_newer_record() -> None:
     data = record(format=LATEST_FORMAT + 1)
     store.create(latest_name("words"), data)
     with pytest.raises(StateError, match="run the version that wrote it"):
-        Wanted(store, "words", JobUid("u")).begin(1, None)
+        JobObjects(store, "words", JobUid("u")).begin(1, None)
     found = store.get(latest_name("words"))
     assert found is not None
     assert found.data == data

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.contract.ids import Epoch, StageIndex, TaskId, Term, Version
-from penstock.engine.task_effects import Performer
+from penstock.engine.task_effects import TaskEffects
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 from penstock.transport.wakeup import Wakeup
@@ -35,26 +35,26 @@ def state() -> State:
 
 
 @pytest.fixture
-def performer(state: State) -> Performer:
+def performer(state: State) -> TaskEffects:
     core = SimpleNamespace(task=TASK, step=lambda event, now: [event])  # what is told is to be done
     parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[])
-    host: Any = SimpleNamespace(storer=SimpleNamespace(store=lambda *_: None))
-    return Performer(parts, host, Wakeup())
+    host: Any = SimpleNamespace(snapshot_writer=SimpleNamespace(store=lambda *_: None))
+    return TaskEffects(parts, host, Wakeup())
 
 
 def snapshot(kind: BarrierKind) -> Any:
     return ev.Snapshot(Barrier(Term(1), Epoch(1), Version(1), kind, Epoch(0), 0), Epoch(0), None)
 
 
-def test_a_snapshot_rests_until_somebody_waits_for_it(performer: Performer, state: State) -> None:
+def test_a_snapshot_rests_until_somebody_waits_for_it(performer: TaskEffects, state: State) -> None:
     performer.step(snapshot(BarrierKind.CHECKPOINT))
     assert not state.cuts[0].hurry.is_set()
-    performer.step(ev.Hurry())  # type: ignore[arg-type]
+    performer.step(ev.ExpediteSnapshot())  # type: ignore[arg-type]
     assert state.cuts[0].hurry.is_set()
 
 
 @pytest.mark.parametrize("kind", list(BarrierKind))
-def test_a_rescale_merges_nothing(performer: Performer, state: State, kind: BarrierKind) -> None:
+def test_a_rescale_merges_nothing(performer: TaskEffects, state: State, kind: BarrierKind) -> None:
     performer.step(snapshot(kind))
     (cut,) = state.cuts
     assert cut.merges is (kind is not BarrierKind.RESCALE)

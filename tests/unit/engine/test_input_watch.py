@@ -9,7 +9,7 @@ from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState, TaskManifest
-from penstock.engine.input_watch import InputWatch, Watched, known_splits
+from penstock.engine.input_watch import InputWatch, WatchedInput, known_splits
 from tests.support.task_harness import PLAN, root
 
 STAGE = StageIndex(0)
@@ -47,7 +47,7 @@ def test_a_change_is_logged_once_and_a_folder_that_fails_keeps_what_was_seen(
 ) -> None:
     caplog.set_level(logging.INFO)
     folder = Folder("a")
-    watch = InputWatch((Watched("lines", STAGE, folder),))
+    watch = InputWatch((WatchedInput("lines", STAGE, folder),))
     watch.look()
     assert not watch.seen, "nothing is known before the first attempt"
 

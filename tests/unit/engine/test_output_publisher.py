@@ -5,7 +5,7 @@ from queue import SimpleQueue
 from penstock.base.errors import StateError, StorageError
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
-from penstock.engine.output_publisher import Job, Publisher, Staging
+from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
 
 DEADLINE_S = 60.0
 
@@ -37,8 +37,10 @@ def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
     shelf = Shelf(StorageError("disk full"))
     failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
     over: SimpleQueue[str] = SimpleQueue()
-    publisher = Publisher({"out": shelf}, lambda *said: failed.put(said))
-    publisher.publish(Job(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible")))
+    publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said))
+    publisher.publish(
+        PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible"))
+    )
     publisher.clear(Staging((handle("c"),), discard=True))
     assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': disk full", False)
     assert over.get(timeout=DEADLINE_S) == "all visible"
@@ -49,7 +51,9 @@ def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
 
 def test_output_that_can_never_be_published_fails_the_job_and_says_why() -> None:
     failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
-    publisher = Publisher({"out": Shelf(StateError("another file"))}, lambda *s: failed.put(s))
-    publisher.publish(Job(Epoch(7), (handle("a"),), lambda: None))
+    publisher = OutputPublisher(
+        {"out": Shelf(StateError("another file"))}, lambda *s: failed.put(s)
+    )
+    publisher.publish(PublishJob(Epoch(7), (handle("a"),), lambda: None))
     assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': another file", True)
     publisher.close()

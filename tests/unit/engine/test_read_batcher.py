@@ -7,7 +7,7 @@ from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine import read_batcher as coalesce
-from penstock.engine.read_batcher import Bound, Coalescer, turn_bytes
+from penstock.engine.read_batcher import Bound, ReadBatcher, turn_bytes
 from penstock.ports import Read
 
 
@@ -39,7 +39,7 @@ class Reader:
 
 def turns(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> list[list[int]]:
     """Read until nothing is there; what each turn brought."""
-    reads, found = Coalescer(batch_rows, bytes_max), []
+    reads, found = ReadBatcher(batch_rows, bytes_max), []
     while (read := reads.next(reader)) is not None:
         numbers = read.batch.column("n").to_pylist()
         assert read.offset == numbers[0]
@@ -63,7 +63,7 @@ def test_a_split_that_gives_less_than_asked_is_not_asked_again() -> None:
 
 
 def test_a_turn_without_rows_changes_nothing() -> None:
-    reads, reader = Coalescer(10), Reader([0, 10])
+    reads, reader = ReadBatcher(10), Reader([0, 10])
     assert reads.next(reader) is None
     again = reads.next(reader)
     assert again is not None
@@ -88,7 +88,7 @@ class Block(Reader):
 
 
 def test_pieces_of_one_block_are_put_together_without_a_copy() -> None:
-    reads, reader = Coalescer(100), Block([])
+    reads, reader = ReadBatcher(100), Block([])
     memory = Block.block.column("t").buffers()[2].address
     found = []
     while (read := reads.next(reader)) is not None:
@@ -118,7 +118,7 @@ class Gathering(Reader):
 
 
 def test_a_reader_that_can_is_asked_for_many_small_reads_at_once() -> None:
-    reader, reads, found = Gathering(1000), Coalescer(10), []
+    reader, reads, found = Gathering(1000), ReadBatcher(10), []
     while (read := reads.next(reader, reader)) is not None:
         found += read.batch.column("n").to_pylist()
     assert found == list(range(1000))
@@ -131,7 +131,7 @@ def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPat
     worked = [0.0]
     monkeypatch.setattr(coalesce, "thread_time", lambda: worked[0])
     monkeypatch.setattr(coalesce, "SOURCE_TURN_ROWS_MAX", 1024)  # no multiple of ten
-    reader, reads = Gathering(50_000), Coalescer(10)
+    reader, reads = Gathering(50_000), ReadBatcher(10)
 
     def rows_of_turn(cost_s: float) -> int:
         worked[0] += cost_s
@@ -145,31 +145,31 @@ def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPat
 
 def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
     text = "x" * 8192
-    reader, reads = Gathering(3000, text), Coalescer(10)
+    reader, reads = Gathering(3000, text), ReadBatcher(10)
     while (read := reads.next(reader, reader)) is not None:
         assert read.batch.nbytes <= SOURCE_TURN_BYTES
     assert not reader.asked  # the first read showed how large rows are
 
 
 def test_no_turn_brings_more_rows_than_its_bound() -> None:
-    reads, reader = Coalescer(10), Reader([10] * 100)
+    reads, reader = ReadBatcher(10), Reader([10] * 100)
     found = []
     while (read := reads.next(reader, None, Bound(rows=25))) is not None:
         found.append(read.batch.num_rows)
     assert max(found) <= 25, "several reads"
-    reads, reader = Coalescer(10), Reader([10] * 100)
+    reads, reader = ReadBatcher(10), Reader([10] * 100)
     few = reads.next(reader, None, Bound(rows=3))
     assert few is not None
     assert few.batch.num_rows == 3, "a single read"
 
 
 def test_no_turn_brings_more_bytes_than_its_bound_by_the_rows_before_unless_one_is_larger() -> None:
-    reads, reader = Coalescer(10), Reader([10] * 100, "x" * 1000)
+    reads, reader = ReadBatcher(10), Reader([10] * 100, "x" * 1000)
     sizes = []
     while (read := reads.next(reader, None, Bound(size=5000))) is not None:
         sizes.append(read.batch.num_rows)
     assert max(sizes[1:]) <= 5, "the first showed how large rows are"
-    reads, reader = Coalescer(10), Reader([10] * 3, "x" * 1000)
+    reads, reader = ReadBatcher(10), Reader([10] * 3, "x" * 1000)
     rows = [reads.next(reader, None, Bound(size=10)) for _ in range(3)]
     assert [r.batch.num_rows for r in rows[1:] if r is not None] == [1, 1]
 

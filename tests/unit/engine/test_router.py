@@ -15,7 +15,7 @@ from penstock.engine.partitioner import Partitioner
 from penstock.engine.router import Custom, EdgeRouter
 from penstock.model.keyhash import hash_columns, key_groups
 from penstock.protocol.task.routes import routes
-from penstock.protocol.task.task_events import Piece
+from penstock.protocol.task.task_events import RoutedRows
 
 EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)
 PLAN = PhysicalPlan(
@@ -44,7 +44,7 @@ def pieces(
     new: Assignment | None = None,
     custom: Custom | None = None,
     batch: pa.RecordBatch = BATCH,
-) -> list[Piece]:
+) -> list[RoutedRows]:
     edge = replace(EDGE, partitioning=kind)
     router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), custom)
     return router.pieces(batch)

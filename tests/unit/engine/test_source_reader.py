@@ -9,8 +9,8 @@ import pytest
 from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.read_batcher import Coalescer
-from penstock.engine.source_reader import SourceTask
+from penstock.engine.read_batcher import ReadBatcher
+from penstock.engine.source_reader import SourceReader
 from penstock.ports import Read
 from penstock.protocol.task.task_events import RowsRead, SplitEmpty, SplitEnded
 
@@ -63,13 +63,13 @@ class Readers:
         return self.readers[state.split]
 
 
-def opened(**readers: Any) -> SourceTask:
-    task = SourceTask("in", Readers(readers), Coalescer(10))
+def opened(**readers: Any) -> SourceReader:
+    task = SourceReader("in", Readers(readers), ReadBatcher(10))
     task.open([SplitState(SplitId(name), "", 0) for name in readers])
     return task
 
 
-def events(task: SourceTask, count: int) -> list[type]:
+def events(task: SourceReader, count: int) -> list[type]:
     return [type(task.next(lambda _: True)) for _ in range(count)]
 
 
@@ -142,7 +142,7 @@ def many(lets_go: list[bool]) -> dict[str, Releasing]:
     return {name: Releasing(name, [1, 1, 1], list(lets_go)) for name in names}
 
 
-def read_on(task: SourceTask, count: int, stopped: str = "") -> list[str]:
+def read_on(task: SourceReader, count: int, stopped: str = "") -> list[str]:
     """Return of which splits the next rows are; those that end, or whose name begins so, stop."""
     found: list[str] = []
     while len(found) < count:
@@ -198,7 +198,7 @@ def test_closed_splits_are_asked_no_more() -> None:
 
 
 def test_a_split_that_had_ended_is_not_asked_and_not_waited_for() -> None:
-    task = SourceTask("in", Readers({"a": Reader("a", [])}), Coalescer(10))
+    task = SourceReader("in", Readers({"a": Reader("a", [])}), ReadBatcher(10))
     task.open([SplitState(SplitId("a"), "", 0, finished=True)])
     assert task.dry
     assert task.next(lambda _: True) is None

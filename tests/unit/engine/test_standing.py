@@ -3,14 +3,14 @@
 import time
 
 from penstock.engine.progress_reporter import spent
-from penstock.engine.task_runtime import Standing
+from penstock.engine.task_runtime import TaskProgress
 
 
 def test_a_wait_that_goes_on_counts_already() -> None:
-    standing = Standing()
+    progress = TaskProgress()
     seen: list[tuple[float, float]] = []
-    standing.block(lambda: seen.append(standing.waited(time.monotonic() + 60)))
-    standing.sleep(lambda _: seen.append(standing.waited(time.monotonic() + 60)), 1.0)
+    progress.block(lambda: seen.append(progress.waited(time.monotonic() + 60)))
+    progress.sleep(lambda _: seen.append(progress.waited(time.monotonic() + 60)), 1.0)
     assert seen[0][0] == 0
     assert seen[0][1] >= 60
     assert seen[1][0] >= 60
@@ -18,15 +18,15 @@ def test_a_wait_that_goes_on_counts_already() -> None:
 
 
 def test_what_has_ended_is_counted_once() -> None:
-    standing = Standing()
-    standing.block(time.monotonic)
-    now = standing.waited(time.monotonic() + 60)
-    assert now == (standing.slept_s, standing.blocked_s)
+    progress = TaskProgress()
+    progress.block(time.monotonic)
+    now = progress.waited(time.monotonic() + 60)
+    assert now == (progress.slept_s, progress.blocked_s)
     assert now[1] > 0
 
 
 def test_what_was_neither_slept_nor_blocked_was_worked() -> None:
-    standing = Standing(born=100.0, slept_s=5.0, blocked_s=2.0)
-    assert spent([standing], 110.0) == (3.0, 2.0, 5.0)
-    standing.asleep_at = 106.0
-    assert spent([standing, standing], 110.0) == (0.0, 4.0, 18.0), "never less than nothing"
+    progress = TaskProgress(born=100.0, slept_s=5.0, blocked_s=2.0)
+    assert spent([progress], 110.0) == (3.0, 2.0, 5.0)
+    progress.asleep_at = 106.0
+    assert spent([progress, progress], 110.0) == (0.0, 4.0, 18.0), "never less than nothing"

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Range, Share
-from penstock.engine.task_effects import Performer
-from penstock.engine.task_inbox import Near
-from penstock.engine.task_runtime import Host, OutEdge, TaskParts
+from penstock.engine.task_effects import TaskEffects
+from penstock.engine.task_inbox import FetchedState
+from penstock.engine.task_runtime import OutEdge, TaskParts, TaskRuntime
 from penstock.protocol.task import task_events as ev
 
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
@@ -61,14 +61,14 @@ class Router:
         return [batch]
 
 
-class Hands(Performer):
+class Hands(TaskEffects):
     """A performer whose rows all go one way."""
 
     def _router(self, index: int) -> Any:
         return Router()
 
 
-def hands(told: list[object], slices: int = 0) -> tuple[Performer, list[pa.RecordBatch]]:
+def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.RecordBatch]]:
     rows: list[pa.RecordBatch] = []
     edge = OutEdge(cast(Any, None), (), None, rows)
     parts = TaskParts(
@@ -78,13 +78,13 @@ def hands(told: list[object], slices: int = 0) -> tuple[Performer, list[pa.Recor
         {},
         cast(Any, State(told)),
     )
-    return Hands(parts, cast(Host, None), cast(Any, threading.Event())), rows
+    return Hands(parts, cast(TaskRuntime, None), cast(Any, threading.Event())), rows
 
 
 def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else() -> None:
     told: list[object] = []
     performer, rows = hands(told, slices=2)
-    performer._advance(ev.Advance(7))
+    performer._advance(ev.AdvanceWatermark(7))
     produced = [t.pieces for t in told if isinstance(t, ev.Produced)]
     assert produced == [(BATCH,), (BATCH,)]
     assert [type(t) for t in told] == [str, ev.Produced] * 2
@@ -95,6 +95,6 @@ def test_steps_hear_of_the_groups_that_were_loaded_and_until_when_they_emitted()
     told: list[object] = []
     performer, _ = hands(told)
     share: Share = (Range(0, 4),)
-    load = ev.Load(Version(3), share, (), (), 15, emitted_us=20)
-    performer.take(Near(load, cast(Any, "fetched")))
+    load = ev.LoadState(Version(3), share, (), (), 15, emitted_us=20)
+    performer.take(FetchedState(load, cast(Any, "fetched")))
     assert told == ["fetched", (share, 20), ev.Loaded(Version(3))]

@@ -5,7 +5,7 @@ import pytest
 from penstock.base.errors import StorageError
 from penstock.base.limits import TASK_INBOX_MAX
 from penstock.contract.ids import Epoch, Term, Version
-from penstock.engine.task_inbox import Inbox
+from penstock.engine.task_inbox import TaskInbox
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 
@@ -24,7 +24,7 @@ def every(_: Barrier) -> bool:
 
 def test_every_event_wakes_the_task() -> None:
     bell = Bell()
-    inbox = Inbox(bell)
+    inbox = TaskInbox(bell)
     inbox.put(ev.Started())
     inbox.put(ev.Published(Epoch(1)))
     assert bell.rung == 2
@@ -32,11 +32,11 @@ def test_every_event_wakes_the_task() -> None:
 
 
 def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
-    inbox = Inbox(Bell())
-    inbox.put(ev.Committed(Epoch(1), Version(1)))
+    inbox = TaskInbox(Bell())
+    inbox.put(ev.EpochCommitted(Epoch(1), Version(1)))
     inbox.put(ev.Aborted(Term(1), Epoch(2)))
     inbox.put(ev.Published(Epoch(1)))
-    assert inbox.take_harmless(every) == ev.Committed(Epoch(1), Version(1))
+    assert inbox.take_harmless(every) == ev.EpochCommitted(Epoch(1), Version(1))
     assert inbox.take_harmless(every) is None
     assert inbox.take() == ev.Aborted(Term(1), Epoch(2))
     assert inbox.take_harmless(every) == ev.Published(Epoch(1))
@@ -44,7 +44,7 @@ def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
 
 def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
     inbox, barrier = (
-        Inbox(Bell()),
+        TaskInbox(Bell()),
         Barrier(Term(1), Epoch(1), Version(1), BarrierKind.FINAL, Epoch(0), 0),
     )
     inbox.put(ev.Injected(barrier))
@@ -55,7 +55,7 @@ def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
 
 
 def test_a_reset_is_seen_whatever_else_waits() -> None:
-    inbox = Inbox(Bell())
+    inbox = TaskInbox(Bell())
     inbox.put(ev.Started())
     before = inbox.reset
     inbox.put(ev.ResetTo(Epoch(3)))
@@ -64,7 +64,7 @@ def test_a_reset_is_seen_whatever_else_waits() -> None:
 
 
 def test_more_orders_than_the_bound_are_refused_and_the_end_and_answers_are_not() -> None:
-    inbox = Inbox(Bell())
+    inbox = TaskInbox(Bell())
     for _ in range(TASK_INBOX_MAX):
         inbox.put(ev.Started())
     with pytest.raises(StorageError, match=f"has not taken {TASK_INBOX_MAX} orders: Aborted"):

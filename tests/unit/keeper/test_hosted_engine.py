@@ -13,7 +13,7 @@ from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.hosted_engine import STATUS_GONE, HostDoor, HostedChild
+from penstock.keeper.hosted_engine import STATUS_GONE, EngineLauncher, HostedChild
 
 WITHIN_S = 20.0
 
@@ -24,8 +24,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def door(path: Path) -> Iterator[HostDoor]:
-    made = HostDoor(path)
+def door(path: Path) -> Iterator[EngineLauncher]:
+    made = EngineLauncher(path)
     yield made
     made.close()
 
@@ -56,13 +56,13 @@ def launch(life: str = "life-1") -> EngineLaunch:
     )
 
 
-def begin(door: HostDoor, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
+def begin(door: EngineLauncher, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         return door.spawn(launch(life), theirs), ours
 
 
-def test_a_life_begins_with_a_link_of_its_own(door: HostDoor, hosts: Hosts) -> None:
+def test_a_life_begins_with_a_link_of_its_own(door: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door)
     message, (link,) = host.receive()
@@ -79,7 +79,7 @@ def test_a_life_begins_with_a_link_of_its_own(door: HostDoor, hosts: Hosts) -> N
     assert list(child.lines()) == ["no module named x\n"]
 
 
-def test_a_life_waits_for_its_host(door: HostDoor, hosts: Hosts) -> None:
+def test_a_life_waits_for_its_host(door: EngineLauncher, hosts: Hosts) -> None:
     child, ours = begin(door)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.0)
@@ -89,14 +89,14 @@ def test_a_life_waits_for_its_host(door: HostDoor, hosts: Hosts) -> None:
     ours.close()
 
 
-def test_a_life_that_never_began_can_be_ended(door: HostDoor) -> None:
+def test_a_life_that_never_began_can_be_ended(door: EngineLauncher) -> None:
     child, ours = begin(door)
     child.kill()
     assert child.wait(WITHIN_S) == STATUS_GONE
     ours.close()
 
 
-def test_the_keeper_has_a_life_ended(door: HostDoor, hosts: Hosts) -> None:
+def test_the_keeper_has_a_life_ended(door: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door)
     _, (link,) = host.receive()
@@ -106,7 +106,7 @@ def test_the_keeper_has_a_life_ended(door: HostDoor, hosts: Hosts) -> None:
     ours.close()
 
 
-def test_a_container_that_ends_takes_its_engine_with_it(door: HostDoor, hosts: Hosts) -> None:
+def test_a_container_that_ends_takes_its_engine_with_it(door: EngineLauncher, hosts: Hosts) -> None:
     first = hosts.come()
     child, ours = begin(door)
     _, (link,) = first.receive()
@@ -118,7 +118,7 @@ def test_a_container_that_ends_takes_its_engine_with_it(door: HostDoor, hosts: H
 
 
 def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
-    door: HostDoor, hosts: Hosts
+    door: EngineLauncher, hosts: Hosts
 ) -> None:
     first, second = hosts.come(), hosts.come()
     with pytest.raises(LinkClosed):
@@ -132,7 +132,7 @@ def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
     ours.close()
 
 
-def test_words_about_another_life_are_not_heard(door: HostDoor, hosts: Hosts) -> None:
+def test_words_about_another_life_are_not_heard(door: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
     child, ours = begin(door, "life-2")
     _, (link,) = host.receive()
@@ -143,7 +143,7 @@ def test_words_about_another_life_are_not_heard(door: HostDoor, hosts: Hosts) ->
     ours.close()
 
 
-def test_files_that_come_with_a_word_are_closed(door: HostDoor, hosts: Hosts) -> None:
+def test_files_that_come_with_a_word_are_closed(door: EngineLauncher, hosts: Hosts) -> None:
     """Whoever reaches the socket could else use up what its keeper may have open."""
     host = hosts.come()
     child, ours = begin(door)

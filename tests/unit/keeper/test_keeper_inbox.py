@@ -4,12 +4,12 @@ import pytest
 
 from penstock.base.errors import StorageError
 from penstock.base.limits import KEEPER_INBOX_MAX
-from penstock.keeper.keeper_inbox import Crash, ForCoordinator, ForMember, Inbox, Lane
+from penstock.keeper.keeper_inbox import EngineCrashed, ForCoordinator, ForMember, KeeperInbox, Lane
 from penstock.protocol.control_events import Retire, Tick
 
 
 def test_items_come_out_in_order_and_a_wait_ends() -> None:
-    inbox = Inbox()
+    inbox = KeeperInbox()
     inbox.put(ForCoordinator(Tick()))
     inbox.put(ForMember(Tick()))
     assert inbox.take(None) == ForCoordinator(Tick())
@@ -19,7 +19,7 @@ def test_items_come_out_in_order_and_a_wait_ends() -> None:
 
 
 def test_a_flood_is_refused_at_the_door() -> None:
-    inbox = Inbox()
+    inbox = KeeperInbox()
     for _ in range(KEEPER_INBOX_MAX):
         inbox.offer(ForMember(Tick()))
     with pytest.raises(StorageError, match="inbox is full"):
@@ -27,7 +27,7 @@ def test_a_flood_is_refused_at_the_door() -> None:
 
 
 def test_a_lane_does_jobs_in_order_on_its_own_thread() -> None:
-    inbox, threads = Inbox(), set()
+    inbox, threads = KeeperInbox(), set()
     lane = Lane("test", inbox)
 
     def job(answer: ForCoordinator | None) -> ForCoordinator | None:
@@ -43,11 +43,11 @@ def test_a_lane_does_jobs_in_order_on_its_own_thread() -> None:
 
 
 def test_an_error_nobody_expected_ends_the_process() -> None:
-    inbox = Inbox()
+    inbox = KeeperInbox()
     error = ZeroDivisionError("a bug")
 
     def bug() -> None:
         raise error
 
     Lane("test", inbox).do(bug)
-    assert inbox.take(10) == Crash(error)
+    assert inbox.take(10) == EngineCrashed(error)

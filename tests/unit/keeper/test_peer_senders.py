@@ -10,8 +10,8 @@ from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Nothing, Server
 from penstock.contract.control import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
-from penstock.keeper.keeper_inbox import ForCoordinator, Inbox
-from penstock.keeper.peer_senders import Couriers
+from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
+from penstock.keeper.peer_senders import PeerSenders
 from penstock.protocol.control_events import PeerRefused
 
 
@@ -48,45 +48,45 @@ def peer() -> Iterator[Peer]:
 
 
 def test_messages_arrive_in_order(peer: Peer) -> None:
-    couriers = Couriers(Inbox(), dial, print, time.monotonic)
+    senders = PeerSenders(KeeperInbox(), dial, print, time.monotonic)
     sent = [envelope(number) for number in range(20)]
     for message in sent:
-        couriers.send(peer.server.address, message)
+        senders.send(peer.server.address, message)
     for _ in sent:
         peer.arrived.acquire()  # it comes, however busy the machine is
     assert peer.heard == sent
 
 
 def test_a_refused_dial_is_told_to_the_coordinator(peer: Peer) -> None:
-    inbox = Inbox()
+    inbox = KeeperInbox()
     peer.server.close()
-    Couriers(inbox, dial, print, time.monotonic).send(peer.server.address, envelope(1))
+    PeerSenders(inbox, dial, print, time.monotonic).send(peer.server.address, envelope(1))
     assert inbox.take(10) == ForCoordinator(PeerRefused(peer.server.address))
 
 
 def test_a_peer_that_refuses_for_one_reason_makes_one_line(peer: Peer) -> None:
     lines: list[str] = []
     peer.refuse = True
-    couriers = Couriers(Inbox(), dial, lines.append, time.monotonic)
+    senders = PeerSenders(KeeperInbox(), dial, lines.append, time.monotonic)
     for number in range(5):
-        couriers.send(peer.server.address, envelope(number))
+        senders.send(peer.server.address, envelope(number))
     for _ in range(5):
         peer.arrived.acquire()
     assert lines == [f"{peer.server.address} refused a message: not here"]
 
 
 def test_a_silent_peer_delays_nobody(peer: Peer) -> None:
-    inbox, released = Inbox(), threading.Event()
+    inbox, released = KeeperInbox(), threading.Event()
 
     def hang(_message: Envelope) -> Nothing:
         released.wait()
         return Nothing()
 
     silent = Server({DELIVER: hang}, "secret")
-    couriers = Couriers(inbox, dial, print, time.monotonic)
+    senders = PeerSenders(inbox, dial, print, time.monotonic)
     for number in range(2000):
-        couriers.send(silent.address, envelope(number))
-    couriers.send(peer.server.address, envelope(1))
+        senders.send(silent.address, envelope(number))
+    senders.send(peer.server.address, envelope(1))
     peer.arrived.acquire()
     released.set()
     silent.close()
@@ -106,12 +106,12 @@ def test_addresses_of_earlier_lives_leave_no_thread_and_no_channel(peer: Peer) -
             closed.append(self.address)
             super().close()
 
-    couriers = Couriers(Inbox(), lambda a: Noted(a, "secret"), print, lambda: now)
+    senders = PeerSenders(KeeperInbox(), lambda a: Noted(a, "secret"), print, lambda: now)
     gone = [f"127.0.0.1:{port}" for port in range(1, 21)]  # nobody listens there
     for address in gone:
         now += COURIER_IDLE_S / 4
-        couriers.send(address, envelope(1))
-        couriers.send(peer.server.address, envelope(2))
+        senders.send(address, envelope(1))
+        senders.send(peer.server.address, envelope(2))
     for thread in couriers_of(gone[:16]):
         thread.join(10)
     assert not couriers_of(gone[:16])

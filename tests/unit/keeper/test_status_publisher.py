@@ -6,7 +6,7 @@ from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, 
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.progress import EngineProgress, WorkerReport
 from penstock.contract.status import JobStatus, Load, StepStatus
-from penstock.keeper.status_publisher import Audience, StatusBoard
+from penstock.keeper.status_publisher import StatusBoard, WorkerStatuses
 from tests.support.fakes import FakeMetaStore
 
 LEADS = (Latest(JobUid("uid"), SwapId("s"), Term(2), workers=2), Desired(2))
@@ -16,12 +16,12 @@ def report(ordinal: int, pod: str, life: str = "e") -> WorkerReport:
     return WorkerReport(Ordinal(ordinal), "k", 1, Incarnation(life), 7, "10.0.0.1:7077", pod=pod)
 
 
-def summary(audience: Audience, now: float) -> JobStatus:
+def summary(audience: WorkerStatuses, now: float) -> JobStatus:
     return audience.summary("words", LEADS, "/c", (now, int(now * 1e6)))
 
 
 def test_the_summary_says_who_is_silent_and_for_how_long_it_listened() -> None:
-    audience = Audience(2, since=100.0)
+    audience = WorkerStatuses(2, since=100.0)
     audience.hear(report(0, "pod-a"), 109.0)
     audience.hear(report(1, "pod-b"), 102.0)
     status = summary(audience, 110.0)
@@ -33,7 +33,7 @@ def test_the_summary_says_who_is_silent_and_for_how_long_it_listened() -> None:
 
 
 def test_a_worker_that_has_gone_for_good_leaves_the_summary() -> None:
-    audience = Audience(2, since=0.0)
+    audience = WorkerStatuses(2, since=0.0)
     audience.hear(report(0, "pod-a"), 1.0)
     assert summary(audience, 302.0).workers == ()
 
@@ -49,7 +49,7 @@ class CountingStore(FakeMetaStore):
 def test_counters_are_written_now_and_then_and_news_at_once() -> None:
     store = CountingStore()
     store.create("words-status", b"{}")
-    board, audience = StatusBoard(store, "words-status"), Audience(2, since=0.0)
+    board, audience = StatusBoard(store, "words-status"), WorkerStatuses(2, since=0.0)
     audience.hear(report(0, "pod-a"), 1.0)
     board.show(summary(audience, 1.0), 1.0)
     board.show(summary(audience, 2.0), 2.0)
@@ -72,7 +72,7 @@ def busy(age: float) -> WorkerReport:
 def test_how_busy_the_workers_are_is_told_and_is_no_news_by_itself() -> None:
     store = CountingStore()
     store.create("words-status", b"{}")
-    board, audience = StatusBoard(store, "words-status"), Audience(2, since=0.0)
+    board, audience = StatusBoard(store, "words-status"), WorkerStatuses(2, since=0.0)
     latest = Latest(JobUid("uid"), SwapId("s"), Term(2), attempt=Attempt(1), workers=1)
     for now in (1.0, LOAD_WINDOW_S, LOAD_WINDOW_S + 1.0):
         audience.hear(busy(now), now)
@@ -90,7 +90,7 @@ def test_how_busy_the_workers_are_is_told_and_is_no_news_by_itself() -> None:
 def test_a_silence_that_matters_is_news() -> None:
     store = CountingStore()
     store.create("words-status", b"{}")
-    board, audience = StatusBoard(store, "words-status"), Audience(2, since=0.0)
+    board, audience = StatusBoard(store, "words-status"), WorkerStatuses(2, since=0.0)
     audience.hear(report(0, "pod-a"), 1.0)
     board.show(summary(audience, 4.0), 4.0)
     board.show(summary(audience, 6.5), 6.5)
@@ -100,7 +100,7 @@ def test_a_silence_that_matters_is_news() -> None:
 def test_another_leaders_words_are_written_over_at_the_next_try() -> None:
     store = CountingStore()
     first = store.create("words-status", b"{}")
-    board, audience = StatusBoard(store, "words-status"), Audience(2, since=0.0)
+    board, audience = StatusBoard(store, "words-status"), WorkerStatuses(2, since=0.0)
     board.show(summary(audience, 1.0), 1.0)
     known = store.get("words-status")
     assert known is not None
@@ -116,5 +116,5 @@ def test_another_leaders_words_are_written_over_at_the_next_try() -> None:
 
 def test_an_object_that_is_not_there_is_the_operators_to_make() -> None:
     store = CountingStore()
-    StatusBoard(store, "words-status").show(summary(Audience(2, since=0.0), 1.0), 1.0)
+    StatusBoard(store, "words-status").show(summary(WorkerStatuses(2, since=0.0), 1.0), 1.0)
     assert store.get("words-status") is None

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 
 
-@fleeting
+@hot_dataclass
 class Place:
     """Two numbers."""
 

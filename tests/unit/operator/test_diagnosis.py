@@ -16,7 +16,7 @@ from penstock.graph.load import compile_draft
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
-from tests.support.in_memory_control_plane import Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.unit.operator.observing import running, spec_of, target_for
 
 
@@ -70,7 +70,7 @@ def test_a_changed_graph_that_does_not_fit_shows_the_difference() -> None:
         file = JobFile(StreamJob("wc", Spec(Job(entrypoint="a:b"))), {})
         return compile_draft(file, job.draft, None).plan
 
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.plan = build("word")
     town.until(lambda: town.latest.epoch >= 2)
     town.want(requests=(Request("r1", "stop"),))

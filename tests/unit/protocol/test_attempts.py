@@ -9,12 +9,12 @@ from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
 from penstock.protocol.control_actions import SendCommand, SwapLatest
 from penstock.protocol.control_events import Retire
-from tests.support.in_memory_control_plane import Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.running_jobs import running
 from tests.support.stub_engine import PLAN
 
 
-def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:
+def commands(town: InMemoryControlPlane, *kinds: type) -> list[tuple[int, control.Command]]:
     """List the commands of some kinds in the order in which the leader sent them."""
     return [
         (action.ordinal, action.envelope.body)  # type: ignore[misc]
@@ -24,7 +24,7 @@ def commands(town: Town, *kinds: type) -> list[tuple[int, control.Command]]:
     ]
 
 
-def reached(town: Town, attempt: int) -> bool:
+def reached(town: InMemoryControlPlane, attempt: int) -> bool:
     return town.latest.attempt == attempt
 
 
@@ -43,7 +43,7 @@ def test_the_first_attempt_begins_from_nothing() -> None:
 
 
 def test_splits_are_listed_once_in_a_jobs_life() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.until(lambda: town.latest.attempt == 1)
     town.kill_engine(1)
     town.until(lambda: town.latest.attempt == 2 and town.latest.epoch >= 1)
@@ -51,7 +51,7 @@ def test_splits_are_listed_once_in_a_jobs_life() -> None:
 
 
 def test_nothing_begins_before_every_ordinal_is_there() -> None:
-    town = Town(1)
+    town = InMemoryControlPlane(1)
     town.want(workers=2)
     town.run(3.0)
     assert town.latest.attempt == 0
@@ -60,7 +60,7 @@ def test_nothing_begins_before_every_ordinal_is_there() -> None:
 
 
 def test_an_engine_with_another_plan_is_never_admitted() -> None:
-    town = Town(0)
+    town = InMemoryControlPlane(0)
     town.want(workers=2)
     town.start(0)
     town.run(0.5)
@@ -72,7 +72,7 @@ def test_an_engine_with_another_plan_is_never_admitted() -> None:
 
 
 def test_a_source_that_cannot_be_listed_fails_the_job_with_its_text() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.mute = {0: ("Enumerate",), 1: ("Enumerate",)}
     town.run(0.3)
     for ordinal in (0, 1):
@@ -138,7 +138,7 @@ def test_a_break_of_an_earlier_attempt_changes_nothing() -> None:
     town.kill_engine(1)
     town.until(lambda: town.latest.attempt == 2)
     town.run(1.0)
-    town.say(0, control.Broken(town.swaps[0].attempt, "late news"))
+    town.say(0, control.Broken(town.cas[0].attempt, "late news"))
     town.run(1.0)
     assert town.latest.attempt == 2
 
@@ -154,14 +154,14 @@ def test_a_fatal_break_fails_the_job_and_no_engine_stays() -> None:
 
 
 def test_code_that_does_not_load_fails_the_job_before_any_engine_spoke() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.unsound = "job.yaml:5: there is no module 'jobs'"
     town.until(lambda: town.latest.failure == town.unsound)
     assert town.latest.attempt == 0
 
 
 def test_members_that_are_never_ready_are_lost_in_the_end() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.mute = {1: ("Reset",)}
     town.run(2.0)
     first = town.engine(1).incarnation
@@ -288,7 +288,7 @@ def test_a_new_leader_leaves_a_running_attempt_alone() -> None:
 
 
 def test_a_new_leader_finishes_an_attempt_that_was_only_swapped() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.cut = lambda a, b, body: isinstance(body, control.Reset)
     town.until(lambda: town.latest.attempt == 1)
     town.cut = lambda a, b, body: False
@@ -322,10 +322,10 @@ def test_a_stopped_leader_that_wakes_up_changes_nothing() -> None:
     old = town.leader().ordinal
     town.freeze(old)
     town.until(lambda: town.latest.term == 2)
-    swaps = len(town.swaps)
+    cas = len(town.cas)
     town.thaw(old)
     town.run(0.2)
-    assert all(s.term == 2 for s in town.swaps[swaps:])
+    assert all(s.term == 2 for s in town.cas[cas:])
     epoch = town.latest.epoch
     town.until(lambda: town.latest.epoch > epoch + 1)
 

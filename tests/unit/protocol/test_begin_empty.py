@@ -5,14 +5,14 @@ from dataclasses import replace
 from penstock.contract.control import MembersFile
 from penstock.contract.latest import Request, Restore
 from penstock.protocol import control_actions as do
-from tests.support.in_memory_control_plane import Keeper, Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
 from tests.support.running_jobs import OTHER_PLAN, heard, root, running
 from tests.support.stub_engine import PLAN
 
 EMPTY = Restore("n1", empty=True, allow_output_replay=True)
 
 
-def reset_from_nothing(town: Town) -> bool:
+def reset_from_nothing(town: InMemoryControlPlane) -> bool:
     at = town.latest
     return at.attempt == 2 and (at.epoch, at.root) == (0, None)
 
@@ -43,7 +43,7 @@ def test_to_begin_without_state_needs_leave_to_repeat_output() -> None:
 
 
 def test_a_job_that_has_committed_nothing_needs_no_leave() -> None:
-    town = Town(0)
+    town = InMemoryControlPlane(0)
     town.want(workers=2, restore=Restore("n1", empty=True))
     for ordinal in (0, 1):
         town.start(ordinal)
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_no_hindrance_to_begin_without_state() -> None:
     town.until(lambda: town.latest.epoch > 3)
 
 
-class SlowDisk(Town):
+class SlowDisk(InMemoryControlPlane):
     """A town in which members files are written when the test lets them."""
 
     def __init__(self, workers: int) -> None:
@@ -142,7 +142,7 @@ def test_an_admission_that_was_drafted_before_a_restore_is_never_made_after_it()
     town.want(restore=EMPTY)
     town.write()
     town.until(lambda: town.latest.epoch > 3)
-    for swap in (s for s in town.swaps if s.members is not None):
+    for swap in (s for s in town.cas if s.members is not None):
         file = town.blobs.get(swap.members.name) if swap.members is not None else None
         assert not isinstance(file, MembersFile) or file.attempt == swap.attempt
         assert not isinstance(file, MembersFile) or swap.epoch or file.splits

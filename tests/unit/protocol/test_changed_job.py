@@ -14,7 +14,7 @@ from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
 from penstock.protocol.state_matching import incompatible, match
-from tests.support.in_memory_control_plane import Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.running_jobs import root, sent
 
 COLUMNS = {"word": "string", "lang": "string", "x": "int64"}
@@ -44,9 +44,9 @@ def filtered(job: ps.Job) -> None:
     rows.key_by("word").aggregate("count", n=ps.count()).sink("out", ps.parquet("out"))
 
 
-def stopped(build: Build, epoch: int = 2) -> Town:
+def stopped(build: Build, epoch: int = 2) -> InMemoryControlPlane:
     """Return a town whose job has committed and published ``epoch``, and was stopped."""
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.plan = plan_of(build)
     town.until(lambda: town.latest.epoch >= epoch)
     town.want(requests=(Request("r1", "stop"),))
@@ -56,7 +56,7 @@ def stopped(build: Build, epoch: int = 2) -> Town:
     return town
 
 
-def again(town: Town, build: Build, **desired: object) -> None:
+def again(town: InMemoryControlPlane, build: Build, **desired: object) -> None:
     """Run the job again as ``build`` makes it now."""
     town.plan = plan_of(build)
     town.want(run="run-2", **desired)
@@ -72,13 +72,13 @@ def test_a_stateless_step_more_still_fits() -> None:
     assert town.latest.failure is None
 
 
-def begun(town: Town, newest: int) -> str | None:
+def begun(town: InMemoryControlPlane, newest: int) -> str | None:
     """Wait until the job has committed more than ``newest`` or was refused; return why."""
     town.until(lambda: town.latest.epoch > newest or town.latest.failure is not None)
     return town.latest.failure
 
 
-def changed(before: Build, after: Build, **desired: object) -> Town:
+def changed(before: Build, after: Build, **desired: object) -> InMemoryControlPlane:
     """Run a job, stop it, and run it again as it is now."""
     town = stopped(before)
     newest = town.latest.epoch
@@ -217,7 +217,7 @@ def test_a_table_is_dealt_out_anew_when_the_stages_change_and_else_stays() -> No
 
 
 def test_a_sink_that_is_gone_must_have_published() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.plan = plan_of(counted)
     town.until(lambda: town.latest.epoch == 1)
     town.engine(1).mute = ["Commit"]
@@ -232,7 +232,7 @@ def test_a_sink_that_is_gone_must_have_published() -> None:
 
 
 def test_half_of_the_workers_with_another_plan_wait_for_the_others() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.plan = plan_of(counted)
     town.until(lambda: town.latest.epoch >= 2)
     town.kill(0)

@@ -8,11 +8,11 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.names import parse_name
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
-from tests.support.in_memory_control_plane import SETTINGS, Keeper, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane, Keeper
 from tests.support.running_jobs import running
 
 
-def orders(town: Town) -> list[str]:
+def orders(town: InMemoryControlPlane) -> list[str]:
     """List deletions and swaps of the retained list in their order."""
     found = []
     for *_, actions in town.steps:
@@ -87,7 +87,7 @@ def test_a_members_file_that_is_being_admitted_is_spared() -> None:
 
 
 def test_what_a_joiner_pre_loads_outlives_its_retention() -> None:
-    town = Town(2, replace(SETTINGS, prepare_timeout_s=60.0))
+    town = InMemoryControlPlane(2, replace(SETTINGS, prepare_timeout_s=60.0))
     town.until(lambda: town.latest.epoch >= 2)
     town.start(2)
     town.mute[2] = ("Prepare",)
@@ -116,7 +116,7 @@ def test_nothing_is_deleted_while_a_swap_is_undecided() -> None:
 
 
 def test_a_failed_listing_is_tried_again_later() -> None:
-    class Deaf(Town):
+    class Deaf(InMemoryControlPlane):
         listings = 0
 
         def _file(self, keeper: Keeper, action: object) -> None:

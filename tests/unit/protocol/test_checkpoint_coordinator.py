@@ -8,14 +8,14 @@ from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
 from penstock.protocol import control_events as on
 from penstock.protocol.control_actions import SendCommand
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import root, running
 from tests.support.stub_engine import ObedientEngine
 
 TASK = TaskId(StageIndex(1), Ordinal(1), 0)
 
 
-def silent(town: Town, ordinal: int, *kinds: str) -> ObedientEngine:
+def silent(town: InMemoryControlPlane, ordinal: int, *kinds: str) -> ObedientEngine:
     """Have a worker's engine leave some commands undone."""
     engine = town.engine(ordinal)
     engine.mute = list(kinds)
@@ -26,7 +26,7 @@ def silent(town: Town, ordinal: int, *kinds: str) -> ObedientEngine:
 
 
 def test_the_first_epoch_comes_early_and_the_next_after_the_interval() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.until(lambda: town.latest.epoch == 1, seconds=1.0)
     began = town.now
     town.until(lambda: town.latest.epoch == 2)
@@ -34,7 +34,9 @@ def test_the_first_epoch_comes_early_and_the_next_after_the_interval() -> None:
 
 
 def test_after_a_slow_epoch_the_job_has_as_long_without_one() -> None:
-    town = Town(2, replace(SETTINGS, heartbeat_timeout_s=10.0, ready_timeout_s=14.0))
+    town = InMemoryControlPlane(
+        2, replace(SETTINGS, heartbeat_timeout_s=10.0, ready_timeout_s=14.0)
+    )
     town.until(lambda: town.latest.epoch == 1)
     town.run(SETTINGS.checkpoint_interval_s - 0.1)
     town.freeze(1)
@@ -48,7 +50,7 @@ def test_after_a_slow_epoch_the_job_has_as_long_without_one() -> None:
 
 def test_a_commit_is_one_swap_that_names_a_stored_manifest() -> None:
     town = running()
-    commits = [s for s in town.swaps if s.epoch == 1]
+    commits = [s for s in town.cas if s.epoch == 1]
     assert len(commits) == 1
     manifest = root(town)
     assert (manifest.epoch, manifest.term, manifest.attempt) == (1, 1, 1)
@@ -79,7 +81,7 @@ def test_no_epoch_starts_before_the_last_one_is_published() -> None:
 
 def test_the_next_swap_writes_what_is_published() -> None:
     town = running(epoch=4)
-    for swap in town.swaps:
+    for swap in town.cas:
         assert swap.published_through >= min(swap.epoch, swap.epoch - 1)
 
 
@@ -104,7 +106,7 @@ def test_a_step_that_fails_aborts_this_epoch_and_nothing_else() -> None:
     silent(town, 1)
     town.until(lambda: town.latest.epoch == 3)
     assert town.latest.attempt == 1
-    assert not [s for s in town.swaps if s.epoch == 2]
+    assert not [s for s in town.cas if s.epoch == 2]
     assert any("epoch-aborted epoch=2" in line and "disk full" in line for line in town.log)
 
 
@@ -204,7 +206,7 @@ def test_while_the_commit_is_undecided_nothing_aborts_the_epoch() -> None:
     town.unreadable = False
     town.until(lambda: town.latest.epoch == 3)
     assert "Abort" not in town.engine(0).heard
-    assert 2 in [s.epoch for s in town.swaps]
+    assert 2 in [s.epoch for s in town.cas]
 
 
 def test_a_commit_whose_swap_never_arrived_is_swapped_again() -> None:
@@ -220,7 +222,7 @@ def test_a_commit_whose_swap_never_arrived_is_swapped_again() -> None:
     town.lose_reply = lost
     town.until(lambda: town.latest.epoch >= 2)
     assert len(set(fates)) == 3
-    (commit,) = [s.swap_id for s in town.swaps if s.epoch == 2]
+    (commit,) = [s.swap_id for s in town.cas if s.epoch == 2]
     assert commit not in fates
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
 from penstock.protocol.control_events import Retire
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import mute, rescaled, running, up
 
 # --- After the swap -------------------------------------------------------------------------------
 
 
-def committed(town: Town, *muted: str) -> Town:
+def committed(town: InMemoryControlPlane, *muted: str) -> InMemoryControlPlane:
     """Let a rescale 2 -> 3 commit while worker 1 leaves ``muted`` commands undone."""
     mute(town, 1, *muted)
     up(town, 2)

@@ -5,7 +5,7 @@ from penstock.protocol.control_actions import Action, ReadLease, WriteLease
 from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
 from penstock.protocol.leader.election import Election, LeaseEvent
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 SETTINGS = ControlSettings(lease_duration_s=15.0, lease_renew_deadline_s=10.0, lease_retry_s=2.0)
 
@@ -14,17 +14,17 @@ class Bench:
     """One Election, driven by hand."""
 
     def __init__(self) -> None:
-        self.desk = Desk(Incarnation("me"))
+        self.context = StepContext(Incarnation("me"))
         self.election = Election(SETTINGS, "me")
 
     def at(
         self, now: float, event: LeaseEvent | None = None, patience: float | None = 0.0
     ) -> list[Action]:
-        self.desk.begin(now)
+        self.context.begin(now)
         if event is not None:
-            self.election.absorb(self.desk, event)
-        self.election.pursue(self.desk, patience)
-        return self.desk.actions
+            self.election.on_event(self.context, event)
+        self.election.reconcile(self.context, patience)
+        return self.context.actions
 
     def read(self, now: float, holder: str | None, text: str = "1") -> list[Action]:
         (asked,) = self.at(now)
@@ -107,8 +107,8 @@ def test_the_deadline_counts_from_when_the_renewal_was_sent() -> None:
 def test_a_deposed_leader_frees_the_lease_and_stays_out_for_one_duration() -> None:
     bench = Bench()
     bench.hold(0.0)
-    bench.desk.begin(1.0)
-    bench.election.give_up(bench.desk)
+    bench.context.begin(1.0)
+    bench.election.give_up(bench.context)
     (free,) = bench.at(1.0)
     assert free == WriteLease(3, None, "2")
     bench.at(1.0, LeaseWritten(3, "3"))
@@ -122,8 +122,8 @@ def test_a_renewal_under_way_while_giving_up_is_undone() -> None:
     bench.hold(0.0)
     (renew,) = bench.at(2.0)
     assert isinstance(renew, WriteLease)
-    bench.desk.begin(2.1)
-    bench.election.give_up(bench.desk)
+    bench.context.begin(2.1)
+    bench.election.give_up(bench.context)
     (free,) = bench.at(2.2, LeaseWritten(renew.token, "3"))
     assert free == WriteLease(renew.token + 1, None, "3")
     assert not bench.election.held
@@ -151,11 +151,11 @@ def test_who_does_not_contend_never_writes() -> None:
 def test_a_dead_holders_lease_is_seized_and_only_that_holders() -> None:
     bench = Bench()
     bench.read(0.0, "dead")
-    bench.desk.begin(1.0)
-    bench.election.seize(bench.desk, "dead")
+    bench.context.begin(1.0)
+    bench.election.acquire_expired(bench.context, "dead")
     assert isinstance(bench.read(1.0, "dead")[0], WriteLease)
     bench = Bench()
     bench.read(0.0, "dead")
-    bench.desk.begin(1.0)
-    bench.election.seize(bench.desk, "dead")
+    bench.context.begin(1.0)
+    bench.election.acquire_expired(bench.context, "dead")
     assert bench.read(1.0, "alive", "2") == []

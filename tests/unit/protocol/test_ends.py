@@ -9,11 +9,11 @@ from penstock.contract.latest import (
 from penstock.contract.manifest import RootManifest
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
-from tests.support.in_memory_control_plane import SETTINGS, Keeper, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane, Keeper
 from tests.support.running_jobs import heard, root, running
 
 
-def exhaust(town: Town, *ordinals: int) -> None:
+def exhaust(town: InMemoryControlPlane, *ordinals: int) -> None:
     for ordinal in ordinals:
         town.engine(ordinal).exhausted = True
 
@@ -183,7 +183,7 @@ def test_a_savepoint_is_an_epoch_copied_after_its_publication() -> None:
     town.want(requests=(Request("a", "savepoint", "before-upgrade"),))
     town.until(lambda: bool(town.latest.answers))
     assert town.latest.answers[0] == Answer("a", True, "savepoints/before-upgrade")
-    assert [r.savepoint for s in town.swaps for r in s.retained if r.savepoint] == ["a"]
+    assert [r.savepoint for s in town.cas for r in s.retained if r.savepoint] == ["a"]
     assert all(r.savepoint is None for r in town.latest.retained)
     copies = [a for *_, acts in town.steps for a in acts if isinstance(a, do.CopySavepoint)]
     assert [(c.name, c.request) for c in copies] == [("before-upgrade", "a")]
@@ -214,7 +214,7 @@ def test_a_job_does_not_finish_while_a_savepoint_is_copied() -> None:
     assert town.latest.answers == (Answer("a", True, "savepoints/s"),)
 
 
-class Slow(Town):
+class Slow(InMemoryControlPlane):
     """A town whose savepoints take until they are told to be done."""
 
     copies: list[tuple[Keeper, do.CopySavepoint]]
@@ -271,7 +271,7 @@ def test_a_stop_never_takes_a_final_epoch() -> None:
     town.until(lambda: all(k.engine is None for k in town.keepers.values()))
 
 
-def heard_all(town: Town, kind: str) -> int:
+def heard_all(town: InMemoryControlPlane, kind: str) -> int:
     return sum(
         1
         for *_, actions in town.steps

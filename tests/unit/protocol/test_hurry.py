@@ -5,17 +5,17 @@ import pytest
 from penstock.contract import control
 from penstock.contract.ids import Attempt, Epoch, Term, Version
 from penstock.contract.latest import Request
-from tests.support.in_memory_control_plane import Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.member_harness import Bench
 from tests.support.running_jobs import heard, mute, rescaled, running, sent
 
 
-def hurried(town: Town) -> list[int]:
+def hurried(town: InMemoryControlPlane) -> list[int]:
     """Return the epochs that members were told to hurry, each once for every member."""
     return [c.epoch for c in sent(town, control.Hurry)]  # type: ignore[union-attr]
 
 
-def in_flight() -> Town:
+def in_flight() -> InMemoryControlPlane:
     """Return a town with epoch 2 in flight, for as long as worker 1 is mute."""
     town = running()
     mute(town, 1, "Inject")

@@ -5,7 +5,7 @@ from penstock.model.ingest import Answer
 from penstock.protocol.channel.ingest_partition import (
     Action,
     Closed,
-    Committed,
+    CommittedSenders,
     EndCame,
     Greeted,
     IngestPartition,
@@ -75,8 +75,8 @@ def test_a_sender_goes_only_when_its_end_is_committed() -> None:
     partition.step(Greeted(1, 5))
     partition.step(RowsCame(1, 0, 10))
     assert partition.step(EndCame(1, 10)) == (WantCheckpoint(),)
-    assert partition.step(Committed(10, finished=False)) == ()
-    assert partition.step(Committed(10, finished=True)) == (
+    assert partition.step(CommittedSenders(10, finished=False)) == ()
+    assert partition.step(CommittedSenders(10, finished=True)) == (
         Say(1, Answer.FINISHED, 10, 10, last=True),
     )
     assert answers(partition.step(Greeted(2, 9))) == [(2, Answer.FINISHED, 10)]

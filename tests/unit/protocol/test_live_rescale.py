@@ -7,7 +7,7 @@ from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request
 from penstock.contract.manifest import RootManifest
 from penstock.protocol.control_events import Retire
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import mute, rescaled, running, sent, up
 
 # --- Up and down ----------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def test_epoch_and_version_are_committed_by_one_swap() -> None:
     town.until(lambda: rescaled(town, 3))
     (commit,) = [
         (b.epoch, b.version, b.workers)
-        for a, b in zip(town.swaps, town.swaps[1:], strict=False)
+        for a, b in zip(town.cas, town.cas[1:], strict=False)
         if b.version != a.version and a.version > 0
     ]
     assert commit == (2, 2, 3)
@@ -76,7 +76,7 @@ def test_down_three_to_two_ends_the_leaver_after_all_is_settled() -> None:
 
 
 def test_a_leader_that_has_to_go_hands_over_first() -> None:
-    town = Town(0)
+    town = InMemoryControlPlane(0)
     town.want(workers=2)
     town.start(1)
     town.run(0.2)
@@ -119,7 +119,7 @@ def test_the_latest_number_counts() -> None:
     town.start(3)
     town.want(workers=4)
     town.until(lambda: rescaled(town, 4))
-    assert 3 not in [s.workers for s in town.swaps]
+    assert 3 not in [s.workers for s in town.cas]
 
 
 def test_back_to_the_old_number_undoes_the_preparation() -> None:
@@ -209,13 +209,13 @@ def test_a_preparation_that_takes_too_long_is_undone() -> None:
     mute(town, 2, "Prepare")
     town.want(workers=3)
     town.run(SETTINGS.prepare_timeout_s + 1.0)
-    assert any("not prepared in 4 s" in (s.rescale or "") for s in town.swaps)
+    assert any("not prepared in 4 s" in (s.rescale or "") for s in town.cas)
     mute(town, 2)
     town.until(lambda: rescaled(town, 3))
 
 
 def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> None:
-    town = Town(2, replace(SETTINGS, checkpoint_timeout_s=10.0))
+    town = InMemoryControlPlane(2, replace(SETTINGS, checkpoint_timeout_s=10.0))
     town.until(lambda: town.latest.epoch >= 1)
     town.start(2)
     town.run(1.0)

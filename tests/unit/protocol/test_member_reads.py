@@ -4,7 +4,7 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import Action, ReadLatest
 from penstock.protocol.control_events import LatestRead, StoreChanged, Tick
-from penstock.protocol.member.member_core import Member
+from penstock.protocol.member.member_core import MemberCore
 from penstock.protocol.settings import ControlSettings
 
 JOB = JobUid("job")
@@ -16,7 +16,7 @@ def reads(actions: list[Action]) -> list[int]:
 
 
 def test_a_hint_has_it_read_at_once_and_again_when_it_came_during_a_read() -> None:
-    member = Member(ControlSettings(), Ordinal(1), "me", JOB)
+    member = MemberCore(ControlSettings(), Ordinal(1), "me", JOB)
     (first,) = reads(member.step(Tick(), 0.0))
     assert not reads(member.step(LatestRead(first, LED), 0.1))
     (second,) = reads(member.step(StoreChanged(), 0.2))
@@ -26,7 +26,7 @@ def test_a_hint_has_it_read_at_once_and_again_when_it_came_during_a_read() -> No
 
 def test_without_a_hint_it_is_read_by_the_clock() -> None:
     settings = ControlSettings()
-    member = Member(settings, Ordinal(1), "me", JOB)
+    member = MemberCore(settings, Ordinal(1), "me", JOB)
     (first,) = reads(member.step(Tick(), 0.0))
     member.step(LatestRead(first, LED), 0.1)
     assert not reads(member.step(Tick(), 0.2))

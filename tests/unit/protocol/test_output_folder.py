@@ -4,7 +4,7 @@ import pytest
 
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
-from penstock.protocol.output_folder import Found, refusal
+from penstock.protocol.output_folder import FolderContents, refusal
 
 ME, PARENT, OTHER = JobUid("me"), JobUid("parent"), JobUid("other")
 SAVEPOINT = Origin(PARENT, Epoch(40))
@@ -23,7 +23,7 @@ SAVEPOINT = Origin(PARENT, Epoch(40))
     ],
 )
 def test_a_folder_is_taken(owner: JobUid | None, newest: int, origin: Origin | None) -> None:
-    found = Found(owner, 1 if newest else 0, Epoch(newest), "file")
+    found = FolderContents(owner, 1 if newest else 0, Epoch(newest), "file")
     assert refusal(found, ME, origin) is None
 
 
@@ -41,7 +41,7 @@ def test_a_folder_is_taken(owner: JobUid | None, newest: int, origin: Origin | N
 def test_a_folder_is_refused(
     owner: JobUid | None, newest: int, origin: Origin | None, text: str
 ) -> None:
-    why = refusal(Found(owner, 1, Epoch(newest), "file"), ME, origin)
+    why = refusal(FolderContents(owner, 1, Epoch(newest), "file"), ME, origin)
     assert why is not None
     assert text in why
     assert "empty folder" in why, "the remedy"

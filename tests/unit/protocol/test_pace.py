@@ -12,7 +12,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.protocol.channel.flow_control import ReceiveChannel
-from penstock.protocol.channel.pace import Pace, Windows
+from penstock.protocol.channel.pace import CreditWindows, Pace
 
 MIB = 1 << 20
 ROW_BYTES = 100
@@ -47,7 +47,7 @@ def busy(receivers: list[ReceiveChannel]) -> None:
         channel.on_element(channel.arrived + 1, ROW_BYTES)
 
 
-def shared(windows: Windows, pace: Pace, receivers: list[ReceiveChannel]) -> list[int]:
+def shared(windows: CreditWindows, pace: Pace, receivers: list[ReceiveChannel]) -> list[int]:
     """Share until nothing changes; return the windows."""
     now = 0.0
     for _ in range(30):
@@ -133,8 +133,8 @@ def test_a_slowdown_is_seen_at_the_first_call_that_shows_it() -> None:
 
 def test_channels_begin_with_a_share_of_little_and_never_with_less_than_a_few_rows() -> None:
     few, many = channels(4), channels(64)
-    Windows().begin(few)
-    Windows().begin(many)
+    CreditWindows().begin(few)
+    CreditWindows().begin(many)
     assert [channel.window for channel in few] == [CREDIT_FIRST_BYTES // 4] * 4
     assert [channel.window for channel in many] == [CREDIT_FIRST_CHANNEL_BYTES_MIN] * 64
 
@@ -144,7 +144,7 @@ def test_all_channels_together_hold_a_quarter_of_a_second_of_work(row_s: float) 
     pace, receivers = Pace(), channels(4)
     busy(receivers)
     work(pace, row_s, 2.0)
-    held = sum(shared(Windows(), pace, receivers))
+    held = sum(shared(CreditWindows(), pace, receivers))
     assert 0.6 * 0.25 <= held / ROW_BYTES * row_s <= 1.3 * 0.25
 
 
@@ -152,17 +152,17 @@ def test_a_fast_task_lets_as_much_wait_as_ever() -> None:
     pace, receivers = Pace(), channels(2)
     busy(receivers)
     work(pace, 1e-6, 2.0)
-    assert shared(Windows(), pace, receivers) == [8 * MIB, 8 * MIB]
+    assert shared(CreditWindows(), pace, receivers) == [8 * MIB, 8 * MIB]
     more = channels(4)
     busy(more)
-    assert shared(Windows(), pace, more) == [TASK_CREDIT_BYTES_MAX // 4] * 4
+    assert shared(CreditWindows(), pace, more) == [TASK_CREDIT_BYTES_MAX // 4] * 4
 
 
 def test_a_channel_without_rows_leaves_its_share_to_others_but_for_ten_milliseconds() -> None:
     pace, receivers = Pace(), channels(16)
     busy(receivers[:1])
     work(pace, 3e-6, 2.0)
-    first, *others = shared(Windows(), pace, receivers)
+    first, *others = shared(CreditWindows(), pace, receivers)
     assert first / ROW_BYTES * 3e-6 == pytest.approx(0.25, rel=0.3)
     assert all(window / ROW_BYTES * 3e-6 == pytest.approx(0.01, rel=0.3) for window in others)
 
@@ -171,18 +171,18 @@ def test_a_row_that_is_larger_than_all_still_fits_a_window() -> None:
     pace, receivers = Pace(), channels(3)
     for _ in range(5):
         pace.worked(1, MIB, 2.0)
-    assert all(window > MIB for window in shared(Windows(), pace, receivers))
+    assert all(window > MIB for window in shared(CreditWindows(), pace, receivers))
 
 
 def test_a_window_never_exceeds_what_the_user_set() -> None:
     pace, receivers = Pace(), channels(2, high=3000)
     busy(receivers)
     work(pace, 1e-7, 2.0)
-    assert shared(Windows(), pace, receivers) == [3000, 3000]
+    assert shared(CreditWindows(), pace, receivers) == [3000, 3000]
 
 
 def test_the_budget_doubles_at_most_and_falls_at_once() -> None:
-    pace, receivers, windows = Pace(), channels(1), Windows()
+    pace, receivers, windows = Pace(), channels(1), CreditWindows()
     windows.begin(receivers)
     busy(receivers)
     work(pace, 1e-5, 2.0)
@@ -197,7 +197,7 @@ def test_the_budget_doubles_at_most_and_falls_at_once() -> None:
 
 
 def test_windows_change_ten_times_a_second() -> None:
-    pace, receivers, windows = Pace(), channels(1), Windows()
+    pace, receivers, windows = Pace(), channels(1), CreditWindows()
     assert windows.due(5.0)
     assert windows.share(pace, receivers, 5.0) == [], "no pace is known"
     assert windows.due(5.0)

@@ -6,7 +6,7 @@ from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
 from penstock.contract.control import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import mute, rescaled, running, up
 
 
@@ -50,14 +50,14 @@ def test_an_engine_that_dies_names_its_own_pod_until_the_next_one_is_admitted() 
     town = running()
     town.kill_engine(1)
     town.until(lambda: town.latest.attempt == 2)
-    named = [lost.pod for swap in town.swaps for lost in swap.lost]
+    named = [lost.pod for swap in town.cas for lost in swap.lost]
     assert set(named) <= {"pod-2"}
     assert town.latest.lost == ()
 
 
 def test_the_object_of_another_job_is_left_alone() -> None:
     # A job of the same name was made again before the old object was archived.
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     foreign = replace(town.latest, job_uid=JobUid("the job before"))
     town.record = foreign
     town.run(60)
@@ -121,7 +121,7 @@ def test_nor_at_all_when_the_streams_to_the_leader_are_broken() -> None:
 
 
 def test_a_checkpoint_that_takes_long_is_waited_for_as_long_as_its_leader_leads() -> None:
-    town = Town(2, replace(SETTINGS, checkpoint_timeout_s=600))
+    town = InMemoryControlPlane(2, replace(SETTINGS, checkpoint_timeout_s=600))
     town.until(lambda: town.latest.epoch >= 1)
     mute(town, 0, "Inject")  # its tasks are slow to acknowledge
     before = town.latest.epoch
@@ -133,7 +133,7 @@ def test_a_checkpoint_that_takes_long_is_waited_for_as_long_as_its_leader_leads(
     town.until(town.keepers[1].member.drained, seconds=60)
 
 
-def draining_unread() -> Town:
+def draining_unread() -> InMemoryControlPlane:
     """Drain a worker in an epoch that does not end, half as long as it looks in vain."""
     town = running()
     mute(town, 0, "Inject")

@@ -9,19 +9,19 @@ from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, Incarnation, Ordinal, SwapId
 from penstock.contract.latest import Death, Deaths, Latest, encode_latest
 from penstock.protocol import control_events as on
-from tests.support.in_memory_control_plane import JOB, SETTINGS, Town
+from tests.support.in_memory_control_plane import JOB, SETTINGS, InMemoryControlPlane
 
 FEW = replace(SETTINGS, restart_attempts=3, restart_window_s=60.0, backoff_max_s=1.0)
 HOW = "the engine was killed by SIGSEGV (signal 11)\nin flight: step 'parse', offsets 8 to 15"
 
 
-def running(workers: int = 2, settings: object = FEW) -> Town:
-    town = Town(workers, settings)  # type: ignore[arg-type]
+def running(workers: int = 2, settings: object = FEW) -> InMemoryControlPlane:
+    town = InMemoryControlPlane(workers, settings)  # type: ignore[arg-type]
     town.until(lambda: town.latest.epoch >= 1)
     return town
 
 
-def die(town: Town, ordinal: int = 1, *, known: bool = True) -> None:
+def die(town: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) -> None:
     """Have an engine's process end by itself; its keeper learns how."""
     keeper = town.keepers[ordinal]
     assert keeper.engine is not None
@@ -30,13 +30,13 @@ def die(town: Town, ordinal: int = 1, *, known: bool = True) -> None:
     town.tell(ordinal, gone)
 
 
-def runs_again(town: Town, attempt: int) -> None:
+def runs_again(town: InMemoryControlPlane, attempt: int) -> None:
     """Wait until an attempt runs and has committed something."""
     epoch = town.latest.epoch
     town.until(lambda: town.latest.attempt == attempt and town.latest.epoch > epoch)
 
 
-def die_and_recover(town: Town, times: int) -> None:
+def die_and_recover(town: InMemoryControlPlane, times: int) -> None:
     for _ in range(times):
         attempt = town.latest.attempt
         die(town)
@@ -133,7 +133,7 @@ def test_engines_that_die_before_they_are_admitted_are_one_death_a_round() -> No
 
 
 def test_an_engine_that_never_gets_ready_fails_the_job() -> None:
-    town = Town(2, FEW)
+    town = InMemoryControlPlane(2, FEW)
     town.dies_at_birth[1] = 99
     town.until(lambda: town.latest.failure is not None)
     assert town.latest.attempt == 0

@@ -20,7 +20,7 @@ from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
 from penstock.protocol.state_matching import incompatible
-from tests.support.in_memory_control_plane import Keeper, Town
+from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
 from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, heard, root, running
 from tests.support.stub_engine import PLAN
 
@@ -92,7 +92,7 @@ def savepoint(epoch: int, uid: str = "other", **changes: Any) -> RootManifest:
     return replace(manifest, **changes)
 
 
-class Importing(Town):
+class Importing(InMemoryControlPlane):
     """A town that can read one savepoint's folder."""
 
     folder: RootManifest

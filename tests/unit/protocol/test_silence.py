@@ -7,21 +7,21 @@ import pytest
 from penstock.base import limits
 from penstock.contract.ids import Incarnation
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk, Sign
+from penstock.protocol.step_context import Sign, StepContext
 from sim.scenario import CONTROL
-from tests.support.in_memory_control_plane import SETTINGS, Town
+from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 
 LATE_S, TIMEOUT_S, EXCUSED_S = 0.5, 5.0, 10.0
 
 
-def running(workers: int = 3) -> Town:
-    town = Town(workers)
+def running(workers: int = 3) -> InMemoryControlPlane:
+    town = InMemoryControlPlane(workers)
     town.until(lambda: town.latest.epoch >= 1)
     town.run(1.0)
     return town
 
 
-def stand_still(town: Town, seconds: float) -> None:
+def stand_still(town: InMemoryControlPlane, seconds: float) -> None:
     who = town.leader().ordinal
     town.freeze(who)
     town.run(seconds)
@@ -66,43 +66,43 @@ def test_a_member_that_fell_silent_in_a_standstill_is_lost_soon_after_it() -> No
     assert town.now - back <= SETTINGS.heartbeat_timeout_s + SETTINGS.heartbeat_interval_s
 
 
-def heard_and_woken_at(*steps: float) -> tuple[Desk, Sign]:
+def heard_and_woken_at(*steps: float) -> tuple[StepContext, Sign]:
     """Hear somebody at 0, with a wish to be woken every second, and be woken at ``steps``."""
-    desk = Desk(Incarnation("me"), LATE_S)
-    desk.begin(0.0)
-    heard = desk.sign()
+    context = StepContext(Incarnation("me"), LATE_S)
+    context.begin(0.0)
+    heard = context.sign()
     for now in steps:
-        desk.due(desk.now + 1.0)
-        desk.begin(now)
-    return desk, heard
+        context.due_or_wake(context.now + 1.0)
+        context.begin(now)
+    return context, heard
 
 
 def test_a_step_in_time_excuses_nothing() -> None:
-    desk, heard = heard_and_woken_at(1.0, 2.4, 3.4)
-    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
+    context, heard = heard_and_woken_at(1.0, 2.4, 3.4)
+    assert context.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
 
 
 def test_what_a_step_came_too_late_is_no_silence() -> None:
-    desk, heard = heard_and_woken_at(1.0, 9.0, 10.0)
-    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + 7.0
+    context, heard = heard_and_woken_at(1.0, 9.0, 10.0)
+    assert context.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + 7.0
 
 
 def test_what_was_excused_before_a_sign_of_life_does_not_count_after_it() -> None:
-    desk, _ = heard_and_woken_at(1.0, 9.0)
-    assert desk.silent_at(desk.sign(), TIMEOUT_S, EXCUSED_S) == 9.0 + TIMEOUT_S
+    context, _ = heard_and_woken_at(1.0, 9.0)
+    assert context.silent_at(context.sign(), TIMEOUT_S, EXCUSED_S) == 9.0 + TIMEOUT_S
 
 
 def test_a_core_that_is_late_at_every_turn_judges_some_time() -> None:
-    desk, heard = heard_and_woken_at(*(4.0 * n for n in range(1, 9)))
-    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + EXCUSED_S
+    context, heard = heard_and_woken_at(*(4.0 * n for n in range(1, 9)))
+    assert context.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S + EXCUSED_S
 
 
 def test_an_event_that_nobody_waited_for_comes_when_it_comes() -> None:
-    desk = Desk(Incarnation("me"), LATE_S)
-    desk.begin(0.0)
-    heard = desk.sign()
-    desk.begin(100.0)
-    assert desk.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
+    context = StepContext(Incarnation("me"), LATE_S)
+    context.begin(0.0)
+    heard = context.sign()
+    context.begin(100.0)
+    assert context.silent_at(heard, TIMEOUT_S, EXCUSED_S) == TIMEOUT_S
 
 
 def test_a_loss_is_known_within_a_lease() -> None:

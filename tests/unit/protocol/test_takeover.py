@@ -6,8 +6,8 @@ from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import ReadLatest, SendReport
 from penstock.protocol.control_events import LatestRead
 from penstock.protocol.leader.takeover import Takeover
-from penstock.protocol.step_context import Desk
-from tests.support.in_memory_control_plane import JOB, SETTINGS, Town
+from penstock.protocol.step_context import StepContext
+from tests.support.in_memory_control_plane import JOB, SETTINGS, InMemoryControlPlane
 
 ME = Leader(Ordinal(1), Incarnation("me"), "mine")
 
@@ -21,18 +21,18 @@ class Bench:
     """One Takeover on a desk."""
 
     def __init__(self) -> None:
-        self.desk = Desk(Incarnation("me"))
+        self.context = StepContext(Incarnation("me"))
         self.takeover = Takeover(SETTINGS, ME)
 
     def refuse(self, now: float, address: str = "theirs") -> list[object]:
-        self.desk.begin(now)
-        self.takeover.refuse(self.desk, address)
-        return list(self.desk.actions)
+        self.context.begin(now)
+        self.takeover.refuse(self.context, address)
+        return list(self.context.actions)
 
     def read(self, now: float, latest: Latest) -> str | None:
-        self.desk.begin(now)
+        self.context.begin(now)
         event = LatestRead(self.takeover.token, latest, "1")
-        return self.takeover.absorb(self.desk, event)
+        return self.takeover.on_event(self.context, event)
 
 
 def test_one_refusal_is_not_enough() -> None:
@@ -71,27 +71,27 @@ def test_of_three_workers_another_has_to_confirm() -> None:
 def test_a_witness_answers_only_what_it_saw_itself() -> None:
     bench = Bench()
     asked = Envelope(JobUid("job"), Term(0), Ordinal(2), Suspect("theirs", "asker"))
-    bench.desk.begin(0.0)
-    bench.takeover.hear(bench.desk, asked)
-    assert bench.desk.actions == []
+    bench.context.begin(0.0)
+    bench.takeover.on_report(bench.context, asked)
+    assert bench.context.actions == []
     bench.refuse(0.1)
     bench.refuse(0.2)
-    bench.desk.begin(0.3)
-    bench.takeover.hear(bench.desk, asked)
-    (answer,) = bench.desk.actions
+    bench.context.begin(0.3)
+    bench.takeover.on_report(bench.context, asked)
+    (answer,) = bench.context.actions
     assert isinstance(answer, SendReport)
     assert (answer.address, answer.envelope.body) == ("asker", Confirm("theirs"))
 
 
 def test_a_confirmation_nobody_asked_for_changes_nothing() -> None:
     bench = Bench()
-    bench.desk.begin(0.0)
+    bench.context.begin(0.0)
     heard = Envelope(JobUid("job"), Term(0), Ordinal(2), Confirm("theirs"))
-    assert bench.takeover.hear(bench.desk, heard) is None
+    assert bench.takeover.on_report(bench.context, heard) is None
 
 
 def test_without_a_witness_the_lease_has_to_run_out() -> None:
-    town = Town(3)
+    town = InMemoryControlPlane(3)
     town.until(lambda: town.latest.epoch >= 1)
     town.cut = lambda _a, _to, body: isinstance(body, Confirm)
     town.kill(town.leader().ordinal)

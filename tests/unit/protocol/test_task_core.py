@@ -6,7 +6,7 @@ from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.task_state import Life
+from penstock.protocol.task.task_state import TaskLifecycle
 from penstock.protocol.task.watermark import END_OF_TIME
 from tests.support.task_harness import (
     COUNT,
@@ -30,9 +30,9 @@ from tests.support.task_harness import (
 
 def test_a_cut_comes_after_all_barriers_and_goes_out_on_every_channel() -> None:
     counter = rig(COUNT)
-    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.Spread(barrier(1))]
+    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.RelayBarrier(barrier(1))]
     assert not counter.core.reads(to_count(0, 0))
-    assert counter.arrive(to_count(1, 0), rows("x")) == [ev.Process(to_count(1, 0), rows("x"))]
+    assert counter.arrive(to_count(1, 0), rows("x")) == [ev.ProcessRows(to_count(1, 0), rows("x"))]
     actions = counter.arrive(to_count(1, 0), barrier(1))
     assert actions[0] == ev.Snapshot(barrier(1), Epoch(0), None)
     assert sends(actions) == [(to_out(0, 0), barrier(1)), (to_out(0, 1), barrier(1))]
@@ -41,8 +41,8 @@ def test_a_cut_comes_after_all_barriers_and_goes_out_on_every_channel() -> None:
 
 def test_the_first_barrier_of_an_epoch_begins_the_sources_beside() -> None:
     counter = rig(COUNT)
-    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.Spread(barrier(1))]
-    assert ev.Spread(barrier(1)) not in counter.arrive(to_count(1, 0), barrier(1))
+    assert counter.arrive(to_count(0, 0), barrier(1)) == [ev.RelayBarrier(barrier(1))]
+    assert ev.RelayBarrier(barrier(1)) not in counter.arrive(to_count(1, 0), barrier(1))
     counter(ev.Aborted(Term(1), Epoch(2)))
     assert counter.arrive(to_count(0, 0), barrier(2)) == [], "given up: nobody else begins it"
 
@@ -50,7 +50,7 @@ def test_the_first_barrier_of_an_epoch_begins_the_sources_beside() -> None:
 def test_a_source_cuts_once_at_a_barrier_whoever_brings_it() -> None:
     source = rig(SOURCE)
     assert sends(source(ev.Injected(barrier(1))))
-    source(ev.Stored(Term(1), Epoch(1), ev.Parts((), (), ())))
+    source(ev.SnapshotStored(Term(1), Epoch(1), ev.SnapshotParts((), (), ())))
     assert source(ev.Injected(barrier(1))) == []
     source(ev.Aborted(Term(1), Epoch(2)))
     assert source(ev.Injected(barrier(2))) == []
@@ -61,11 +61,13 @@ def test_a_barrier_of_a_term_that_is_announced_later_is_cut_behind_the_old_one()
     source = rig(SOURCE)
     source(ev.Injected(barrier(1)))
     newer = replace(barrier(1), term=Term(2))
-    assert source(ev.Injected(newer)) == [ev.Hurry()], "the first snapshot is still being stored"
-    actions = source(ev.Stored(Term(1), Epoch(1), ev.Parts((), (), ())))
+    assert source(ev.Injected(newer)) == [ev.ExpediteSnapshot()], (
+        "the first snapshot is still being stored"
+    )
+    actions = source(ev.SnapshotStored(Term(1), Epoch(1), ev.SnapshotParts((), (), ())))
     assert ev.Snapshot(newer, Epoch(0), None) in actions
-    source(ev.Announced(Term(2), Epoch(0), Version(1)))
-    (ack,) = source(ev.Stored(Term(2), Epoch(1), ev.Parts((), (), ())))
+    source(ev.TermAnnounced(Term(2), Epoch(0), Version(1)))
+    (ack,) = source(ev.SnapshotStored(Term(2), Epoch(1), ev.SnapshotParts((), (), ())))
     assert isinstance(ack, ev.Ack)
     assert (ack.term, ack.epoch) == (2, 1)
 
@@ -83,7 +85,7 @@ def test_a_late_barrier_is_dropped_and_counted() -> None:
 def test_an_aborted_number_may_come_again_under_a_higher_term() -> None:
     counter = rig(COUNT)
     counter.arrive(to_count(0, 0), barrier(1))
-    counter(ev.Announced(Term(2), Epoch(0), Version(1)))
+    counter(ev.TermAnnounced(Term(2), Epoch(0), Version(1)))
     counter.arrive(to_count(0, 0), barrier(1, term=2))
     actions = counter.arrive(to_count(1, 0), barrier(1, term=2))
     assert ev.Snapshot(barrier(1, term=2), Epoch(0), None) in actions
@@ -111,7 +113,7 @@ def test_the_next_cut_waits_until_the_snapshot_before_has_ended() -> None:
     for epoch in (1, 2):
         counter.arrive(to_count(0, 0), barrier(epoch))
         last = counter.arrive(to_count(1, 0), barrier(epoch))
-    assert last == [ev.Hurry()]
+    assert last == [ev.ExpediteSnapshot()]
     assert not counter.core.reads(to_count(0, 0))
     actions = counter.store(1)
     assert [type(a) for a in actions[:2]] == [ev.Ack, ev.Snapshot]
@@ -130,9 +132,9 @@ def test_output_of_an_aborted_epoch_is_committed_with_the_next() -> None:
     (ack,) = sink.store(2, handle(2))
     assert isinstance(ack, ev.Ack)
     assert ack.manifest.handles == (handle(1), handle(2))
-    published = sink(ev.Committed(Epoch(2), Version(1)))
-    assert ev.Publish(Epoch(2), (handle(1), handle(2))) in published
-    assert sink(ev.Committed(Epoch(2), Version(1))) == []
+    published = sink(ev.EpochCommitted(Epoch(2), Version(1)))
+    assert ev.PublishOutput(Epoch(2), (handle(1), handle(2))) in published
+    assert sink(ev.EpochCommitted(Epoch(2), Version(1))) == []
 
 
 def test_a_reset_discards_only_what_its_epoch_does_not_list() -> None:
@@ -147,7 +149,7 @@ def test_a_reset_discards_only_what_its_epoch_does_not_list() -> None:
 def test_pending_watermarks_go_before_a_barrier() -> None:
     counter = rig(COUNT)
     counter.arrive(to_count(0, 0), Watermark(7))
-    assert counter.arrive(to_count(1, 0), Watermark(5)) == [ev.Advance(5)]
+    assert counter.arrive(to_count(1, 0), Watermark(5)) == [ev.AdvanceWatermark(5)]
     counter.arrive(to_count(0, 0), barrier(1))
     out = [e for c, e in sends(counter.arrive(to_count(1, 0), barrier(1))) if c == to_out(0, 0)]
     assert out == [Watermark(5), barrier(1)]
@@ -156,12 +158,12 @@ def test_pending_watermarks_go_before_a_barrier() -> None:
 def test_a_task_is_idle_when_all_its_inputs_are_and_active_before_its_next_rows() -> None:
     counter = rig(COUNT)
     counter.arrive(to_count(0, 0), Watermark(3))
-    assert counter.arrive(to_count(1, 0), Idle()) == [ev.Advance(3)]
+    assert counter.arrive(to_count(1, 0), Idle()) == [ev.AdvanceWatermark(3)]
     idle = [e for _, e in sends(counter.arrive(to_count(0, 0), Idle()))]
     assert idle == [Watermark(3), Watermark(3), Idle(), Idle()]
     actions = counter.arrive(to_count(1, 0), rows("x"))
     assert [e for _, e in sends(actions)] == [Active(), Active()]
-    assert actions[-1] == ev.Process(to_count(1, 0), rows("x"))
+    assert actions[-1] == ev.ProcessRows(to_count(1, 0), rows("x"))
 
 
 def test_rows_of_an_idle_channel_are_not_taken_as_those_of_another() -> None:
@@ -179,7 +181,7 @@ def test_a_source_stamps_its_watermark_and_ends_at_the_end_of_time() -> None:
     assert source.core.time.low_us is None  # the other split has said nothing
     source(ev.SplitEnded(SplitId("c")))
     assert source.core.time.task_us == 8
-    assert ev.Advance(END_OF_TIME) in source(ev.SplitEnded(SplitId("a")))
+    assert ev.AdvanceWatermark(END_OF_TIME) in source(ev.SplitEnded(SplitId("a")))
     assert source.core.exhausted
     assert ev.Snapshot(barrier(1), Epoch(0), END_OF_TIME) in source(ev.Injected(barrier(1)))
     assert [e for _, e in sends(source(ev.EndAll()))] == [EndOfStream(), EndOfStream()]
@@ -191,11 +193,11 @@ def test_moving_rows_are_held_and_released_to_the_new_owner_when_it_announces() 
     source(ev.Injected(rescale(1)))
     stay, move = to_count(0, 0), to_count(0, 2)
     actions = source(
-        ev.Produced((ev.Piece(stay, stay, rows("s")), ev.Piece(stay, move, rows("m"))))
+        ev.Produced((ev.RoutedRows(stay, stay, rows("s")), ev.RoutedRows(stay, move, rows("m"))))
     )
     assert sends(actions) == [(stay, rows("s"))]
-    assert source(ev.Quiet()) == []
-    source(ev.Committed(Epoch(1), Version(2)))
+    assert source(ev.InputIdle()) == []
+    source(ev.EpochCommitted(Epoch(1), Version(2)))
     assert sends(source(ev.PeerVersion(stay, Version(2)))) == []
     assert sends(source(ev.PeerVersion(move, Version(2)))) == [(move, rows("m"))]
 
@@ -204,9 +206,9 @@ def test_an_abort_releases_to_the_old_owner() -> None:
     source = rig(SOURCE)
     source(ev.Proposed(THREE, None))
     source(ev.Injected(rescale(1)))
-    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    source(ev.Produced((ev.RoutedRows(to_count(0, 0), to_count(0, 2), rows("m")),)))
     assert sends(source(ev.Aborted(Term(1), Epoch(1)))) == [(to_count(0, 0), rows("m"))]
-    assert source.core.life is Life.RUNNING
+    assert source.core.life is TaskLifecycle.RUNNING
 
 
 def test_full_held_rows_stop_the_input() -> None:
@@ -214,7 +216,7 @@ def test_full_held_rows_stop_the_input() -> None:
     source(ev.Proposed(THREE, None))
     source(ev.Injected(rescale(1)))
     kept = next(s for s in ("a", "c") if source.core.reads_split(SplitId(s)))
-    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    source(ev.Produced((ev.RoutedRows(to_count(0, 0), to_count(0, 2), rows("m")),)))
     assert not source.core.reads_split(SplitId(kept))
 
 
@@ -222,11 +224,11 @@ def test_a_new_barrier_means_that_all_have_resumed_and_comes_behind_what_was_hel
     source = rig(SOURCE)
     source(ev.Proposed(THREE, None))
     source(ev.Injected(rescale(1)))
-    source(ev.Produced((ev.Piece(to_count(0, 0), to_count(0, 2), rows("m")),)))
+    source(ev.Produced((ev.RoutedRows(to_count(0, 0), to_count(0, 2), rows("m")),)))
     source.store(1)
     mine = TaskManifest(task(SOURCE, 0), splits=SPLITS)
-    source(ev.Adopting(Version(2), root(1, mine)))
-    assert source.core.life is Life.RUNNING
+    source(ev.RescaleCommitted(Version(2), root(1, mine)))
+    assert source.core.life is TaskLifecycle.RUNNING
     out = sends(source(ev.Injected(barrier(2, committed=1, version=2))))
     new = [e for c, e in out if c == to_count(0, 2)]
     assert new == [rows("m"), barrier(2, committed=1, version=2)]
@@ -241,22 +243,22 @@ def test_a_leaving_task_sends_nothing_until_all_have_resumed() -> None:
         last = leaver.arrive(to_count(sender, 1), rescale(1))
     assert [e for _, e in sends(last)] == [Watermark(9)] * 2 + [rescale(1)] * 2
     leaver.store(1)
-    actions = leaver(ev.Adopting(Version(2), root(1)))
-    actions += leaver(ev.Quiet())
+    actions = leaver(ev.RescaleCommitted(Version(2), root(1)))
+    actions += leaver(ev.InputIdle())
     assert sends(actions) == []
-    ends = sends(leaver(ev.Settled(Version(2))))
+    ends = sends(leaver(ev.RescaleSettled(Version(2))))
     assert ends == [(to_out(1, 0), EndOfStream()), (to_out(1, 1), EndOfStream())]
     leaver.arrive(to_count(0, 1), EndOfStream())
-    assert leaver.arrive(to_count(1, 1), EndOfStream()) == [ev.Finished()]
+    assert leaver.arrive(to_count(1, 1), EndOfStream()) == [ev.ReportFinished()]
 
 
 def test_a_joiner_reads_nothing_before_it_has_loaded() -> None:
     joiner = rig(COUNT, worker=2, assignment=THREE, joining=True)
     assert not joiner.core.reads(to_count(0, 2))
     manifests = tuple(TaskManifest(task(COUNT, w), watermark_us=4) for w in (0, 1))
-    actions = joiner(ev.Adopting(Version(2), root(1, *manifests)))
+    actions = joiner(ev.RescaleCommitted(Version(2), root(1, *manifests)))
     kinds = [type(a) for a in actions]
-    assert kinds.index(ev.Load) < kinds.index(ev.AnnounceVersion)
+    assert kinds.index(ev.LoadState) < kinds.index(ev.AnnounceVersion)
     assert joiner.core.reads(to_count(0, 2))
     assert joiner.core.time.task_us == 4
 
@@ -270,6 +272,8 @@ def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> N
     for sender in (0, 1):
         assert counter.arrive(to_count(sender, 0), Watermark(6)) == []
     manifest = TaskManifest(task(COUNT, 0))
-    actions = counter(ev.Adopting(Version(2), root(1, manifest)))
-    assert not [a for a in actions if isinstance(a, ev.Advance)]  # the joiner has said nothing
-    assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.Advance(5)]
+    actions = counter(ev.RescaleCommitted(Version(2), root(1, manifest)))
+    assert not [
+        a for a in actions if isinstance(a, ev.AdvanceWatermark)
+    ]  # the joiner has said nothing
+    assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.AdvanceWatermark(5)]

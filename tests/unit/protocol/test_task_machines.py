@@ -4,10 +4,10 @@ from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
-from penstock.protocol.task.rescale_buffer import Holding, Phase
-from penstock.protocol.task.source_splits import Splits
-from penstock.protocol.task.task_events import Piece, Send
-from penstock.protocol.task.watermark import Marks, WatermarkMerge
+from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
+from penstock.protocol.task.source_splits import SourceSplits
+from penstock.protocol.task.task_events import RoutedRows, Send
+from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
 
 
 def channel(worker: int) -> ChannelId:
@@ -15,9 +15,9 @@ def channel(worker: int) -> ChannelId:
     return ChannelId(0, sender, TaskId(StageIndex(1), Ordinal(worker), 0))
 
 
-def piece(old: int | None, new: int | None, text: str = "x") -> Piece:
+def piece(old: int | None, new: int | None, text: str = "x") -> RoutedRows:
     places = [None if worker is None else channel(worker) for worker in (old, new)]
-    return Piece(places[0], places[1], Data(text, 1, 10))
+    return RoutedRows(places[0], places[1], Data(text, 1, 10))
 
 
 def test_a_tasks_watermark_is_the_lowest_of_its_inputs_and_never_goes_back() -> None:
@@ -44,7 +44,7 @@ def test_an_idle_input_holds_nothing_back_and_new_inputs_begin_silent() -> None:
 
 
 def test_nothing_is_said_twice_unless_the_receivers_have_forgotten() -> None:
-    marks, one = Marks(), [channel(1)]
+    marks, one = OutputMarks(), [channel(1)]
     assert marks.watermark(one, 4) == [Send(channel(1), Watermark(4))]
     assert marks.watermark(one, 4) == []
     assert marks.watermark(one, 3) == []
@@ -53,7 +53,7 @@ def test_nothing_is_said_twice_unless_the_receivers_have_forgotten() -> None:
 
 
 def test_nothing_is_sent_to_a_receiver_that_leaves_or_has_not_announced() -> None:
-    holding = Holding(100)
+    holding = RescaleBuffer(100)
     holding.begin(Version(2), [channel(0), channel(2)])
     sent = holding.offer([piece(0, 0), piece(1, None, "left"), piece(0, 2, "moves")])
     assert sent == [Send(channel(0), Data("x", 1, 10))]
@@ -62,18 +62,18 @@ def test_nothing_is_sent_to_a_receiver_that_leaves_or_has_not_announced() -> Non
     assert holding.announced(channel(0), Version(2)) == []
     assert holding.announced(channel(2), Version(2)) == [Send(channel(2), Data("moves", 1, 10))]
     assert holding.settled()
-    assert holding.phase is Phase.NONE
+    assert holding.phase is BufferPhase.NONE
 
 
 def test_no_more_is_held_than_some_windows_of_those_that_are_waited_for() -> None:
     small, edge = HELD_BYTES_MIN, [channel(0), channel(1), channel(2)]
-    holding = Holding(100 * small)
+    holding = RescaleBuffer(100 * small)
     holding.begin(Version(2), edge)
     holding.bound({channel(0): small, channel(1): 3 * small, channel(7): 1})  # 2 joins: no window
     block = Data("moves", 1, 2 * small)
     offers = 0
     while not holding.full:
-        holding.offer([Piece(channel(0), channel(2), block)])
+        holding.offer([RoutedRows(channel(0), channel(2), block)])
         offers += 1
     assert offers * 2 == 3 * HELD_WINDOWS * 3, "four of the largest window for each"
     assert len(holding.abort()) == offers
@@ -81,19 +81,19 @@ def test_no_more_is_held_than_some_windows_of_those_that_are_waited_for() -> Non
 
 
 def test_whatever_the_windows_are_a_little_may_be_held_and_never_more_than_all() -> None:
-    holding = Holding(2 * HELD_BYTES_MIN)
+    holding = RescaleBuffer(2 * HELD_BYTES_MIN)
     holding.begin(Version(2), [channel(0)])
     holding.bound({channel(0): 1})
     found = []
     for window, size in ((1, HELD_BYTES_MIN - 1), (1, 1), (1 << 40, 0), (1 << 40, HELD_BYTES_MIN)):
         holding.bound({channel(0): window})
-        holding.offer([Piece(channel(1), channel(0), Data("moves", 1, size))])
+        holding.offer([RoutedRows(channel(1), channel(0), Data("moves", 1, size))])
         found.append(holding.full)
     assert found == [False, True, False, True], "the bound of the task stands"
 
 
-def splits(*, bounded: bool) -> Splits:
-    made = Splits(bounded=bounded, idle_after_s=1.0, out_of_orderness_us=0, watermark_us=None)
+def splits(*, bounded: bool) -> SourceSplits:
+    made = SourceSplits(bounded=bounded, idle_after_s=1.0, out_of_orderness_us=0, watermark_us=None)
     made.load([SplitState(SplitId("a"), "{}", 0)], [])
     return made
 

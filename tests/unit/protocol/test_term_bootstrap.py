@@ -2,7 +2,7 @@
 
 from penstock.contract.ids import BlobName, Epoch, SwapId, Term
 from penstock.contract.latest import Latest
-from tests.support.in_memory_control_plane import JOB, Town
+from tests.support.in_memory_control_plane import JOB, InMemoryControlPlane
 
 
 def committed_elsewhere(epoch: int) -> Latest:
@@ -10,7 +10,7 @@ def committed_elsewhere(epoch: int) -> Latest:
 
 
 def test_a_volume_of_another_object_is_refused() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.root_file = "object-0\n"
     town.run(5.0)
     assert town.latest.attempt == 0
@@ -20,7 +20,7 @@ def test_a_volume_of_another_object_is_refused() -> None:
 
 
 def test_nothing_is_deleted_on_a_volume_of_another_object() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.root_file = "object-0\n"
     theirs = BlobName("1-1-k9-1.state")
     town.blobs[theirs] = "state of the other"
@@ -30,7 +30,7 @@ def test_nothing_is_deleted_on_a_volume_of_another_object() -> None:
 
 
 def test_a_committed_job_without_its_root_file_is_refused() -> None:
-    town = Town(0)
+    town = InMemoryControlPlane(0)
     town.record = committed_elsewhere(3)
     town.want(workers=2)
     town.start(0)
@@ -42,16 +42,16 @@ def test_a_committed_job_without_its_root_file_is_refused() -> None:
 
 
 def test_a_missing_object_starts_nothing() -> None:
-    town = Town(2)
+    town = InMemoryControlPlane(2)
     town.record = None
     town.root_file = "object-1\n"
     town.run(5.0)
     assert town.record is None
-    assert town.swaps == []
+    assert town.cas == []
 
 
 def test_a_root_file_that_was_cut_short_is_made_again() -> None:
-    town = Town(0)
+    town = InMemoryControlPlane(0)
     town.root_file = "obj"
     town.want(workers=1)
     town.start(0)

@@ -1,9 +1,9 @@
 from sim.kernel.faults import CrashAt, Faults, Rates, Verdict, parse_crash
-from sim.kernel.kernel import SECOND, Crash, Kernel
+from sim.kernel.kernel import SECOND, SimCrash, SimKernel
 
 
 class Recorder:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: SimKernel) -> None:
         self.kernel = kernel
         self.seen: list[object] = []
         self.clocks: list[float] = []
@@ -12,14 +12,14 @@ class Recorder:
         self.seen.append(event)
         self.clocks.append(now)
         if event == "die":
-            raise Crash
+            raise SimCrash
 
 
-def make(seed: int = 0) -> tuple[Kernel, Recorder]:
+def make(seed: int = 0) -> tuple[SimKernel, Recorder]:
     def crashed(name: str) -> None:
         kernel.kill(name)
 
-    kernel = Kernel(seed, crashed)
+    kernel = SimKernel(seed, crashed)
     node = Recorder(kernel)
     kernel.add("n", node)
     return kernel, node

@@ -47,7 +47,7 @@ def test_a_step_that_was_taken_is_known_and_never_changes_the_core_before_it() -
     before = structure(first)
     loaded, actions = cores.step(first, ev.Loaded(TABLE.version))
     assert structure(first) == before
-    assert actions == (ev.Ready(),)
+    assert actions == (ev.ReportReady(),)
     again, _ = cores.step(cores.keep(source()), ev.Loaded(TABLE.version))
     assert again is loaded
     running, _ = cores.step(loaded, ev.Started())

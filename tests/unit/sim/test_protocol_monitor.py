@@ -21,7 +21,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest
 from penstock.model.elements import Barrier, BarrierKind, Watermark
-from sim.cluster.protocol_monitor import ChannelOrder, Witness
+from sim.cluster.protocol_monitor import ChannelOrder, ProtocolMonitor
 from sim.kernel.kernel import Violation
 from sim.workload import Shape, make_plan
 
@@ -35,7 +35,7 @@ AT = replace(Latest(JobUid("job"), SwapId("s")), attempt=ONE, version=Version(1)
 
 
 def test_a_stream_of_the_same_attempt_only() -> None:
-    witness = Witness()
+    witness = ProtocolMonitor()
     witness.let_in(CHANNEL, ONE, ONE)
     for mine, theirs in ((ONE, TWO), (TWO, ONE)):
         with pytest.raises(Violation, match="let in"):
@@ -43,7 +43,7 @@ def test_a_stream_of_the_same_attempt_only() -> None:
 
 
 def test_an_epoch_is_not_aborted_by_the_term_that_commits_it_in_either_order() -> None:
-    witness = Witness()
+    witness = ProtocolMonitor()
     witness.aborted(ONE, Term(1), Epoch(5))
     witness.committed(ONE, Term(2), Epoch(5))  # the number recurs under a higher term
     witness.aborted(ONE, Term(1), Epoch(5))  # a late word of the old one
@@ -55,7 +55,7 @@ def test_an_epoch_is_not_aborted_by_the_term_that_commits_it_in_either_order() -
 
 
 def test_no_task_goes_back_behind_a_committed_version() -> None:
-    witness = Witness()
+    witness = ProtocolMonitor()
     witness.learn(AT, None)
     witness.goes_on(ONE, Version(1))
     witness.learn(replace(AT, version=Version(2)), None)
@@ -66,7 +66,7 @@ def test_no_task_goes_back_behind_a_committed_version() -> None:
 
 
 def test_what_is_being_prepared_stays_until_it_is_withdrawn() -> None:
-    witness, name = Witness(), BlobName("1-1-a-1.state")
+    witness, name = ProtocolMonitor(), BlobName("1-1-a-1.state")
     witness.learn(AT, MembersFile(ONE, (), TABLE, NEXT))
     with pytest.raises(Violation, match="is gone while version 2"):
         witness.missing(ONE, NEXT.version, name)

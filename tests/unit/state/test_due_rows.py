@@ -14,7 +14,7 @@ from penstock.contract.keygroups import Range
 from penstock.model.keys import KeyCodec, Keys
 from penstock.state.due import NEVER
 from penstock.state.hot import HotTable
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
@@ -146,7 +146,7 @@ def test_the_queue_counts_in_the_memory_of_the_state() -> None:
 def test_what_is_open_fires_after_files_were_merged_and_restored(tmp_path: Path) -> None:
     everything = (Range(0, GROUPS),)
     blobs, numbers = DirectoryBlobStore(tmp_path / "blobs"), iter(range(1000))
-    state = TaskState(StateSettings(), everything, GROUPS)
+    state = KeyedStateBackend(StateSettings(), everything, GROUPS)
     table = state.open(SCHEMA)
     put(table, [f"k{i}" for i in range(400)], 10**6)
     files: Any = ()
@@ -160,7 +160,7 @@ def test_what_is_open_fires_after_files_were_merged_and_restored(tmp_path: Path)
         files = cut.write(lambda end: BlobName(f"{next(numbers)}{end}"), blobs)
         state.committed(Epoch(epoch))
     assert len(files) <= STATE_FILES_PER_TASK_MAX, "some were merged"
-    again = TaskState(StateSettings(), everything, GROUPS)
+    again = KeyedStateBackend(StateSettings(), everything, GROUPS)
     restored = again.open(SCHEMA)
     again.load(files, blobs)
     assert restored.next_due() == table.next_due() == 210

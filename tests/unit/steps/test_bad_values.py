@@ -15,7 +15,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.bad_values import BadValues
-from penstock.steps.stateless import Map
+from penstock.steps.stateless import MapStep
 
 ROWS = 8192
 NUMBERS = pa.schema([("number", pa.float64())])
@@ -48,8 +48,8 @@ class Parse:
         return pa.record_batch({"number": [float(t) for t in batch.column("text").to_pylist()]})
 
 
-def mapped(function: Any, dead: list[int]) -> Map:
-    step = Map("parse", Call("f", Per.BATCH, None, (), OnError.DEAD_LETTER), function, NUMBERS)
+def mapped(function: Any, dead: list[int]) -> MapStep:
+    step = MapStep("parse", Call("f", Per.BATCH, None, (), OnError.DEAD_LETTER), function, NUMBERS)
     letters = {"dead-letter": lambda b: dead.extend(b.column("id").to_pylist())}
     step.bind({"main": lambda _: None, **letters})
     return step

@@ -17,8 +17,8 @@ from penstock.contract.graph import Call, OnError, Per
 from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import Process
-from penstock.steps.stateless import Filter, FlatMap, Map
+from penstock.steps.process import ProcessStep
+from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep
 from penstock.steps.values import BatchState
 
 ROWS = 8192
@@ -57,12 +57,12 @@ def bad_in_batches(bad: set[int], calls: list[list[int]]) -> Callable[[pa.Record
 def test_a_batch_function_is_called_again_for_halves(bad: int) -> None:
     calls: list[list[int]] = []
     with pytest.raises(UserCodeError, match=f"{bad} is bad"):
-        run(Map("check", call(Per.BATCH), bad_in_batches({bad}, calls), NUMBERS))
+        run(MapStep("check", call(Per.BATCH), bad_in_batches({bad}, calls), NUMBERS))
     assert len(calls) <= log2(ROWS) + 2
     assert all(c[0] <= bad for c in calls), "nothing behind the first bad row is called again"
 
 
-@pytest.mark.parametrize("kind", [Map, FlatMap, Filter])
+@pytest.mark.parametrize("kind", [MapStep, FlatMapStep, FilterStep])
 def test_a_function_per_record_is_called_once_for_each_row(kind: Any) -> None:
     calls: list[int] = []
 
@@ -70,9 +70,9 @@ def test_a_function_per_record_is_called_once_for_each_row(kind: Any) -> None:
         calls.append(record["n"])
         if record["n"] == 5000:
             raise ValueError("bad")
-        return {Map: record, FlatMap: [record], Filter: True}[kind]
+        return {MapStep: record, FlatMapStep: [record], FilterStep: True}[kind]
 
-    given = () if kind is Filter else (NUMBERS,)
+    given = () if kind is FilterStep else (NUMBERS,)
     with pytest.raises(UserCodeError, match="bad"):
         run(kind("check", call(Per.RECORD), check, *given))
     assert calls == list(range(5001)), "nothing runs behind the first bad row, or twice"
@@ -90,18 +90,20 @@ def test_values_that_do_not_fit_are_found_without_another_call() -> None:
         calls.append(record["n"])
         return {"n": "many" if record["n"] in {7, 8000} else record["n"]}
 
-    found = run(Map("spell", call(Per.RECORD, OnError.DEAD_LETTER), spell, NUMBERS))
+    found = run(MapStep("spell", call(Per.RECORD, OnError.DEAD_LETTER), spell, NUMBERS))
     assert calls == list(range(ROWS))
     assert values(found["dead-letter"]) == [7, 8000]
     assert len(values(found["main"])) == ROWS - 2
     with pytest.raises(UserCodeError, match=r"record: \{'n': 7\}"):
-        run(Map("spell", call(Per.RECORD), spell, NUMBERS))
+        run(MapStep("spell", call(Per.RECORD), spell, NUMBERS))
 
 
 def test_few_calls_find_several_bad_rows_and_the_rest_is_one_batch_in_order() -> None:
     calls: list[list[int]] = []
     bad = {0, 1, 3000, 3001, ROWS - 1}
-    step = Map("check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS)
+    step = MapStep(
+        "check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS
+    )
     found = run(step)
     assert values(found["dead-letter"]) == sorted(bad)
     assert values(found["main"]) == [n for n in range(ROWS) if n not in bad]
@@ -112,7 +114,9 @@ def test_few_calls_find_several_bad_rows_and_the_rest_is_one_batch_in_order() ->
 def test_where_every_row_is_bad_each_is_called_about_once() -> None:
     calls: list[list[int]] = []
     bad = set(range(ROWS))
-    step = Map("check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS)
+    step = MapStep(
+        "check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS
+    )
     assert len(values(run(step)["dead-letter"])) == ROWS
     assert len(calls) < 1.2 * ROWS
 
@@ -125,14 +129,14 @@ def together(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def test_rows_that_fail_together_only_are_named_together() -> None:
     with pytest.raises(UserCodeError, match="20 and 21") as raised:
-        run(Map("pairs", call(Per.BATCH), together, NUMBERS))
+        run(MapStep("pairs", call(Per.BATCH), together, NUMBERS))
     where = raised.value.where
     assert where.rows > 1
     assert f"{where.rows} rows from there on, together only" in str(raised.value)
 
 
 def test_rows_that_fail_together_only_are_no_dead_letters() -> None:
-    found = run(Map("pairs", call(Per.BATCH, OnError.DEAD_LETTER), together, NUMBERS))
+    found = run(MapStep("pairs", call(Per.BATCH, OnError.DEAD_LETTER), together, NUMBERS))
     assert values(found["main"]) == list(range(ROWS))
     assert not found["dead-letter"]
 
@@ -141,7 +145,7 @@ def test_a_map_that_drops_a_row_is_at_fault_there() -> None:
     def drops(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pc.not_equal(batch.column("n"), 777))
 
-    step = Map("drops", call(Per.BATCH, OnError.DEAD_LETTER), drops, NUMBERS)
+    step = MapStep("drops", call(Per.BATCH, OnError.DEAD_LETTER), drops, NUMBERS)
     found = run(step)
     assert values(found["dead-letter"]) == [777]
     assert values(found["dead-letter"], "error") == ["ValueError: a map gave 0 rows for 1"]
@@ -158,9 +162,9 @@ def test_whatever_a_function_raises_is_its_rows_error(per: Per, error: BaseExcep
         return given
 
     with pytest.raises(UserCodeError, match=type(error).__name__) as raised:
-        run(Map("leaves", call(per), leaves, NUMBERS))
+        run(MapStep("leaves", call(per), leaves, NUMBERS))
     assert "record: {'n': 9}" in str(raised.value)
-    found = run(Map("leaves", call(per, OnError.DEAD_LETTER), leaves, NUMBERS))
+    found = run(MapStep("leaves", call(per, OnError.DEAD_LETTER), leaves, NUMBERS))
     assert values(found["dead-letter"]) == [9]
     assert type(error).__name__ in values(found["dead-letter"], "error")[0]
 
@@ -175,7 +179,7 @@ def test_who_leaves_the_debugger_is_not_asked_again(per: Per) -> None:
 
     assert "bdb" in sys.modules
     with pytest.raises(UserCodeError, match="BdbQuit"):
-        run(Map("debugged", call(per, OnError.DEAD_LETTER), debugged, NUMBERS))
+        run(MapStep("debugged", call(per, OnError.DEAD_LETTER), debugged, NUMBERS))
     assert len(calls) == 1
 
 
@@ -185,7 +189,7 @@ def test_an_error_of_the_storage_is_not_the_functions(per: Per) -> None:
         raise StorageError("no space left on device")
 
     with pytest.raises(StorageError, match="no space"):
-        run(Map("full", call(per, OnError.DEAD_LETTER), full, NUMBERS))
+        run(MapStep("full", call(per, OnError.DEAD_LETTER), full, NUMBERS))
 
 
 def deep(number: int) -> float:
@@ -194,7 +198,7 @@ def deep(number: int) -> float:
 
 def test_an_error_shows_the_users_own_frames_and_nothing_of_ours() -> None:
     with pytest.raises(UserCodeError) as raised:
-        run(Map("m", call(Per.RECORD), lambda r: {"n": deep(r["n"])}, NUMBERS))
+        run(MapStep("m", call(Per.RECORD), lambda r: {"n": deep(r["n"])}, NUMBERS))
     text = str(raised.value)
     first, record, *trace = text.splitlines()
     assert first == "step 'm': ZeroDivisionError: division by zero"
@@ -216,7 +220,7 @@ def test_a_cause_is_shown_with_its_own_frames() -> None:
             raise ValueError("no ratio") from error
 
     with pytest.raises(UserCodeError) as raised:
-        run(Map("m", call(Per.RECORD), wraps, NUMBERS))
+        run(MapStep("m", call(Per.RECORD), wraps, NUMBERS))
     text = str(raised.value)
     assert "ValueError: no ratio" in text.splitlines()[0]
     assert "ZeroDivisionError: division by zero" in text
@@ -243,7 +247,7 @@ def test_an_error_is_bounded_whatever_the_user_raises() -> None:
     wide = pa.record_batch({f"a{i}": ["y" * 100_000] for i in range(50)})
     for function in (recursive, long, odd):
         with pytest.raises(UserCodeError) as raised:
-            run(Map("m", call(Per.RECORD), function, NUMBERS), wide)
+            run(MapStep("m", call(Per.RECORD), function, NUMBERS), wide)
         assert len(str(raised.value)) < MESSAGE_CHARS_MAX, "the status of a StreamJob takes it"
         assert f"in {function.__name__}" in str(raised.value)
 
@@ -256,9 +260,9 @@ def keyed(rows: list[tuple[str, int]]) -> pa.RecordBatch:
     return pa.record_batch({"k": [k for k, _ in rows], "n": [n for _, n in rows]}, schema=KEYED)
 
 
-def process(per: Per, function: Any) -> Process:
+def process(per: Per, function: Any) -> ProcessStep:
     given = call(per, OnError.DEAD_LETTER)
-    step = Process("own", KeyColumns(KEYED, ["k"], 16), given, function, (STATE, GIVEN))
+    step = ProcessStep("own", KeyColumns(KEYED, ["k"], 16), given, function, (STATE, GIVEN))
     step.open(HotTable)
     return step
 
@@ -321,7 +325,7 @@ def test_a_row_that_cannot_be_shown_has_no_frames_of_a_library() -> None:
     )
     rows = pa.RecordBatch.from_arrays([column], names=["text"])
     with pytest.raises(UserCodeError) as raised:
-        run(Map("look", call(Per.RECORD), lambda record: record, rows.schema), rows)
+        run(MapStep("look", call(Per.RECORD), lambda record: record, rows.schema), rows)
     assert "column 'text' (string) cannot be shown in a record" in str(raised.value)
     assert "pyarrow" not in str(raised.value), raised.value
 
@@ -334,7 +338,7 @@ def test_who_leaves_the_debugger_at_a_terminal_is_not_told_to_use_one(
     for stdin in (os.fdopen(theirs), io.StringIO()):
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(UserCodeError) as raised:
-            run(Map("stop", call(Per.RECORD), leave, NUMBERS))
+            run(MapStep("stop", call(Per.RECORD), leave, NUMBERS))
         said.append(str(raised.value).splitlines()[0])
         stdin.close()
     os.close(ours)

@@ -9,7 +9,7 @@ from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.base import Step
 from penstock.steps.chain import Chain, Wired
-from penstock.steps.stateless import Filter, FlatMap, Map, Split
+from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep, SplitStep
 
 SCHEMA = pa.schema([("n", pa.int64())])
 BATCH = pa.record_batch({"n": [1, 2, 3]})
@@ -24,8 +24,8 @@ def refuse_two(batch: pa.RecordBatch) -> pa.RecordBatch:
 def test_rows_go_through_steps_to_edges_and_side_outputs() -> None:
     out: list[pa.RecordBatch] = []
     dead: list[pa.RecordBatch] = []
-    check = Map("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
-    keep = Filter("keep", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()])
+    check = MapStep("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
+    keep = FilterStep("keep", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()])
     chain = Chain(
         [
             Wired(check, {"main": (1,)}, {"dead-letter": (dead.append,)}),
@@ -66,11 +66,19 @@ def trail(*steps: Step) -> tuple[Chain, list[pa.RecordBatch]]:
 
 
 BEFORE: list[tuple[str, Step, int | None]] = [
-    ("nothing but a map", Map("m", Call("f", batch_rows=1), lambda b: b, SCHEMA), 101),
-    ("a filter", Filter("f", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()]), 101),
-    ("records", FlatMap("r", Call("f", per=Per.RECORD), words_of, SCHEMA), 101),
-    ("batches of one", FlatMap("b", Call("f", batch_rows=1), twice, SCHEMA), 101),
-    ("a batch that only its function understands", FlatMap("u", Call("f"), twice, SCHEMA), None),
+    ("nothing but a map", MapStep("m", Call("f", batch_rows=1), lambda b: b, SCHEMA), 101),
+    (
+        "a filter",
+        FilterStep("f", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()]),
+        101,
+    ),
+    ("records", FlatMapStep("r", Call("f", per=Per.RECORD), words_of, SCHEMA), 101),
+    ("batches of one", FlatMapStep("b", Call("f", batch_rows=1), twice, SCHEMA), 101),
+    (
+        "a batch that only its function understands",
+        FlatMapStep("u", Call("f"), twice, SCHEMA),
+        None,
+    ),
 ]
 
 
@@ -78,7 +86,7 @@ BEFORE: list[tuple[str, Step, int | None]] = [
 def test_a_refused_row_is_followed_back_to_its_offset(
     name: str, step: Step, offset: int | None
 ) -> None:
-    check = Map("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
+    check = MapStep("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
     chain, dead = trail(step, check)
     chain.on_batch(BATCH)
     found = {
@@ -91,8 +99,10 @@ def test_a_refused_row_is_followed_back_to_its_offset(
 
 def test_a_word_that_is_refused_leads_to_its_line() -> None:
     words = pa.schema([("word", pa.string())])
-    check = FlatMap("check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA)
-    chain, _ = trail(Split("words", "line", words), check)
+    check = FlatMapStep(
+        "check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA
+    )
+    chain, _ = trail(SplitStep("words", "line", words), check)
     with pytest.raises(UserCodeError) as raised:
         chain.on_batch(pa.record_batch({"line": ["1 2", "", "3", "4 five 6"]}))
     where = raised.value.where

@@ -11,7 +11,7 @@ import pytest
 from penstock.base.limits import WRONG_GUESSES_MAX
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.guesses import guess_row
-from penstock.steps.stateless import Map
+from penstock.steps.stateless import MapStep
 
 ROWS = 8192
 BAD = 5000
@@ -111,7 +111,7 @@ def run(function: Counted, batches: list[pa.RecordBatch]) -> dict[str, int]:
 
         return add
 
-    step = Map("parse", Call("f", Per.BATCH, None, (), OnError.DEAD_LETTER), function, OUTPUT)
+    step = MapStep("parse", Call("f", Per.BATCH, None, (), OnError.DEAD_LETTER), function, OUTPUT)
     step.bind({name: take(name) for name in found})
     for batch in batches:
         step.on_batch(batch)

@@ -11,7 +11,7 @@ from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, Compute, Function, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns, RunningAggregate
-from penstock.steps.process import Process
+from penstock.steps.process import ProcessStep
 from penstock.steps.values import BatchState
 
 ROWS = pa.record_batch(
@@ -95,9 +95,11 @@ STATE = pa.schema([("total", pa.int64()), ("seen", pa.string()), ("flag", pa.boo
 GIVEN = pa.schema([("k", pa.string()), ("total", pa.int64())])
 
 
-def process(per: Per, function: Any, on_error: OnError = OnError.FAIL) -> tuple[Process, list[Any]]:
+def process(
+    per: Per, function: Any, on_error: OnError = OnError.FAIL
+) -> tuple[ProcessStep, list[Any]]:
     keys = KeyColumns(ROWS.schema, ["k"], 16)
-    step = Process("own", keys, Call("f", per, None, (), on_error), function, (STATE, GIVEN))
+    step = ProcessStep("own", keys, Call("f", per, None, (), on_error), function, (STATE, GIVEN))
     step.open(HotTable)
     out: list[Any] = []
     step.bind({"main": lambda b: out.extend(b.to_pylist()), "dead-letter": lambda b: None})
@@ -174,4 +176,4 @@ def test_a_state_column_of_a_nested_type_is_refused() -> None:
     keys = KeyColumns(ROWS.schema, ["k"], 16)
     nested = pa.schema([("l", pa.list_(pa.int64()))])
     with pytest.raises(ConfigError, match="state column 'l'"):
-        Process("own", keys, Call("f"), lambda b, s: b, (nested, GIVEN))
+        ProcessStep("own", keys, Call("f"), lambda b, s: b, (nested, GIVEN))

@@ -4,7 +4,7 @@ from math import log2
 
 import pytest
 
-from penstock.steps.search import Pace, Search
+from penstock.steps.search import CallCost, Search
 
 
 def look(rows: int, bad: set[int], most: int) -> tuple[list[int], list[range]]:
@@ -52,7 +52,7 @@ def test_what_fails_together_only_is_said_to_have_passed_apart() -> None:
 
 
 def test_more_rows_are_tried_at_once_the_rarer_those_at_fault_are() -> None:
-    pace = Pace()
+    pace = CallCost()
     assert pace.most(8192) == 8192, "nothing was at fault yet"
     pace.refused(8192)
     rare = pace.most(8192)

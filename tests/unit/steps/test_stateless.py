@@ -10,7 +10,7 @@ import pytest
 from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.base import BOUND_COLUMN
-from penstock.steps.stateless import Filter, FlatMap, Map, Split
+from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep, SplitStep
 
 NUMBERS = pa.schema([("n", pa.int64())])
 BATCH = pa.record_batch({"n": [1, 2, 3, 4], BOUND_COLUMN: [10, 40, 20, 30]})
@@ -32,7 +32,7 @@ def run(step: Any, batch: pa.RecordBatch = BATCH) -> dict[str, list[dict[str, An
 
 
 def test_words_take_the_bound_of_their_line() -> None:
-    step = Split("words", "line", pa.schema([("word", pa.string())]))
+    step = SplitStep("words", "line", pa.schema([("word", pa.string())]))
     batch = pa.record_batch({"line": ["a b", None, "c"], BOUND_COLUMN: [1, 2, 3]})
     assert run(step, batch)["main"] == [
         {"word": "a", BOUND_COLUMN: 1},
@@ -49,19 +49,19 @@ def test_a_map_keeps_order_and_bounds(per: Per) -> None:
         assert BOUND_COLUMN not in given.schema.names, "user code never sees hidden columns"
         return pa.record_batch({"n": pc.multiply(given.column("n"), 2)})
 
-    rows = run(Map("double", call(per, rows=3), doubled, NUMBERS))["main"]
+    rows = run(MapStep("double", call(per, rows=3), doubled, NUMBERS))["main"]
     assert [r["n"] for r in rows] == [2, 4, 6, 8]
     assert [r[BOUND_COLUMN] for r in rows] == [10, 40, 20, 30]
 
 
 def test_a_flat_map_per_record_keeps_the_bound_of_each_parent() -> None:
-    step = FlatMap("twice", call(Per.RECORD), lambda r: [r] * (r["n"] % 3), NUMBERS)
+    step = FlatMapStep("twice", call(Per.RECORD), lambda r: [r] * (r["n"] % 3), NUMBERS)
     rows = run(step)["main"]
     assert [(r["n"], r[BOUND_COLUMN]) for r in rows] == [(1, 10), (2, 40), (2, 40), (4, 30)]
 
 
 def test_a_flat_map_per_batch_takes_the_least_bound() -> None:
-    step = FlatMap("tail", call(), lambda b: b.slice(1), NUMBERS)
+    step = FlatMapStep("tail", call(), lambda b: b.slice(1), NUMBERS)
     assert [r[BOUND_COLUMN] for r in run(step)["main"]] == [10, 10, 10]
 
 
@@ -72,7 +72,7 @@ def test_a_filter_keeps_rows_as_they_came(per: Per) -> None:
             return given["n"] % 2 == 0
         return pc.equal(pc.bit_wise_and(given.column("n"), 1), 0)
 
-    rows = run(Filter("even", call(per), even))["main"]
+    rows = run(FilterStep("even", call(per), even))["main"]
     assert rows == [{"n": 2, BOUND_COLUMN: 40}, {"n": 4, BOUND_COLUMN: 30}]
 
 
@@ -83,7 +83,7 @@ def fails_at_three(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def test_an_error_names_the_step_and_shows_the_row() -> None:
-    step = Map("check", call(), fails_at_three, NUMBERS)
+    step = MapStep("check", call(), fails_at_three, NUMBERS)
     with pytest.raises(UserCodeError) as raised:
         run(step)
     assert str(raised.value).startswith(
@@ -92,7 +92,7 @@ def test_an_error_names_the_step_and_shows_the_row() -> None:
 
 
 def test_a_dead_letter_is_one_row_and_the_rest_goes_on_in_order() -> None:
-    step = Map("check", call(on_error=OnError.DEAD_LETTER), fails_at_three, NUMBERS)
+    step = MapStep("check", call(on_error=OnError.DEAD_LETTER), fails_at_three, NUMBERS)
     found = run(step)
     assert [r["n"] for r in found["main"]] == [1, 2, 4]
     (letter,) = found["dead-letter"]
@@ -111,20 +111,20 @@ def test_a_dead_letter_is_one_row_and_the_rest_goes_on_in_order() -> None:
 )
 def test_what_a_map_gives_is_checked(function: Any, message: str) -> None:
     with pytest.raises(UserCodeError, match=message):
-        run(Map("odd", call(), function, NUMBERS))
+        run(MapStep("odd", call(), function, NUMBERS))
 
 
 def test_a_record_with_other_fields_is_refused() -> None:
     with pytest.raises(UserCodeError, match="declared are"):
-        run(Map("odd", call(Per.RECORD), lambda r: {"m": 1}, NUMBERS))
+        run(MapStep("odd", call(Per.RECORD), lambda r: {"m": 1}, NUMBERS))
 
 
 @pytest.mark.parametrize(("given", "said"), [(None, "None"), ([1], "list")])
 def test_what_is_no_record_is_named(given: Any, said: str) -> None:
     with pytest.raises(UserCodeError, match=f"it gave {said}; it must give a dict"):
-        run(Map("odd", call(Per.RECORD), lambda r: given, NUMBERS))
+        run(MapStep("odd", call(Per.RECORD), lambda r: given, NUMBERS))
 
 
 def test_a_table_and_a_safe_cast_are_taken() -> None:
-    step = Map("cast", call(), lambda b: pa.table({"n": b.column("n").cast("int32")}), NUMBERS)
+    step = MapStep("cast", call(), lambda b: pa.table({"n": b.column("n").cast("int32")}), NUMBERS)
     assert [r["n"] for r in run(step)["main"]] == [1, 2, 3, 4]

@@ -10,8 +10,8 @@ from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.process import Process
-from penstock.steps.stateless import FlatMap, Map
+from penstock.steps.process import ProcessStep
+from penstock.steps.stateless import FlatMapStep, MapStep
 from penstock.steps.values import BatchState, state_field
 
 ROWS = pa.record_batch({"k": ["a", "a"], "n": [1, 2]})
@@ -24,7 +24,7 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 def run(per: Per, function: Any, batches: list[pa.RecordBatch] | None = None) -> list[Any]:
     keys = KeyColumns(ROWS.schema, ["k"], 16)
-    step = Process("own", keys, Call("f", per), function, (STATE, GIVEN))
+    step = ProcessStep("own", keys, Call("f", per), function, (STATE, GIVEN))
     step.open(HotTable)
     out: list[Any] = []
     step.bind({"main": lambda batch: out.extend(batch.to_pylist())})
@@ -69,14 +69,14 @@ def test_a_lossy_output_batch_is_refused_with_the_row_at_fault() -> None:
     assert refusal(function, Per.BATCH) == f"{text}\nrecord: {{'k': 'a', 'n': 1}}"
 
 
-@pytest.mark.parametrize("kind", [Map, FlatMap])
+@pytest.mark.parametrize("kind", [MapStep, FlatMapStep])
 @pytest.mark.parametrize("per", list(Per))
 def test_stateless_functions_are_held_to_their_columns_too(kind: Any, per: Per) -> None:
     def function(rows: Any) -> Any:
         if per is Per.BATCH:
             return pa.record_batch({"k": rows["k"], "n": [n + 0.7 for n in rows["n"].to_pylist()]})
         record = {"k": rows["k"], "n": rows["n"] + 0.7}
-        return record if kind is Map else [record]
+        return record if kind is MapStep else [record]
 
     step = kind("own", Call("f", per), function, GIVEN)
     step.bind({"main": lambda _: None})
@@ -174,7 +174,7 @@ def test_a_row_that_cannot_be_shown_as_a_record_is_at_fault(on_error: OnError) -
     def function(record: Any) -> Any:
         return record
 
-    step = Map("own", Call("f", Per.RECORD, on_error=on_error), function, GIVEN)
+    step = MapStep("own", Call("f", Per.RECORD, on_error=on_error), function, GIVEN)
     out: list[Any] = []
     letters: list[pa.RecordBatch] = []
     step.bind({"main": lambda batch: out.extend(batch.to_pylist()), "dead-letter": letters.append})

@@ -11,7 +11,7 @@ from penstock.contract.graph import Compute, Function
 from penstock.state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import Window, WindowShape, window
+from penstock.steps.window import WindowShape, WindowStep, window
 
 GROUPS = 8
 SIZE = 10
@@ -28,7 +28,7 @@ class Windows:
     def __init__(self) -> None:
         keys = KeyColumns(INPUT, ["mote"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
-        self.step: Window = window(
+        self.step: WindowStep = window(
             "w", WindowShape(SIZE, 0, 0, "ts"), keys, compute, (INPUT, OUTPUT)
         )
         self.step.open(self._open)

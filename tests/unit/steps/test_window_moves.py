@@ -10,10 +10,10 @@ from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import Window, WindowShape, window
+from penstock.steps.window import WindowShape, WindowStep, window
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
@@ -29,12 +29,12 @@ class Task:
     """One task: its window step, state and what it has emitted."""
 
     def __init__(self, folder: Path, share: Share) -> None:
-        self.state = TaskState(StateSettings(), share, GROUPS, folder)
+        self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
         self.blobs = DirectoryBlobStore(folder / "blobs")
         keys = KeyColumns(INPUT, ["mote"], GROUPS)
         shape = WindowShape(10, 0, 5, "ts")
         compute = (Compute("count", Function.COUNT),)
-        self.step: Window = window("w", shape, keys, compute, (INPUT, OUTPUT))
+        self.step: WindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
         self.step.open(self.state.open)
         self.out: list[Any] = []
         self.late: list[Any] = []

@@ -9,7 +9,7 @@ from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
-from penstock.supervisor.job_objects import Wanted
+from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
 
 
@@ -19,13 +19,13 @@ def store() -> FakeMetaStore:
 
 
 @pytest.fixture
-def wanted(store: FakeMetaStore) -> Wanted:
-    wanted = Wanted(store, "words", JobUid("uid"))
+def wanted(store: FakeMetaStore) -> JobObjects:
+    wanted = JobObjects(store, "words", JobUid("uid"))
     wanted.begin(2, None)
     return wanted
 
 
-def lead(store: FakeMetaStore, wanted: Wanted, **changes: object) -> None:
+def lead(store: FakeMetaStore, wanted: JobObjects, **changes: object) -> None:
     """Do what a leader does: swap -latest."""
     found = store.get(latest_name("words"))
     assert found is not None
@@ -34,7 +34,7 @@ def lead(store: FakeMetaStore, wanted: Wanted, **changes: object) -> None:
 
 
 def test_the_first_run_makes_latest_and_later_ones_keep_it(
-    store: FakeMetaStore, wanted: Wanted
+    store: FakeMetaStore, wanted: JobObjects
 ) -> None:
     first_run = wanted.desired().run
     wanted.ask("checkpoint", None)
@@ -47,7 +47,7 @@ def test_the_first_run_makes_latest_and_later_ones_keep_it(
 
 
 def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(
-    store: FakeMetaStore, wanted: Wanted
+    store: FakeMetaStore, wanted: JobObjects
 ) -> None:
     done = overriding("a", Restore("of-the-file"))
     lead(store, wanted, restored=done)
@@ -57,7 +57,7 @@ def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(
     assert wanted.desired().restore == Restore("another")
 
 
-def test_a_request_is_taken_away_once_answered(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_a_request_is_taken_away_once_answered(store: FakeMetaStore, wanted: JobObjects) -> None:
     asked = wanted.ask("savepoint", "monday")
     assert wanted.answer(asked.id).ok is None
     lead(store, wanted, answers=(Answer(asked.id, True, "savepoints/monday"),))
@@ -69,7 +69,7 @@ def test_a_request_is_taken_away_once_answered(store: FakeMetaStore, wanted: Wan
     assert wanted.answers() == (answer,)
 
 
-def test_requests_of_several_threads_are_all_kept(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_requests_of_several_threads_are_all_kept(store: FakeMetaStore, wanted: JobObjects) -> None:
     threads = [threading.Thread(target=wanted.ask, args=("checkpoint", None)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -80,7 +80,9 @@ def test_requests_of_several_threads_are_all_kept(store: FakeMetaStore, wanted: 
     assert len(decode(Desired, found.data).requests) == 8
 
 
-def test_a_rescale_is_answered_when_it_has_settled(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_a_rescale_is_answered_when_it_has_settled(
+    store: FakeMetaStore, wanted: JobObjects
+) -> None:
     asked = wanted.rescale(3)
     assert asked.ok is None
     lead(store, wanted, workers=3, version=Version(2), settled=Version(1))
@@ -89,7 +91,7 @@ def test_a_rescale_is_answered_when_it_has_settled(store: FakeMetaStore, wanted:
     assert wanted.answer(asked.id).ok is True
 
 
-def test_a_rescale_may_be_overtaken_or_outlived(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_a_rescale_may_be_overtaken_or_outlived(store: FakeMetaStore, wanted: JobObjects) -> None:
     asked = wanted.rescale(3)
     wanted.rescale(4)
     answer = wanted.answer(asked.id)
@@ -102,7 +104,7 @@ def test_a_rescale_may_be_overtaken_or_outlived(store: FakeMetaStore, wanted: Wa
     )
 
 
-def test_what_is_not_known_is_said(wanted: Wanted) -> None:
+def test_what_is_not_known_is_said(wanted: JobObjects) -> None:
     with pytest.raises(ConfigError, match="no request 'x' is known"):
         wanted.answer("x")
     with pytest.raises(ConfigError, match="one of checkpoint, savepoint, stop"):
@@ -110,14 +112,14 @@ def test_what_is_not_known_is_said(wanted: Wanted) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "a" * 64, "a b", "ü"])
-def test_a_savepoints_name_is_a_folders(wanted: Wanted, name: str) -> None:
+def test_a_savepoints_name_is_a_folders(wanted: JobObjects, name: str) -> None:
     with pytest.raises(ConfigError, match=r"savepoint .*: a name is letters"):
         wanted.ask("savepoint", name)
     wanted.ask("stop", "monday-1.2_x")
 
 
 def test_a_stop_follows_the_answer_of_a_last_checkpoint(
-    store: FakeMetaStore, wanted: Wanted
+    store: FakeMetaStore, wanted: JobObjects
 ) -> None:
     asked = wanted.ask("stop", None)
     (checkpoint,) = wanted.desired().requests
@@ -134,7 +136,7 @@ def test_a_stop_follows_the_answer_of_a_last_checkpoint(
     assert wanted.desired().requests == (stop,)
 
 
-def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: Wanted) -> None:
+def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: JobObjects) -> None:
     asked = wanted.ask("stop", None)
     wanted.stop_when_due(100.0)
     wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S - 0.1)
@@ -144,14 +146,16 @@ def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: Wanted) -> Non
 
 
 def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(
-    store: FakeMetaStore, wanted: Wanted
+    store: FakeMetaStore, wanted: JobObjects
 ) -> None:
     lead(store, wanted, finished=True)
     asked = wanted.ask("stop", None)
     assert [r.id for r in wanted.desired().requests] == [asked.id]
 
 
-def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: Wanted) -> None:
+def test_the_end_waits_for_readers_but_not_for_long(
+    store: FakeMetaStore, wanted: JobObjects
+) -> None:
     asked = wanted.ask("checkpoint", None)
     wanted.wait_for_readers(30)
     wanted.expect_reader(asked.id)
@@ -164,5 +168,5 @@ def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted
     assert not thread.is_alive()
 
 
-def test_latest_is_this_jobs(wanted: Wanted) -> None:
+def test_latest_is_this_jobs(wanted: JobObjects) -> None:
     assert wanted.latest() == Latest(JobUid("uid"), wanted.latest().swap_id)

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Version
 from penstock.contract.latest import Desired, Latest, Leader, Lost, Restore
-from penstock.supervisor.restart_policy import Announced, is_over, to_end, workers_needed
+from penstock.supervisor.restart_policy import AnnouncedWorker, is_over, to_end, workers_needed
 
 RUN = "run-2"
 FRESH = Latest(JobUid("uid"), SwapId("swap"))
@@ -75,9 +75,9 @@ def test_a_restore_begins_a_finished_job_anew_once() -> None:
 def test_only_a_silent_keeper_of_the_lost_life_is_ended() -> None:
     lost = (Lost(Ordinal(0), Incarnation("a")), Lost(Ordinal(1), Incarnation("b")))
     announced = (
-        Announced(Ordinal(0), Incarnation("a"), 5.0),
-        Announced(Ordinal(1), Incarnation("newer"), 5.0),
-        Announced(Ordinal(2), Incarnation("a"), 5.0),
+        AnnouncedWorker(Ordinal(0), Incarnation("a"), 5.0),
+        AnnouncedWorker(Ordinal(1), Incarnation("newer"), 5.0),
+        AnnouncedWorker(Ordinal(2), Incarnation("a"), 5.0),
     )
     assert to_end(lost, announced, 2.0) == [0]
-    assert to_end(lost, (Announced(Ordinal(0), Incarnation("a"), 1.0),), 2.0) == []
+    assert to_end(lost, (AnnouncedWorker(Ordinal(0), Incarnation("a"), 1.0),), 2.0) == []

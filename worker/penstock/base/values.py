@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True)
-def fleeting(cls: type[T]) -> type[T]:
+def hot_dataclass(cls: type[T]) -> type[T]:
     """Make a slotted dataclass of which every batch makes new ones; frozen, as mypy sees it.
 
     Not while it runs: there, freezing a class makes its ``__init__`` take three to four times as

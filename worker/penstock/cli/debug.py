@@ -33,7 +33,7 @@ from penstock.engine.main import begin, empty_scratch, log_to, obey, say_at_once
 from penstock.graph import load_job
 from penstock.keeper.keeper import Keeper
 from penstock.keeper.keeper_inbox import Leave
-from penstock.keeper.platforms import OneMachine
+from penstock.keeper.platforms import LocalPlatform
 from penstock.metrics.logs import Log
 from penstock.supervisor.workers import StartKeeper
 
@@ -102,7 +102,7 @@ class KeeperThread(_Life):
         launch = self._launch
         log = Log("keeper", {"job": launch.job, "worker": launch.ordinal}, self._log)
         try:
-            self._keeper = Keeper(launch, OneMachine(launch, self._engine), log)
+            self._keeper = Keeper(launch, LocalPlatform(launch, self._engine), log)
             if self._told.is_set():
                 self.terminate()
             self._keeper.run()

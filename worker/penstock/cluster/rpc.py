@@ -70,7 +70,7 @@ Handler = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenAddress:
     """Where a server listens, and what callers have to show.
 
     Port 0: one that the system chooses. ``advertised`` is the host that others dial, ``host``
@@ -84,7 +84,7 @@ class Door:
     trust: TrustSource | None = None
 
 
-LOOPBACK = Door()
+LOOPBACK = ListenAddress()
 
 
 class Server:
@@ -94,7 +94,7 @@ class Server:
         self,
         handlers: Mapping[Method[Any, Any], Handler],
         token: str,
-        door: Door = LOOPBACK,
+        door: ListenAddress = LOOPBACK,
         *,
         waiting: int = 0,
     ) -> None:
@@ -116,7 +116,7 @@ class Server:
         self.address = join_address(door.advertised or door.host, port)
         self._server.start()
 
-    def _open(self, door: Door) -> int:
+    def _open(self, door: ListenAddress) -> int:
         wanted = join_address(door.host, door.port)
         try:
             if door.trust is None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
-from penstock.connectors.rate_limit import Pace
+from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
@@ -88,7 +88,7 @@ class WordSource:
                     f"generator: the checkpoint has {name}={before}, the job {now}:"
                     " offsets would mean other words"
                 )
-        return WordReader(self._drawn(), stored["index"], state, Pace(self.spec.rate))
+        return WordReader(self._drawn(), stored["index"], state, RateLimit(self.spec.rate))
 
     def prepare(self) -> None:
         """Draw the block: a second for a million words."""
@@ -126,7 +126,7 @@ class WordBlock:
 class WordReader:
     """Reads one split: slices of the block, when they are due."""
 
-    def __init__(self, block: WordBlock, index: int, state: SplitState, pace: Pace) -> None:
+    def __init__(self, block: WordBlock, index: int, state: SplitState, pace: RateLimit) -> None:
         """Go on at ``state.offset``; its row is the first of the pace."""
         self._block = block
         self._start = block.start_of(index)

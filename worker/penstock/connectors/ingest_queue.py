@@ -89,7 +89,7 @@ class PartitionQueue:
     def committed(self, offset: int, finished: bool) -> None:
         """Tell what a committed checkpoint says of this partition."""
         with self._changed:
-            self._step(core.Committed(offset, finished))
+            self._step(core.CommittedSenders(offset, finished))
         if finished:
             self._hub.finished(self.index, offset)
 

@@ -28,7 +28,7 @@ from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
 from penstock.folders import make_durable, sync
-from penstock.protocol.output_folder import Found, above, refusal
+from penstock.protocol.output_folder import FolderContents, above, refusal
 
 VISIBLE_SUFFIX = SUFFIXES["parquet"]
 GONE = "gone-"
@@ -126,14 +126,16 @@ class OutputFolder:
         except (FileNotFoundError, PeerError, UnicodeError, KeyError, TypeError):
             return None
 
-    def _found(self, record: Record | None, but: Epoch | None = None) -> Found:
+    def _found(self, record: Record | None, but: Epoch | None = None) -> FolderContents:
         """List what is visible, epoch ``but`` left out."""
         there = self.path.iterdir() if self.path.is_dir() else ()
         names = sorted(p.name for p in there if p.name.endswith(VISIBLE_SUFFIX))
         numbers = [name.split("-", 1)[0] for name in names]
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != but]
         owner = record.owner if record is not None else None
-        return Found(owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else "")
+        return FolderContents(
+            owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else ""
+        )
 
     def _lost(self, record: Record | None) -> str:
         if record is None or record.owner == self._me:

@@ -11,8 +11,8 @@ from pathlib import Path
 from penstock.base.errors import StateError, StorageError
 from penstock.connectors.parquet_owner import VISIBLE_SUFFIX, OutputFolder
 from penstock.connectors.parquet_stage import (
-    Cut,
     Staged,
+    StagedFile,
     hash_file,
     parse_cut,
     remove_all,
@@ -56,7 +56,7 @@ class ParquetPublisher:
         """Remove the staged names of published output; the visible ones stay."""
         remove_all(p.path for p in self._cut(handle).parts)
 
-    def _cut(self, handle: SinkHandle) -> Cut:
+    def _cut(self, handle: SinkHandle) -> StagedFile:
         return parse_cut(handle.data, self._output.staging)
 
     def _publish_part(self, part: Staged, target: Path) -> None:

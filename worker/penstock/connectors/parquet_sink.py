@@ -25,8 +25,8 @@ from penstock.connectors.parquet_owner import OutputFolder
 from penstock.connectors.parquet_publish import ParquetPublisher
 from penstock.connectors.parquet_stage import (
     STAGED_SUFFIX,
-    Cut,
     Staged,
+    StagedFile,
     clean_schema,
     remove_staged,
     stage,
@@ -272,4 +272,6 @@ class ParquetPending:
             return None
         rows, size = sum(s.rows for s in staged), sum(s.size for s in staged)
         step, task = self._owner
-        return SinkHandle(step, task, self._epoch, Cut(self._cut, staged).as_json(), rows, size)
+        return SinkHandle(
+            step, task, self._epoch, StagedFile(self._cut, staged).as_json(), rows, size
+        )

@@ -24,7 +24,7 @@ from penstock.connectors.parquet_files import (
     parse_identity,
     read_identity,
 )
-from penstock.connectors.rate_limit import Pace
+from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
@@ -92,7 +92,7 @@ class ParquetSource:
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         pieces = Pieces(file, self._plain, self._piece_bytes)
         kind = ParquetReader if self._rate else UnpacedReader
-        return kind(pieces, (state, identity), stamper, Pace(self._rate))
+        return kind(pieces, (state, identity), stamper, RateLimit(self._rate))
 
 
 class ParquetReader:
@@ -103,7 +103,7 @@ class ParquetReader:
         pieces: "Pieces",
         place: tuple[SplitState, FileIdentity],
         stamper: Stamper | None,
-        pace: Pace,
+        pace: RateLimit,
     ) -> None:
         """Begin at the state of ``place`` (state, file); the first read opens it."""
         self._state, self._identity = place

@@ -31,7 +31,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class StagedFile:
     """What one seal produced: the number of the cut in its writer's life, and its files."""
 
     number: int
@@ -47,8 +47,8 @@ class Cut:
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def parse_cut(text: str, staging: Path) -> Cut:
-    """Read what :meth:`Cut.as_json` wrote. Raises StateError on anything else.
+def parse_cut(text: str, staging: Path) -> StagedFile:
+    """Read what :meth:`StagedFile.as_json` wrote. Raises StateError on anything else.
 
     A name with a path in it is refused: a handle must not reach outside the staging folder.
     """
@@ -58,7 +58,7 @@ def parse_cut(text: str, staging: Path) -> Cut:
             Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"])
             for p in plain["parts"]
         )
-        return Cut(int(plain["cut"]), parts)
+        return StagedFile(int(plain["cut"]), parts)
     except (PeerError, ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"a checkpoint holds a damaged handle of a parquet sink: {error}"

@@ -19,7 +19,7 @@ STAGED = "*.part"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OutputMark:
     """Whose output a folder is. Files of epochs up to ``after`` are of the job before."""
 
     job_uid: str
@@ -37,14 +37,14 @@ def published_name(step: str, kind: str) -> re.Pattern[str]:
     return re.compile(rf"(\d{{12,}})-{name}-\d{{3,}}\.\d{{4,}}\.\d{{4,}}-\d{{6,}}-\d{{4,}}{end}")
 
 
-def mark_of(folder: Path, kind: str) -> Mark | None:
+def mark_of(folder: Path, kind: str) -> OutputMark | None:
     """Read the mark of an output folder; None where there is none."""
     try:
         if kind == "discard":
-            return Mark((folder / REPORT_OWNER).read_text())
+            return OutputMark((folder / REPORT_OWNER).read_text())
         plain = parsed((folder / STAGING / OWNER).read_text())
         after = plain.get("after") or {"epoch": 0}
-        return Mark(str(plain["job_uid"]), int(after["epoch"]))
+        return OutputMark(str(plain["job_uid"]), int(after["epoch"]))
     except (OSError, PeerError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -14,7 +14,7 @@ _RESTS = 2  # a reader that needs so long for its rows gets others after twice t
 _LOOKED_BACK = 5  # reads, of which one in the middle counts: no rest is long for a single hitch
 
 
-class Pace:
+class RateLimit:
     """Says how many rows of one split may be read now."""
 
     def __init__(

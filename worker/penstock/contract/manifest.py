@@ -6,7 +6,7 @@ whole. It lists every live file in order and never refers to a parent. Hashes li
 
 from dataclasses import dataclass
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
@@ -41,7 +41,7 @@ class StateFile(Message, tag="StateFile"):
     rows: int
 
 
-@fleeting
+@hot_dataclass
 class SplitState(Message, tag="SplitState"):
     """Where a split stands: the next offset, whether it has ended, its largest event time.
 

@@ -18,7 +18,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.engine.attempt_status import AttemptMarks
 from penstock.engine.build import JobParts
 from penstock.engine.task_inbox import Stop
-from penstock.engine.task_runtime import Host
+from penstock.engine.task_runtime import TaskRuntime
 from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
 from penstock.protocol.task import task_events as ev
@@ -33,19 +33,19 @@ EXIT_STUCK = 70  # a task did not end: the process does
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlacement:
     """What an attempt needs of its worker."""
 
     ordinal: Ordinal
     job: JobParts
     exchange: Exchange
-    host: Host
+    host: TaskRuntime
 
 
 class Attempt:
     """One attempt. Its methods are for the worker's main thread, but for :meth:`inject`."""
 
-    def __init__(self, place: Place, marks: AttemptMarks) -> None:
+    def __init__(self, place: TaskPlacement, marks: AttemptMarks) -> None:
         """Begin without tasks."""
         self.marks = marks
         self.tasks: dict[TaskId, TaskThread] = {}
@@ -109,7 +109,7 @@ class Attempt:
         self._members.update(_peers(order.members))
         self.marks.proposed = order.assignment.version
         for thread in self.tasks.values():
-            thread.standing.prepared = Version(0)
+            thread.progress.prepared = Version(0)
             thread.inbox.put(ev.Proposed(order.assignment, root))
         new = [t for t in order.assignment.tasks_on(self._place.ordinal) if t not in self.tasks]
         for task in new:
@@ -140,13 +140,13 @@ class Attempt:
             self._assignment, self._proposed = self._proposed, None
         elif self._assignment is None or self._assignment.version != order.version:
             return
-        if all(t.standing.resumed >= order.version for t in self.tasks.values()):
+        if all(t.progress.resumed >= order.version for t in self.tasks.values()):
             return
-        self.tell(ev.Adopting(order.version, read()))
+        self.tell(ev.RescaleCommitted(order.version, read()))
 
     def settle(self, order: Settled) -> None:
         """All have resumed: what this version does not have may end."""
-        self.tell(ev.Settled(order.version))
+        self.tell(ev.RescaleSettled(order.version))
 
     def has_left(self, peer: Ordinal) -> bool:
         """Say whether a worker is in no table any more: its streams may close as they like."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.contract.control import EngineStatus
 from penstock.contract.ids import Attempt, Epoch, Version
 from penstock.engine.task_thread import TaskThread, is_leaving
-from penstock.protocol.task.task_state import Life
+from penstock.protocol.task.task_state import TaskLifecycle
 
 
 @dataclass(slots=True)
@@ -30,13 +30,13 @@ def status_of(marks: AttemptMarks, tasks: Iterable[TaskThread]) -> EngineStatus:
     status = EngineStatus(attempt=marks.attempt)
     if not marks.built:
         return status
-    members = [t for t in threads if t.core.life is not Life.JOINING]
+    members = [t for t in threads if t.core.life is not TaskLifecycle.JOINING]
     leaving = [t for t in members if is_leaving(t.core)]
-    ready = all(t.standing.ready for t in threads if not t.core.setup.joining)
-    prepared = all(t.standing.prepared == marks.proposed for t in threads)
-    stands = [t.standing for t in threads]
+    ready = all(t.progress.ready for t in threads if not t.core.setup.joining)
+    prepared = all(t.progress.prepared == marks.proposed for t in threads)
+    stands = [t.progress for t in threads]
     if marks.joined:
-        ready = prepared or not any(t.core.life is Life.JOINING for t in threads)
+        ready = prepared or not any(t.core.life is TaskLifecycle.JOINING for t in threads)
     return replace(
         status,
         ready=marks.attempt if ready else Attempt(0),
@@ -45,9 +45,9 @@ def status_of(marks: AttemptMarks, tasks: Iterable[TaskThread]) -> EngineStatus:
         resumed=min((s.resumed for s in stands), default=Version(0)),
         settled=min((_settled(t) for t in threads), default=Version(0)),
         published=_published(marks, members),
-        exhausted=all(t.standing.exhausted for t in members if t not in leaving),
-        left=bool(leaving) and all(t.standing.finished for t in leaving),
-        ended=marks.ending and all(t.standing.finished for t in threads),
+        exhausted=all(t.progress.exhausted for t in members if t not in leaving),
+        left=bool(leaving) and all(t.progress.finished for t in leaving),
+        ended=marks.ending and all(t.progress.finished for t in threads),
     )
 
 
@@ -56,12 +56,12 @@ def _settled(thread: TaskThread) -> Version:
 
     The next version may have it again, on channels of the same names.
     """
-    standing = thread.standing
-    return standing.settled if standing.finished or not is_leaving(thread.core) else Version(0)
+    progress = thread.progress
+    return progress.settled if progress.finished or not is_leaving(thread.core) else Version(0)
 
 
 def _published(marks: AttemptMarks, members: list[TaskThread]) -> Epoch:
-    lowest = min((t.standing.published for t in members), default=Epoch(0))
+    lowest = min((t.progress.published for t in members), default=Epoch(0))
     own = lowest if lowest > marks.restored else Epoch(0)
     return max(own, marks.republished)
 

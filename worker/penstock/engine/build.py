@@ -21,13 +21,13 @@ from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
 from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.trust import IngestPlace
-from penstock.engine.input_watch import Watched
+from penstock.engine.input_watch import WatchedInput
 from penstock.engine.partitioner import Partitioner
-from penstock.engine.read_batcher import Coalescer, turn_bytes
-from penstock.engine.source_reader import SourceTask
+from penstock.engine.read_batcher import ReadBatcher, turn_bytes
+from penstock.engine.source_reader import SourceReader
 from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
-from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
+from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep
 from penstock.ports import (
     InheritingSink,
     ListedSource,
@@ -163,10 +163,10 @@ class JobParts:
         check_splits(found, {stage: i.name for stage, i in self._inputs.items() if i is not None})
         return found
 
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedInput, ...]:
         """List the sources whose inputs may have files that the job does not know."""
         return tuple(
-            Watched(found.name, stage, found.source)
+            WatchedInput(found.name, stage, found.source)
             for stage, found in self._inputs.items()
             if found is not None and isinstance(found.source, ListedSource)
         )
@@ -189,8 +189,8 @@ class JobParts:
         source = None
         if found is not None:
             most = turn_bytes(_receivers(edges, core), self.shuffle.low_watermark_bytes)
-            reads = Coalescer(found.parameters.batch_rows, most)
-            source = SourceTask(found.name, found.source, reads)
+            reads = ReadBatcher(found.parameters.batch_rows, most)
+            source = SourceReader(found.name, found.source, reads)
             chain.read_by(source.where)
         return TaskParts(core, chain, edges, sinks, state, source, self._in_flight(stage))
 
@@ -222,7 +222,7 @@ class JobParts:
         if self._budget is None:
             self._budget = budget.StateBudget(settings.memory_bytes)
         share = core.assignment.share_of(core.task)
-        state = task.TaskState(settings, share, self.plan.max_key_groups, self._scratch)
+        state = task.KeyedStateBackend(settings, share, self.plan.max_key_groups, self._scratch)
         self._budget.admit(state)
         return state
 
@@ -286,7 +286,7 @@ def _open_source(stage: CompiledStage) -> _Input | None:
     return None
 
 
-def _sink_nodes(stage: CompiledStage) -> tuple[Node, ...]:
+def _sink_nodes(stage: CompiledStage) -> tuple[CompiledStep, ...]:
     return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
 
 

@@ -73,7 +73,7 @@ class Preloader:
         """Read ``files`` and say when that is done."""
         self._pool.submit(self._read, files, done)
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         """Run other work that reads checkpoints."""
         self._pool.submit(work)
 

@@ -52,7 +52,7 @@ MODULES = (
 
 
 @dataclass(slots=True)
-class Life:
+class EngineLife:
     """An engine that was forked, until it has been waited for."""
 
     pid: int
@@ -69,7 +69,7 @@ class ForkServer:
         self._ready = selectors.DefaultSelector()
         self._ready.register(listener, selectors.EVENT_READ)
         self._ready.register(LIFE_LINE, selectors.EVENT_READ)
-        self._lives: dict[int, Life] = {}
+        self._lives: dict[int, EngineLife] = {}
 
     def run(self, chores: Iterator[object]) -> None:
         """Serve until the life line ends; between requests take the next of ``chores``."""
@@ -109,13 +109,13 @@ class ForkServer:
             pid = os.fork()
         if pid == 0:
             self._become_engine(order, keeper, given)
-        life = Life(pid, os.pidfd_open(pid), keeper)
+        life = EngineLife(pid, os.pidfd_open(pid), keeper)
         self._lives[life.handle] = life
         self._ready.register(life.handle, selectors.EVENT_READ)
         with suppress(LinkClosed):  # the engine will find its link closed, and end
             keeper.send(Forked(pid), life.handle)
 
-    def _mourn(self, life: Life) -> None:
+    def _mourn(self, life: EngineLife) -> None:
         self._ready.unregister(life.handle)
         os.close(life.handle)
         _, status = os.waitpid(life.pid, 0)

@@ -25,7 +25,7 @@ LOOKS = Ordinal(0)  # the worker that is there as long as the job runs
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedInput:
     """A source step whose input can be listed, and the stage that its splits belong to."""
 
     step: str
@@ -47,7 +47,7 @@ def known_splits(
 class InputWatch:
     """One for an engine. ``seen`` is what the newest look has found, for people."""
 
-    def __init__(self, watched: tuple[Watched, ...]) -> None:
+    def __init__(self, watched: tuple[WatchedInput, ...]) -> None:
         """Look at nothing before :meth:`start` or :meth:`look`."""
         self.seen: tuple[InputSeen, ...] = ()
         self._watched = watched
@@ -84,7 +84,7 @@ class InputWatch:
             self.seen = tuple(seen for seen in found if seen is not None)
         return time.monotonic() - began
 
-    def _look_at(self, watched: Watched, old: Mapping[str, InputSeen]) -> InputSeen | None:
+    def _look_at(self, watched: WatchedInput, old: Mapping[str, InputSeen]) -> InputSeen | None:
         known = None if self._known is None else self._known.get(watched.stage, frozenset())
         if known is None:
             return None

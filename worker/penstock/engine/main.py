@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob
     from penstock.storage.trust import TrustFolder
     from penstock.transport.exchange import Identity
-    from penstock.transport.flight_endpoint import Endpoint
+    from penstock.transport.flight_endpoint import FlightEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -125,11 +125,11 @@ def switch_interval_s(job: "CompiledJob") -> float:
     return USER_CODE_SWITCH_INTERVAL_S if job.runs_user_code else SWITCH_INTERVAL_S
 
 
-def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[Endpoint, IngestPlace]":
+def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[FlightEndpoint, IngestPlace]":
     """Return where peers and where senders are heard."""
-    from penstock.transport.flight_endpoint import Endpoint  # noqa: PLC0415
+    from penstock.transport.flight_endpoint import FlightEndpoint  # noqa: PLC0415
 
-    peers = Endpoint(place.host, place.port, place.advertised, trust)
+    peers = FlightEndpoint(place.host, place.port, place.advertised, trust)
     if not place.ingest_port:  # on one machine there is no fixed port, and no certificate
         return peers, OF_ONE_USER
     return peers, IngestPlace(place.host, place.ingest_port, trust)

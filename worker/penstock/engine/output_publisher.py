@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PublishJob:
     """Handles of one committed epoch, and who hears that all of them are visible."""
 
     epoch: Epoch
@@ -35,7 +35,7 @@ class Staging:
     discard: bool
 
 
-class Publisher:
+class OutputPublisher:
     """One thread for all sinks of an engine. ``failed`` hears (epoch, reason, fatal)."""
 
     def __init__(
@@ -46,12 +46,12 @@ class Publisher:
         """Publish with the publisher of each handle's sink."""
         self._sinks = sinks
         self._failed = failed
-        self._queue: queue.SimpleQueue[Job | Staging | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PublishJob | Staging | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
-    def publish(self, job: Job) -> None:
+    def publish(self, job: PublishJob) -> None:
         """Publish in the background, in the order of the calls."""
         self._queue.put(job)
 
@@ -66,12 +66,12 @@ class Publisher:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None and not self._stop.is_set():
-            if isinstance(work, Job):
+            if isinstance(work, PublishJob):
                 self._publish(work)
             else:
                 self._clear(work)
 
-    def _publish(self, job: Job) -> None:
+    def _publish(self, job: PublishJob) -> None:
         for handle in job.handles:
             if not self._publish_one(handle, job.epoch):
                 return

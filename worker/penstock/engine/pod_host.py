@@ -86,10 +86,10 @@ def serve(path: Path, ending: threading.Event, say: Say) -> None:
             if ending.wait(KEEPER_DIAL_INTERVAL_S):
                 return
             continue
-        Host(DescriptorLink(connection, ToHost), say, MemoryKills()).run()
+        PodHost(DescriptorLink(connection, ToHost), say, MemoryKills()).run()
 
 
-class Host:
+class PodHost:
     """Serves one keeper; at most one engine lives, because the keeper asks for one at a time."""
 
     def __init__(self, link: DescriptorLink, say: Say, kills: MemoryKills) -> None:

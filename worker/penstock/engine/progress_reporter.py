@@ -10,7 +10,7 @@ from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.progress import EngineProgress
 from penstock.contract.status import SinkStatus, StepStatus
 from penstock.engine.attempt import Attempt
-from penstock.engine.task_runtime import Standing
+from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats
 
@@ -50,7 +50,7 @@ class Progress:
         queued: dict[TaskId, int],
     ) -> list[StepStatus]:
         busy, blocked = self._shares(tasks, span)
-        worked_s, blocked_s, idle_s = spent([t.standing for t in tasks], self._at)
+        worked_s, blocked_s, idle_s = spent([t.progress for t in tasks], self._at)
         times = [t.core.time.task_us for t in tasks]
         known = [w for w in times if w is not None]
         watermark = min(known) if known and len(known) == len(times) else None
@@ -81,7 +81,7 @@ class Progress:
         slept = blocked = 0.0
         for thread in tasks:
             before = self._before.get(thread.task, (0.0, 0.0))
-            now = self._before[thread.task] = thread.standing.waited(self._at)
+            now = self._before[thread.task] = thread.progress.waited(self._at)
             slept += max(0.0, now[0] - before[0])
             blocked += max(0.0, now[1] - before[1])
         whole = span * max(1, len(tasks))
@@ -89,12 +89,12 @@ class Progress:
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
 
 
-def spent(standings: Iterable[Standing], now: float) -> tuple[float, float, float]:
+def spent(standings: Iterable[TaskProgress], now: float) -> tuple[float, float, float]:
     """Return the seconds that tasks have worked, were blocked and slept, until ``now``."""
     worked = blocked = idle = 0.0
-    for standing in standings:
-        slept, waited = standing.waited(now)
-        worked += max(0.0, now - standing.born - slept - waited)
+    for progress in standings:
+        slept, waited = progress.waited(now)
+        worked += max(0.0, now - progress.born - slept - waited)
         blocked += waited
         idle += slept
     return round(worked, 3), round(blocked, 3), round(idle, 3)

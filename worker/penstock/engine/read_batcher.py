@@ -52,7 +52,7 @@ class Bound(NamedTuple):
 ANY = Bound()
 
 
-class Coalescer:
+class ReadBatcher:
     """Reads of one source task, made large enough. For one thread: it measures that thread."""
 
     def __init__(self, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> None:

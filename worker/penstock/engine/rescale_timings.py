@@ -7,7 +7,7 @@ from penstock.contract.ids import TaskId, Version
 log = logging.getLogger(__name__)
 
 
-class Pauses:
+class RescaleTimings:
     """Times of the rescale under way, in seconds. Used by the task's thread only."""
 
     __slots__ = ("_aligned_s", "_blocked_at", "_cut_at", "_task", "load_s")

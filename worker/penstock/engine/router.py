@@ -16,7 +16,7 @@ from penstock.contract.ids import ChannelId
 from penstock.contract.plan import Partitioning
 from penstock.model.elements import Data
 from penstock.protocol.task.routes import Routes
-from penstock.protocol.task.task_events import Piece
+from penstock.protocol.task.task_events import RoutedRows
 from penstock.transport.batches import check, measure, measure_fresh
 
 Pair = tuple[ChannelId | None, ChannelId | None]
@@ -40,7 +40,7 @@ class EdgeRouter:
         self._kernels = _kernels()
         self._route = self._choose()
 
-    def pieces(self, batch: pa.RecordBatch) -> list[Piece]:
+    def pieces(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         """Cut a batch into the rows of each receiver; rows of one receiver keep their order.
 
         Raises RowNotSentError for a value that is not what its type says.
@@ -52,7 +52,7 @@ class EdgeRouter:
     def _paired(self) -> bool:
         return self._routes.edge.partitioning is not Partitioning.CUSTOM
 
-    def _choose(self) -> Callable[[pa.RecordBatch], list[Piece]]:
+    def _choose(self) -> Callable[[pa.RecordBatch], list[RoutedRows]]:
         match self._routes.edge.partitioning:
             case Partitioning.KEY:
                 return self._one if len(self._pairs) == 1 else self._by_key
@@ -63,28 +63,28 @@ class EdgeRouter:
             case _:
                 return self._in_turn
 
-    def _one(self, batch: pa.RecordBatch) -> list[Piece]:
+    def _one(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         old, new = self._pairs[0]
-        return [Piece(old, new, _data(batch))]
+        return [RoutedRows(old, new, _data(batch))]
 
-    def _by_key(self, batch: pa.RecordBatch) -> list[Piece]:
+    def _by_key(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         if self._places is None:
             self._places = [batch.schema.get_field_index(name) for name in self._keys]
         keys = [batch.column(place) for place in self._places]
         return self._split(batch, self._kernels.destinations(keys, self._table), self._pairs)
 
-    def _broadcast(self, batch: pa.RecordBatch) -> list[Piece]:
+    def _broadcast(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         data = _data(batch)
-        return [Piece(old, new, data) for old, new in self._pairs]
+        return [RoutedRows(old, new, data) for old, new in self._pairs]
 
-    def _in_turn(self, batch: pa.RecordBatch) -> list[Piece]:
+    def _in_turn(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         """Whole batches, to those that stay if there are any: they need not be held."""
         stay = [p for p in self._pairs if p[0] == p[1]] or self._pairs
         self._turn += 1
         old, new = stay[self._turn % len(stay)]
-        return [Piece(old, new, _data(batch))]
+        return [RoutedRows(old, new, _data(batch))]
 
-    def _by_function(self, batch: pa.RecordBatch) -> list[Piece]:
+    def _by_function(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         assert self._custom is not None, "a custom edge has a function"
         old, new = self._routes.old, self._routes.new
         before = self._custom(batch, len(old))
@@ -94,12 +94,12 @@ class EdgeRouter:
 
     def _split(
         self, batch: pa.RecordBatch, numbers: "np.ndarray[Any, Any]", pairs: list[Pair]
-    ) -> list[Piece]:
+    ) -> list[RoutedRows]:
         parts = self._kernels.split_by(batch, numbers, len(pairs))
         if len(parts) == 1:  # the batch itself, perhaps a slice of another
-            return [Piece(*pairs[parts[0][0]], _data(parts[0][1]))]
+            return [RoutedRows(*pairs[parts[0][0]], _data(parts[0][1]))]
         return [
-            Piece(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows)))
+            RoutedRows(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows)))
             for number, rows in parts
         ]
 

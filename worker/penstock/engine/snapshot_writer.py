@@ -16,7 +16,7 @@ from penstock.base.errors import StorageError
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile
 from penstock.contract.names import blob_name
-from penstock.protocol.task.task_events import Parts, Stored, StoreFailed
+from penstock.protocol.task.task_events import SnapshotParts, SnapshotStored, StoreFailed
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore, Pending
@@ -48,7 +48,7 @@ class Captured:
     splits: tuple[SplitState, ...]
 
 
-class Storer:
+class SnapshotWriter:
     """A few threads that store; ``tell`` hears the outcome on one of them."""
 
     def __init__(self, blobs: "BlobStore", incarnation: Incarnation, threads: int) -> None:
@@ -58,7 +58,9 @@ class Storer:
         self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storer")
 
-    def store(self, captured: Captured, tell: Callable[[Stored | StoreFailed], None]) -> None:
+    def store(
+        self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]
+    ) -> None:
         """Store in the background, then tell the outcome."""
         self._pool.submit(self._store, captured, tell)
 
@@ -70,7 +72,9 @@ class Storer:
         """Take no more work and do not wait for what is under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _store(self, captured: Captured, tell: Callable[[Stored | StoreFailed], None]) -> None:
+    def _store(
+        self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]
+    ) -> None:
         term, epoch = captured.term, captured.epoch
         handles: list[SinkHandle] = []
         try:
@@ -81,7 +85,7 @@ class Storer:
                 log.exception("event=store_failed epoch=%d", epoch)
             tell(StoreFailed(term, epoch, f"{type(error).__name__}: {error}", tuple(handles)))
             return
-        tell(Stored(term, epoch, Parts(files, captured.splits, tuple(handles))))
+        tell(SnapshotStored(term, epoch, SnapshotParts(files, captured.splits, tuple(handles))))
 
     def _files(self, captured: Captured) -> tuple[StateFile, ...]:
         if captured.state is None:

@@ -13,8 +13,8 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.read_batcher import Bound, Coalescer
-from penstock.engine.split_turns import Turns
+from penstock.engine.read_batcher import Bound, ReadBatcher
+from penstock.engine.split_turns import SplitTurns
 from penstock.model.elements import Data
 from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RestingReader
 from penstock.protocol.channel.pace import Pace
@@ -43,10 +43,10 @@ class _Opened:
         self.releasing = reader if isinstance(reader, ReleasingReader) else None
 
 
-class SourceTask:
+class SourceReader:
     """The readers of one source task, used by its thread only."""
 
-    def __init__(self, name: str, source: "Source", reads: Coalescer) -> None:
+    def __init__(self, name: str, source: "Source", reads: ReadBatcher) -> None:
         """Read the splits of the step ``name`` through ``reads``."""
         self.name = name
         self._source = source
@@ -54,7 +54,7 @@ class SourceTask:
         self._pace = Pace()
         self._opened: dict[SplitId, _Opened] = {}
         self._ended: set[SplitId] = set()
-        self._turns = Turns(SOURCE_SPLITS_READ_MAX)
+        self._turns = SplitTurns(SOURCE_SPLITS_READ_MAX)
         self._empty = 0  # reads since the last rows
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from penstock.contract.ids import SplitId
 
 
-class Turns:
+class SplitTurns:
     """The splits that have rows left, in the order in which they are asked."""
 
     def __init__(self, places: int) -> None:

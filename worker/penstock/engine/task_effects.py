@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
 from penstock.contract.ids import ChannelId
-from penstock.engine.rescale_timings import Pauses
+from penstock.engine.rescale_timings import RescaleTimings
 from penstock.engine.router import EdgeRouter
 from penstock.engine.snapshot_writer import Captured, StateCut
-from penstock.engine.task_inbox import Inbox, Near
-from penstock.engine.task_runtime import Host, Input, Output, Standing, TaskParts, Wakeup
+from penstock.engine.task_inbox import FetchedState, TaskInbox
+from penstock.engine.task_runtime import Input, Output, TaskParts, TaskProgress, TaskRuntime, Wakeup
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.routes import routes
@@ -27,15 +27,15 @@ class TaskStopped(Exception):
     """The attempt is over; the thread leaves whatever it was waiting for."""
 
 
-class Performer:
+class TaskEffects:
     """The hands of one task. ``over`` is set when the attempt has ended."""
 
-    def __init__(self, parts: TaskParts, host: Host, wakeup: Wakeup) -> None:
+    def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Own ``parts``; sleep on ``wakeup``."""
         self.core = parts.core
         self.task = parts.core.task
-        self.inbox = Inbox(wakeup)
-        self.standing = Standing()
+        self.inbox = TaskInbox(wakeup)
+        self.progress = TaskProgress()
         self.over = False
         self.input: Input | None = None
         self._parts = parts
@@ -50,7 +50,7 @@ class Performer:
         self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
         self._captured: Captured | None = None  # while state of it is not copied
         self._cut: StateCut | None = None  # the newest
-        self.pauses = Pauses(self.task)
+        self.timings = RescaleTimings(self.task)
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 
     def step(self, event: ev.Event) -> None:
@@ -61,8 +61,8 @@ class Performer:
 
     def tell(self) -> None:
         """Let the worker know where the task stands now."""
-        self.standing.exhausted = self.core.exhausted
-        self.standing.published = self.core.sinks.published
+        self.progress.exhausted = self.core.exhausted
+        self.progress.published = self.core.sinks.published
         self._host.changed()
 
     def open_up(self) -> None:
@@ -94,10 +94,10 @@ class Performer:
 
     # --- Steps and their rows -----------------------------------------------------------------
 
-    def _process(self, action: ev.Process) -> None:
+    def _process(self, action: ev.ProcessRows) -> None:
         since, self._waited_s = time.monotonic(), 0.0
         rows = action.data.rows
-        self.standing.rows_in += rows
+        self.progress.rows_in += rows
         slot, source = self._parts.in_flight, self._parts.source
         if slot is None:
             self._parts.chain.on_batch(action.data.payload)
@@ -117,7 +117,7 @@ class Performer:
         for origin_ns in source.marks():
             self._pass_on(LatencyMarker(self.task, origin_ns))
 
-    def _advance(self, action: ev.Advance) -> None:
+    def _advance(self, action: ev.AdvanceWatermark) -> None:
         more = True
         while more:  # slices: what has fired waits for credit, not for memory
             more = self._pass_time(action.time_us)
@@ -141,7 +141,7 @@ class Performer:
             batches, edge.rows[:] = tuple(edge.rows), ()
             for batch in batches:
                 if batch.num_rows:
-                    self.standing.rows_out += batch.num_rows
+                    self.progress.rows_out += batch.num_rows
                     pieces = self._router(index).pieces(batch)
                     self.step(ev.Produced(tuple(pieces)))
 
@@ -187,10 +187,10 @@ class Performer:
         since = time.monotonic()
         while not output.try_send(element):
             if self.copy_on():
-                self.standing.block(lambda: self._wakeup.wait(REST_S))
+                self.progress.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
         self._waited_s += time.monotonic() - since
-        self.core.step(ev.Waited(), 0.0)
+        self.core.step(ev.ReadBlocked(), 0.0)
 
     def _while_waiting(self) -> None:
         """Hear of a reset and of what changes no order; all else waits its turn."""
@@ -203,7 +203,7 @@ class Performer:
             self.step(event)
             self.tell()
 
-    def _mark(self, action: ev.Mark) -> None:
+    def _mark(self, action: ev.SendMark) -> None:
         self._pass_on(action.marker)
 
     def _pass_on(self, marker: LatencyMarker) -> None:
@@ -221,7 +221,7 @@ class Performer:
     def _snapshot(self, action: ev.Snapshot) -> None:
         while not self.copy_on():
             pass
-        barrier, parts, storer = action.barrier, self._parts, self._host.storer
+        barrier, parts, snapshot_writer = action.barrier, self._parts, self._host.snapshot_writer
         term, epoch = barrier.term, barrier.epoch
         moves = barrier.kind is BarrierKind.RESCALE  # rows of moved groups wait for it
         state = parts.state.flip(epoch, merges=not moves) if parts.state is not None else None
@@ -231,14 +231,14 @@ class Performer:
             epoch,
             state,
             tuple(
-                sink.writer.seal(epoch, storer.name(term, epoch, f"-{self.task}"))
+                sink.writer.seal(epoch, snapshot_writer.name(term, epoch, f"-{self.task}"))
                 for sink in parts.sinks.values()
             ),
             parts.source.states(epoch) if parts.source is not None else (),
         )
         self.copy_on()
         if moves:
-            self.pauses.cut(time.monotonic())
+            self.timings.cut(time.monotonic())
             windows = {c: o.window for c, o in self._outputs.items()}
             self.core.step(ev.Paced(windows), 0.0)
 
@@ -258,13 +258,13 @@ class Performer:
         if state is not None and not state.copy_on():
             return False
         self._captured = None
-        self._host.storer.store(captured, self._stored)
+        self._host.snapshot_writer.store(captured, self._stored)
         return True
 
-    def _spread(self, action: ev.Spread) -> None:
+    def _spread(self, action: ev.RelayBarrier) -> None:
         self._host.spread(action.barrier)
 
-    def _stored(self, outcome: ev.Stored | ev.StoreFailed) -> None:
+    def _stored(self, outcome: ev.SnapshotStored | ev.StoreFailed) -> None:
         """Hear from a storer's thread. After the end nobody can commit what was prepared."""
         if self.over:
             handles = (
@@ -274,37 +274,37 @@ class Performer:
             return
         self.inbox.put(outcome)
 
-    def _confirm(self, action: ev.Confirm) -> None:
+    def _confirm(self, action: ev.ConfirmCommitted) -> None:
         if self._parts.state is not None:
             self._parts.state.committed(action.epoch)
         if self._parts.source is not None:
             self._parts.source.committed(action.epoch)
 
-    def _publish(self, action: ev.Publish) -> None:
+    def _publish(self, action: ev.PublishOutput) -> None:
         epoch = action.epoch
         self._host.publish(epoch, action.handles, lambda: self.inbox.put(ev.Published(epoch)))
 
     # --- Load and rescale ---------------------------------------------------------------------
 
-    def _load(self, action: ev.Load) -> None:
+    def _load(self, action: ev.LoadState) -> None:
         """Fetch beside the task: rows that stay flow on meanwhile."""
         state = self._parts.state
         if state is None or not action.files:
-            self.take(Near(action, None))
+            self.take(FetchedState(action, None))
             return
 
         def fetch() -> None:
             try:
-                near = Near(action, state.fetch(action.files, self._host.blobs))
+                near = FetchedState(action, state.fetch(action.files, self._host.blobs))
             except Exception as error:  # raised on the task's thread, with its ids
-                near = Near(action, None, error)
+                near = FetchedState(action, None, error)
             self.inbox.put(near)
             if self.over:
                 self.drop_near()
 
-        self._host.beside(fetch)
+        self._host.run_in_background(fetch)
 
-    def take(self, near: Near) -> None:
+    def take(self, near: FetchedState) -> None:
         """Make what was fetched the task's own."""
         if near.error is not None:
             raise near.error
@@ -315,13 +315,13 @@ class Performer:
             parts.source.open(order.splits)
         if parts.state is not None:
             parts.chain.on_groups_gained(order.share, order.emitted_us)
-        self.pauses.load_s = time.monotonic() - since
+        self.timings.load_s = time.monotonic() - since
         self.step(ev.Loaded(order.version))
 
     def drop_near(self) -> None:
         """Close what was fetched for an attempt that is over."""
         while (event := self.inbox.take()) is not None:
-            if isinstance(event, Near) and event.fetched is not None:
+            if isinstance(event, FetchedState) and event.fetched is not None:
                 event.fetched.close()
 
     def forget_streams(self) -> None:
@@ -348,24 +348,24 @@ class Performer:
 
     # --- Reports ------------------------------------------------------------------------------
 
-    def _ready(self, _: ev.Ready) -> None:
-        self.standing.ready = True
-        self.standing.resumed = self.core.assignment.version
+    def _ready(self, _: ev.ReportReady) -> None:
+        self.progress.ready = True
+        self.progress.resumed = self.core.assignment.version
         self.tell()
 
     def _prepared(self, action: ev.Prepared) -> None:
-        self.standing.prepared = action.version
+        self.progress.prepared = action.version
         self.tell()
 
     def _resumed(self, action: ev.Resumed) -> None:
         # First: a task that resumed and has gained unread splits must not look exhausted.
-        self.standing.exhausted = self.core.exhausted
-        self.standing.resumed = action.version
-        self.pauses.resumed(action.version)
+        self.progress.exhausted = self.core.exhausted
+        self.progress.resumed = action.version
+        self.timings.resumed(action.version)
         self.tell()
 
-    def _finished(self, _: ev.Finished) -> None:
-        self.standing.finished = True
+    def _finished(self, _: ev.ReportFinished) -> None:
+        self.progress.finished = True
         self.tell()
 
     def _ack(self, action: ev.Ack) -> None:
@@ -379,27 +379,27 @@ class Performer:
 
     def _performers(self) -> dict[type, Callable[[Any], None]]:
         return {
-            ev.Process: self._process,
+            ev.ProcessRows: self._process,
             ev.Send: self._send,
-            ev.Advance: self._advance,
-            ev.Mark: self._mark,
+            ev.AdvanceWatermark: self._advance,
+            ev.SendMark: self._mark,
             ev.Fire: self._fire,
-            ev.Spread: self._spread,
+            ev.RelayBarrier: self._spread,
             ev.Snapshot: self._snapshot,
-            ev.Hurry: lambda _: self.hurry(),
+            ev.ExpediteSnapshot: lambda _: self.hurry(),
             ev.Ack: self._ack,
             ev.Failed: self._failed,
-            ev.Confirm: self._confirm,
-            ev.Publish: self._publish,
+            ev.ConfirmCommitted: self._confirm,
+            ev.PublishOutput: self._publish,
             ev.Forget: lambda a: self._host.clear(a.handles, discard=False),
             ev.Discard: lambda a: self._host.clear(a.handles, discard=True),
-            ev.Load: self._load,
+            ev.LoadState: self._load,
             ev.Preload: self._preload,
-            ev.Ready: self._ready,
+            ev.ReportReady: self._ready,
             ev.Prepared: self._prepared,
             ev.CloseSplits: self._close_splits,
             ev.DropGroups: self._drop,
             ev.AnnounceVersion: self._announce,
             ev.Resumed: self._resumed,
-            ev.Finished: self._finished,
+            ev.ReportFinished: self._finished,
         }

@@ -9,36 +9,42 @@ from penstock.base.errors import StorageError
 from penstock.base.limits import TASK_INBOX_MAX
 from penstock.model.elements import Barrier
 from penstock.protocol.task.task_events import (
-    Committed,
+    EpochCommitted,
     Event,
     Hurried,
     Injected,
-    Load,
+    LoadState,
     Preloaded,
     Published,
     ResetTo,
-    Stored,
+    SnapshotStored,
     StoreFailed,
 )
 
 # Events that change nothing about the order of what is being sent: taken even in the middle of it.
 # A barrier is if it is no news.
-_HARMLESS = (Committed, Hurried, Injected, Published, Stored, StoreFailed)
+_HARMLESS = (EpochCommitted, Hurried, Injected, Published, SnapshotStored, StoreFailed)
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class FetchedState:
     """What a Load asked for was fetched beside the task (or could not be): now it may be taken.
 
     ``fetched`` is None for a task without keyed state, or with nothing to load.
     """
 
-    order: Load
+    order: LoadState
     fetched: Any
     error: BaseException | None = None
 
 
-_ANSWERS = (Near, Preloaded, Published, Stored, StoreFailed)  # as many as the task has asked for
+_ANSWERS = (
+    FetchedState,
+    Preloaded,
+    Published,
+    SnapshotStored,
+    StoreFailed,
+)  # as many as the task has asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Wakes(Protocol):
         ...
 
 
-class Inbox:
+class TaskInbox:
     """A queue of control events.
 
     Few events wait: a leader has one order under way, and a barrier is brought once by the leader
@@ -66,11 +72,11 @@ class Inbox:
 
     def __init__(self, wakeup: Wakes) -> None:
         """Wake the task through ``wakeup``, on which all its waits sleep."""
-        self._events: deque[Event | Near | Stop] = deque()
+        self._events: deque[Event | FetchedState | Stop] = deque()
         self._wakeup = wakeup
         self._reset: ResetTo | Stop | None = None
 
-    def put(self, event: Event | Near | Stop) -> None:
+    def put(self, event: Event | FetchedState | Stop) -> None:
         """Tell the task; from any thread, never blocks.
 
         Raises StorageError when too many events wait. Answers to what the task itself has asked
@@ -85,7 +91,7 @@ class Inbox:
         self._events.append(event)
         self._wakeup.set()
 
-    def take(self) -> Event | Near | Stop | None:
+    def take(self) -> Event | FetchedState | Stop | None:
         """Return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 

@@ -11,8 +11,8 @@ from penstock.contract.keygroups import Share
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
 from penstock.engine.router import Custom
-from penstock.engine.snapshot_writer import Storer
-from penstock.engine.source_reader import SourceTask
+from penstock.engine.snapshot_writer import SnapshotWriter
+from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier, Control, Data
 from penstock.ports import LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
@@ -155,11 +155,11 @@ class Wakeup(Protocol):
         ...
 
 
-class Host(Protocol):
+class TaskRuntime(Protocol):
     """The worker around its tasks. Called on task threads; must not block."""
 
     blobs: "BlobStore"
-    storer: Storer
+    snapshot_writer: SnapshotWriter
 
     def input(self, task: TaskId) -> Input:
         """Return the input of a task, once the attempt's streams are open."""
@@ -173,7 +173,7 @@ class Host(Protocol):
         """Bring files near in the background."""
         ...
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         """Do something slow on a thread of its own."""
         ...
 
@@ -284,12 +284,12 @@ class TaskParts:
     edges: tuple[OutEdge, ...]
     sinks: "dict[str, SinkSlot]"
     state: State | None = None
-    source: SourceTask | None = None
+    source: SourceReader | None = None
     in_flight: Slot | None = None
 
 
 @dataclass(slots=True)
-class Standing:
+class TaskProgress:
     """Where a task stands, for the worker's status. Written by the task's thread only.
 
     ``born`` is when it was made, monotonic seconds: what it neither slept nor was blocked since

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.contract.ids import ChannelId, Version
-from penstock.engine.source_reader import SourceTask
-from penstock.engine.task_effects import REST_S, ROWS, Performer, TaskStopped
-from penstock.engine.task_inbox import Near, Stop
-from penstock.engine.task_runtime import Host, TaskParts, Wakeup
+from penstock.engine.source_reader import SourceReader
+from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
+from penstock.engine.task_inbox import FetchedState, Stop
+from penstock.engine.task_runtime import TaskParts, TaskRuntime, Wakeup
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.rescale_buffer import Phase
+from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.protocol.task.task_core import TaskCore
-from penstock.protocol.task.task_state import Life
+from penstock.protocol.task.task_state import TaskLifecycle
 
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
@@ -28,14 +28,14 @@ POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 class TaskThread(threading.Thread):
     """Drives one task from its build to the end of the attempt."""
 
-    def __init__(self, parts: TaskParts, host: Host, wakeup: Wakeup) -> None:
+    def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
         self.core = parts.core
         self.task = parts.core.task
         super().__init__(name=f"task-{self.task}", daemon=True)
-        self._hands = Performer(parts, host, wakeup)
+        self._hands = TaskEffects(parts, host, wakeup)
         self.inbox = self._hands.inbox
-        self.standing = self._hands.standing
+        self.progress = self._hands.progress
         self._parts = parts
         self._sinks = tuple(parts.sinks.values())
         self._host = host
@@ -52,12 +52,12 @@ class TaskThread(threading.Thread):
             for step, values in self._parts.chain.counters().items()
             for name, value in values.items()
         }
-        counted.setdefault((steps[0], "rows_in"), self.standing.rows_in)
+        counted.setdefault((steps[0], "rows_in"), self.progress.rows_in)
         for name, sink in self._parts.sinks.items():
             counted[name, "rows_in"] = sink.rows
         rest = [s for s in steps if s not in self._parts.sinks]
         if rest and self._parts.edges:
-            counted.setdefault((rest[-1], "rows_out"), self.standing.rows_out)
+            counted.setdefault((rest[-1], "rows_out"), self.progress.rows_out)
         return counted
 
     # --- The thread ---------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class TaskThread(threading.Thread):
                 self._quiet_at = now
                 self._said_quiet = idle
                 if self.core.has_marks:
-                    self._hands.step(ev.Quiet())
+                    self._hands.step(ev.InputIdle())
         else:
             self._said_quiet = False
         if idle:
@@ -110,11 +110,11 @@ class TaskThread(threading.Thread):
 
     def _may_sleep(self) -> bool:
         """Say whether nothing but input, credit or an order can make work: all of them wake."""
-        return self.inbox.empty and self.core.holding.phase is Phase.NONE
+        return self.inbox.empty and self.core.buffer.phase is BufferPhase.NONE
 
     def _sleep(self) -> None:
         self._hands.flush()
-        self.standing.sleep(self._wakeup.wait, self._rest_s())
+        self.progress.sleep(self._wakeup.wait, self._rest_s())
 
     def _rest_s(self) -> float:
         """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""
@@ -138,10 +138,10 @@ class TaskThread(threading.Thread):
             return self._read_channel(core.reads if room else core.retired.__contains__)
         if room and core.takes_input:
             return self._read_split(self._parts.source)
-        self.core.step(ev.Waited(), 0.0)
+        self.core.step(ev.ReadBlocked(), 0.0)
         return False
 
-    def _read_split(self, source: SourceTask) -> bool:
+    def _read_split(self, source: SourceReader) -> bool:
         event = source.next(self.core.reads_split, self._hands.turn_bytes())
         if event is None:
             return False
@@ -159,13 +159,13 @@ class TaskThread(threading.Thread):
             return False
         channel, element = received
         if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
-            self._hands.pauses.barrier(time.monotonic())
-        self._hands.step(ev.Arrived(channel, element))
+            self._hands.timings.barrier(time.monotonic())
+        self._hands.step(ev.ElementReceived(channel, element))
         self._drained = type(element) in ROWS and self._hands.input.empty
         return True
 
     def _control(self) -> bool:
-        moving = self.core.holding.phase is not Phase.NONE
+        moving = self.core.buffer.phase is not BufferPhase.NONE
         if self.inbox.empty and not moving:
             return False
         if self.inbox.reset is not None:
@@ -175,29 +175,29 @@ class TaskThread(threading.Thread):
             self._hear_peers()
         if event is None or isinstance(event, Stop):
             return False
-        if isinstance(event, Near):
+        if isinstance(event, FetchedState):
             self._hands.take(event)
             self._hands.tell()
             return True
         if isinstance(event, ev.Started):
             self._hands.open_up()
-        elif isinstance(event, ev.Settled):
-            self.standing.settled = event.version
+        elif isinstance(event, ev.RescaleSettled):
+            self.progress.settled = event.version
         self._hands.step(event)
-        if isinstance(event, ev.Settled):
+        if isinstance(event, ev.RescaleSettled):
             self._hands.forget_streams()
         self._hands.tell()
         return True
 
     def _hear_peers(self) -> None:
         wanted = self._routing_version()
-        for channel in self.core.holding.awaited:
+        for channel in self.core.buffer.awaited:
             output = self._hands.output(channel)
             if output is not None and output.receiver_version >= wanted:
                 self._hands.step(ev.PeerVersion(channel, output.receiver_version))
                 self._hands.hand_on()
-        if self.core.holding.phase is Phase.NONE:
-            self._hands.pauses.released(wanted, time.monotonic())
+        if self.core.buffer.phase is BufferPhase.NONE:
+            self._hands.timings.released(wanted, time.monotonic())
 
     def _routing_version(self) -> Version:
         old, new = self.core.routing
@@ -225,4 +225,4 @@ class TaskThread(threading.Thread):
 
 def is_leaving(core: TaskCore) -> bool:
     """Say whether a task leaves with the version that holds, or has left."""
-    return core.life is Life.LEAVING or core.task not in core.assignment.tasks()
+    return core.life is TaskLifecycle.LEAVING or core.task not in core.assignment.tasks()

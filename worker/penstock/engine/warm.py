@@ -66,12 +66,12 @@ def kernels_in_use() -> "list[Kernel]":
 
 def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     from penstock.graph.assemble import assemble  # noqa: PLC0415 - loads numba
-    from penstock.state.keyed_backend import TaskState  # noqa: PLC0415 - loads numba
+    from penstock.state.keyed_backend import KeyedStateBackend  # noqa: PLC0415 - loads numba
 
     groups = job.plan.max_key_groups
     everything = (Range(0, groups),)
     settings = job.spec.state.settings
-    state = TaskState(settings, everything, groups) if stage.plan.keyed else None
+    state = KeyedStateBackend(settings, everything, groups) if stage.plan.keyed else None
     edges = [e for e in job.edges if e.plan.sender == stage.plan.index]
     rows: dict[int, list[pa.RecordBatch]] = {e.plan.index: [] for e in edges}
     emits: dict[tuple[str, int | str], Any] = {("edge", i): r.append for i, r in rows.items()}
@@ -86,7 +86,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
         count = itertools.count()
         blobs = DirectoryBlobStore(folder)
         files = state.flip(Epoch(1)).write(lambda end: BlobName(f"{next(count)}{end}"), blobs)
-        again = TaskState(settings, everything, groups)
+        again = KeyedStateBackend(settings, everything, groups)
         assemble(stage, again, emits)
         again.load(files, blobs)
         again.close()

@@ -23,21 +23,21 @@ from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
-from penstock.engine.attempt import EXIT_STUCK, Attempt, Place
+from penstock.engine.attempt import EXIT_STUCK, Attempt, TaskPlacement
 from penstock.engine.attempt_status import AttemptMarks, StatusTeller, status_of
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_reader import Preloader, read_base, read_root
 from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
-from penstock.engine.output_publisher import Job, Publisher, Staging
+from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
 from penstock.engine.progress_reporter import Progress, ProgressTeller
-from penstock.engine.snapshot_writer import Storer
+from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.task_inbox import Stop
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.task import task_events as ev
 from penstock.transport.events import OrphansExceeded, TransportEvent
 from penstock.transport.exchange import Exchange
-from penstock.transport.flight_endpoint import LOOPBACK, Endpoint
+from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
 
@@ -62,20 +62,20 @@ class Worker:
         clock: Clock,
         heartbeat_interval_s: float,
         warmed: threading.Event,
-        endpoint: Endpoint = LOOPBACK,
+        endpoint: FlightEndpoint = LOOPBACK,
         ingest: IngestPlace = OF_ONE_USER,
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
-        self.storer = Storer(blobs, incarnation, _STORER_THREADS)
+        self.snapshot_writer = SnapshotWriter(blobs, incarnation, _STORER_THREADS)
         self._job = job
         self._say = say
         self._clock = clock
         self._term = Term(0)
-        self._publisher = Publisher(job.publishers, self._publish_failed)
+        self._publisher = OutputPublisher(job.publishers, self._publish_failed)
         self._preloader = Preloader(blobs, warmed)
         self._exchange = Exchange(job.identity, job.shuffle, self._on_transport, endpoint)
-        self._place = Place(ordinal, job, self._exchange, self)
+        self._place = TaskPlacement(ordinal, job, self._exchange, self)
         self._attempt = Attempt(self._place, AttemptMarks())
         self._broken: AttemptId | None = None
         self._progress = Progress(job.plan, job.guarantees)
@@ -101,7 +101,7 @@ class Worker:
         self._attempt.end(Stop())
         self._publisher.close()
         self._preloader.close()
-        self.storer.close()
+        self.snapshot_writer.close()
         return self._exchange.close()
 
     def renew(self) -> None:
@@ -144,7 +144,7 @@ class Worker:
             case c.Prepare():
                 self._prepare(order)
             case c.Announce(epoch=epoch, version=version):
-                self._attempt.tell(ev.Announced(self._term, epoch, version))
+                self._attempt.tell(ev.TermAnnounced(self._term, epoch, version))
             case c.Shutdown():
                 raise AssertionError("the main loop ends at a shutdown")
             case _ if order.attempt == mine:
@@ -164,7 +164,7 @@ class Worker:
             case c.Hurry():
                 attempt.tell(ev.Hurried(order.epoch))
             case c.Commit():
-                attempt.tell(ev.Committed(order.epoch, order.version))
+                attempt.tell(ev.EpochCommitted(order.epoch, order.version))
             case c.Abort():
                 attempt.tell(ev.Aborted(self._term, order.epoch))
             case c.CancelRescale():
@@ -218,7 +218,7 @@ class Worker:
             marks.republished = max(marks.republished, order.epoch)
             self.changed()
 
-        self._publisher.publish(Job(order.epoch, order.handles, done))
+        self._publisher.publish(PublishJob(order.epoch, order.handles, done))
 
     def _status(self) -> c.EngineStatus:
         attempt = self._attempt
@@ -250,9 +250,9 @@ class Worker:
         """Bring files near in the background."""
         self._preloader.preload(files, done)
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         """Do something slow on a thread of its own."""
-        self._preloader.beside(work)
+        self._preloader.run_in_background(work)
 
     def spread(self, barrier: Barrier) -> None:
         """Give a barrier to the sources: to those of the caller's attempt, which is not over."""
@@ -271,7 +271,7 @@ class Worker:
         self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
     ) -> None:
         """Make output visible in the background."""
-        self._publisher.publish(Job(epoch, handles, done))
+        self._publisher.publish(PublishJob(epoch, handles, done))
 
     def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
         """Remove staged files in the background."""

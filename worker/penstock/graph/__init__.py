@@ -8,7 +8,14 @@ Imports of Arrow happen where rows are at hand, never at import: ``penstock --he
 supervisor rest on this package.
 """
 
-from penstock.graph.compiled import ENTRY, CompiledEdge, CompiledJob, CompiledStage, Link, Node
+from penstock.graph.compiled import (
+    ENTRY,
+    CompiledEdge,
+    CompiledJob,
+    CompiledStage,
+    CompiledStep,
+    Link,
+)
 from penstock.graph.job_file import JobFile, keep_job_file, read_job_file
 from penstock.graph.load import Inspector, load_job
 
@@ -17,10 +24,10 @@ __all__ = [
     "CompiledEdge",
     "CompiledJob",
     "CompiledStage",
+    "CompiledStep",
     "Inspector",
     "JobFile",
     "Link",
-    "Node",
     "keep_job_file",
     "load_job",
     "read_job_file",

@@ -19,11 +19,11 @@ from penstock.contract.graph import (
     Window,
 )
 from penstock.graph.arrow import arrow_schema
-from penstock.graph.compiled import ENTRY, CompiledStage, Node
+from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, Wired
-from penstock.steps.process import Process as UserProcess
+from penstock.steps.process import ProcessStep
 from penstock.steps.window import WindowShape, window
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
     return Chain(wired, _readers(stage, source, place), _entry_emits(stage, source, emits))
 
 
-def _outside(node: Node) -> bool:
+def _outside(node: CompiledStep) -> bool:
     return isinstance(node.parameters, Source | Sink)
 
 
@@ -106,17 +106,17 @@ def _entry_emits(stage: CompiledStage, source: int, emits: Emits) -> tuple[Emit,
     return _emits_of(stage, source, MAIN, emits)
 
 
-def _step(node: Node, states: States | None) -> Step:
+def _step(node: CompiledStep, states: States | None) -> Step:
     given = node.input_schema()
     match node.parameters:
         case Split(column):
-            return stateless.Split(node.name, column, node.output_schema(MAIN))
+            return stateless.SplitStep(node.name, column, node.output_schema(MAIN))
         case Map(call):
-            return stateless.Map(node.name, call, _function(node), node.output_schema(MAIN))
+            return stateless.MapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case FlatMap(call):
-            return stateless.FlatMap(node.name, call, _function(node), node.output_schema(MAIN))
+            return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
-            return stateless.Filter(node.name, call, _function(node))
+            return stateless.FilterStep(node.name, call, _function(node))
         case Aggregate() | Window() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, given, states)
@@ -124,7 +124,7 @@ def _step(node: Node, states: States | None) -> Step:
             raise AssertionError(f"{type(node.parameters).__name__} is no inner step")
 
 
-def _keyed_step(node: Node, given: pa.Schema, states: States) -> Step:
+def _keyed_step(node: CompiledStep, given: pa.Schema, states: States) -> Step:
     try:
         keys = keyed.KeyColumns(given, node.keys, states.max_key_groups)
     except ConfigError as error:
@@ -141,13 +141,13 @@ def _keyed_step(node: Node, given: pa.Schema, states: States) -> Step:
             return made
         case Process(call, columns):
             kept = (arrow_schema(columns), node.output_schema(MAIN))
-            process = UserProcess(node.name, keys, call, _function(node), kept)
+            process = ProcessStep(node.name, keys, call, _function(node), kept)
             process.open(states.open)
             return process
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
 
 
-def _function(node: Node) -> "Callable[[Any], Any]":
+def _function(node: CompiledStep) -> "Callable[[Any], Any]":
     assert node.function is not None, f"step {node.name!r} has a user function"
     return node.function

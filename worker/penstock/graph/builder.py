@@ -49,7 +49,7 @@ from penstock.contract.graph import (
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregates import Aggregation
 from penstock.graph.connect import check_own
-from penstock.graph.draft import CALL, CONNECTOR, Draft, caller_place, label, partition_role
+from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, caller_place, label, partition_role
 
 UserFunction = Callable[..., Any]
 ColumnsLike = Mapping[str, object] | Iterable[Any] | None
@@ -62,7 +62,7 @@ class Job:
     """A job under construction; sources begin its streams."""
 
     def __init__(self) -> None:
-        self.draft = Draft()
+        self.draft = GraphDraft()
 
     def source(
         self,

@@ -26,7 +26,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CompiledStep:
     """One step of a stage. Inputs come earlier in the stage; ``edges`` are (output, edge index).
 
     ``columns`` are those it sees (of a source: those it reads), ``outputs`` those it gives by
@@ -63,9 +63,9 @@ class CompiledStage:
     """A stage: its nodes in topological order, the first one being the entry or the source."""
 
     plan: StagePlan
-    nodes: tuple[Node, ...]
+    nodes: tuple[CompiledStep, ...]
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> CompiledStep:
         """Return the node of that name; it must be there."""
         return next(n for n in self.nodes if n.name == name)
 

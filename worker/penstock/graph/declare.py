@@ -8,7 +8,7 @@ from penstock.contract.declared import DeclaredGraph, DeclaredStep, Strategy
 from penstock.contract.graph import MAIN, Filter, FlatMap, Input, Map, Process, Source, Step
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
-from penstock.graph.draft import CALL, Draft, partition_role
+from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.entrypoint import resolve
 
 STEPS_PATH = "spec.job.graph.steps"
@@ -20,12 +20,12 @@ _PARTITIONING = {
 }
 
 
-def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -> Draft:
+def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -> GraphDraft:
     """Build the draft of a declarative graph; user functions are imported unless told not to.
 
     Raises ConfigError naming the place of a reference to a step or output that is not there.
     """
-    draft = Draft()
+    draft = GraphDraft()
     above: DeclaredStep | None = None
     names = [s.name for s in graph.steps]
     for index, entry in enumerate(graph.steps):
@@ -75,7 +75,7 @@ def _reference(reference: str, reader: str, names: list[str], place: str) -> Inp
     return Input(step, output or MAIN)
 
 
-def _import_functions(draft: Draft, entry: DeclaredStep, place: str) -> None:
+def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> None:
     match entry.parameters:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)

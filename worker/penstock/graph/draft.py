@@ -13,7 +13,7 @@ _HERE = str(Path(__file__).parent.parent)
 
 
 @dataclass(slots=True)
-class Draft:
+class GraphDraft:
     """What the Python API and ``job.graph`` both produce, before any check.
 
     ``functions`` holds live callables and connector objects by (step, role); ``places`` says for

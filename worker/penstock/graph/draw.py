@@ -7,7 +7,7 @@ from penstock.contract.graph import (
     Source,
 )
 from penstock.contract.plan import Partitioning
-from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Node
+from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep
 from penstock.graph.describe import describe, edge_text, stage_text
 from penstock.graph.svg import draw_svg
 
@@ -82,7 +82,7 @@ def _id(name: str) -> str:
     return "n_" + name.replace("-", "_")
 
 
-def _box(job: CompiledJob, node: Node) -> str:
+def _box(job: CompiledJob, node: CompiledStep) -> str:
     text = f"<b>{node.name}</b><br/>{_kind(job, node.name)}"
     opening, closing = ("([", "])") if isinstance(node.parameters, Source | Sink) else ("[", "]")
     return f'{_id(node.name)}{opening}"{text}"{closing}'

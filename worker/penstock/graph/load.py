@@ -18,9 +18,9 @@ from penstock.contract.graph import (
 )
 from penstock.graph import entrypoint
 from penstock.graph.builder import Job, columns_of
-from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Link, Node
+from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep, Link
 from penstock.graph.declare import declare
-from penstock.graph.draft import CALL, CONNECTOR, Draft, partition_role
+from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, partition_role
 from penstock.graph.flow import Flows, input_flow, trace
 from penstock.graph.job_file import JobFile, read_job_file
 from penstock.graph.parameters import Parameters
@@ -56,7 +56,7 @@ def load_job(
     return compile_draft(source, draft_of(source), inspector)
 
 
-def draft_of(file: JobFile, with_functions: bool = True) -> Draft:
+def draft_of(file: JobFile, with_functions: bool = True) -> GraphDraft:
     """Build the draft: the declared steps, or what the user's function returns."""
     entrypoint.add_folders(file.folders)
     job = file.job.spec.job
@@ -72,7 +72,7 @@ def draft_of(file: JobFile, with_functions: bool = True) -> Draft:
     return _run(function, Parameters(job.parameters, job.args), place)
 
 
-def _run(function: Callable[..., object], parameters: Parameters, place: str) -> Draft:
+def _run(function: Callable[..., object], parameters: Parameters, place: str) -> GraphDraft:
     try:
         job = function(parameters)
     except PenstockError:
@@ -86,7 +86,7 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
     return job.draft
 
 
-def compile_draft(file: JobFile, draft: Draft, inspector: Inspector | None) -> CompiledJob:
+def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None) -> CompiledJob:
     """Check a draft and make the plan and everything that stages are built from."""
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
@@ -113,7 +113,7 @@ def compile_draft(file: JobFile, draft: Draft, inspector: Inspector | None) -> C
     )
 
 
-def _is_bounded(step: Step, draft: Draft) -> bool:
+def _is_bounded(step: Step, draft: GraphDraft) -> bool:
     assert isinstance(step.parameters, Source)
     connector = step.parameters.connector
     if connector.kind == PYTHON_CONNECTOR:
@@ -126,7 +126,7 @@ def _is_bounded(step: Step, draft: Draft) -> bool:
 class _Columnist:
     """Asks the inspector with the live objects of the draft; its errors become problems."""
 
-    draft: Draft
+    draft: GraphDraft
     inspector: Inspector | None
     problems: Problems
 
@@ -189,17 +189,17 @@ class _Wiring:
     graph: LogicalGraph
     layout: Layout
     flows: Flows
-    draft: Draft
+    draft: GraphDraft
 
-    def nodes(self, steps: list[Step]) -> tuple[Node, ...]:
+    def nodes(self, steps: list[Step]) -> tuple[CompiledStep, ...]:
         number = {s.name: i for i, s in enumerate(steps)}
         return tuple(self._node(s, number) for s in steps)
 
-    def _node(self, step: Step, number: dict[str, int]) -> Node:
+    def _node(self, step: Step, number: dict[str, int]) -> CompiledStep:
         inside = tuple(Link(number[i.step], i.output) for i in step.inputs if i.step in number)
         flow = self.flows[step.name, MAIN] if not step.inputs else input_flow(step, self.flows)
         function = self.draft.functions.get((step.name, CALL))
-        return Node(
+        return CompiledStep(
             name=step.name,
             parameters=step.parameters,
             inputs=inside or (() if not step.inputs else (Link(-1, MAIN),)),

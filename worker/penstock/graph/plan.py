@@ -32,7 +32,7 @@ FINGERPRINT_CHARS = 16
 
 
 @dataclass(slots=True)
-class Stage:
+class PlannedStage:
     """A stage while it is put together. ``steps[0]`` is the only one that edges lead to."""
 
     index: StageIndex
@@ -59,21 +59,21 @@ class Edge:
 class Layout:
     """The graph cut into stages and edges; ``stage_of`` finds a step's stage by its name."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[PlannedStage, ...]
     edges: tuple[Edge, ...]
     stage_of: dict[str, StageIndex]
 
 
 def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
     """Cut the graph into stages and edges, in topological order."""
-    stages: list[Stage] = []
+    stages: list[PlannedStage] = []
     edges: list[Edge] = []
     stage_of: dict[str, StageIndex] = {}
     for step in graph.steps:
         before = [stages[stage_of[i.step]] for i in step.inputs]
         home = _home(step, before)
         if home is None:
-            home = Stage(StageIndex(len(stages)), _own_parallelism(step, before))
+            home = PlannedStage(StageIndex(len(stages)), _own_parallelism(step, before))
             stages.append(home)
             for port, (entry, sender) in enumerate(zip(step.inputs, before, strict=True)):
                 how = _partitioning(step, entry, sender, home, problems)
@@ -84,7 +84,7 @@ def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
     return Layout(tuple(stages), tuple(edges), stage_of)
 
 
-def _home(step: Step, before: list[Stage]) -> Stage | None:
+def _home(step: Step, before: list[PlannedStage]) -> PlannedStage | None:
     """Return the stage that a step is chained into, or None when it begins one."""
     same = {stage.index for stage in before}
     if len(same) != 1 or not all(_stays(entry, before[0]) for entry in step.inputs):
@@ -92,7 +92,7 @@ def _home(step: Step, before: list[Stage]) -> Stage | None:
     return before[0] if step.parallelism in (None, before[0].parallelism) else None
 
 
-def _stays(entry: Input, stage: Stage) -> bool:
+def _stays(entry: Input, stage: PlannedStage) -> bool:
     """Say whether rows of a stage may go on in their task: nothing deals them out anew."""
     if entry.partitioning is Partitioning.KEY:
         first = stage.steps[0]
@@ -101,7 +101,7 @@ def _stays(entry: Input, stage: Stage) -> bool:
     return entry.partitioning in (None, Partitioning.FORWARD)
 
 
-def _keeps_keys(entry: Input, stage: Stage) -> bool:
+def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
     """Say whether the key columns of rows have come through a stage as they were dealt out.
 
     A user function may change any column, so only what lies behind built-in steps is known.
@@ -119,7 +119,7 @@ def _keeps_keys(entry: Input, stage: Stage) -> bool:
     return kept and all(_keeps_keys(replace(i, keys=entry.keys), stage) for i in inner)
 
 
-def _own_parallelism(step: Step, before: list[Stage]) -> int | None:
+def _own_parallelism(step: Step, before: list[PlannedStage]) -> int | None:
     """Take the step's own; a union of equally parallel stages that says nothing keeps theirs."""
     given = {stage.parallelism for stage in before}
     unsaid = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
@@ -129,7 +129,7 @@ def _own_parallelism(step: Step, before: list[Stage]) -> int | None:
 
 
 def _partitioning(
-    step: Step, entry: Input, sender: Stage, receiver: Stage, problems: Problems
+    step: Step, entry: Input, sender: PlannedStage, receiver: PlannedStage, problems: Problems
 ) -> Partitioning:
     equal = sender.parallelism == receiver.parallelism
     if entry.partitioning is None:
@@ -160,7 +160,7 @@ def to_plan(
     return PhysicalPlan(graph.job, key_groups, stages, edges, whole, states, old)
 
 
-def _stage_plan(stage: Stage, bounded: dict[str, bool]) -> StagePlan:
+def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
     source = next((s.name for s in stage.steps if isinstance(s.parameters, Source)), None)
     return StagePlan(
         stage.index,

@@ -3,13 +3,13 @@
 from penstock.base.errors import ConfigError
 from penstock.contract.graph import Step
 from penstock.contract.reader import PROBLEMS_SHOWN_MAX
-from penstock.graph.draft import Draft
+from penstock.graph.draft import GraphDraft
 
 
 class Problems:
     """Collects what is wrong with a draft; :meth:`done` raises ConfigError when there is any."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: GraphDraft) -> None:
         self._draft = draft
         self._found: list[str] = []
 

@@ -19,11 +19,11 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin, Reader
-from penstock.graph.draft import Draft
+from penstock.graph.draft import GraphDraft
 from penstock.graph.problems import Problems
 
 
-def check_shape(draft: Draft, job: str) -> LogicalGraph:
+def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
     """Return the graph with inputs before their readers. Raises ConfigError with all problems."""
     problems = Problems(draft)
     if not draft.steps:

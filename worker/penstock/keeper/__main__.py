@@ -11,8 +11,8 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.parent import die_with_parent
 from penstock.contract.codec import decode
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.keeper_inbox import Inbox, Leave
-from penstock.keeper.platforms import OneMachine
+from penstock.keeper.keeper_inbox import KeeperInbox, Leave
+from penstock.keeper.platforms import LocalPlatform
 from penstock.metrics.logs import Log
 
 
@@ -21,14 +21,14 @@ def main(arguments: list[str]) -> int:
     file, parent = arguments
     launch = decode(KeeperLaunch, Path(file).read_bytes())
     log = Log("keeper", {"job": launch.job, "worker": launch.ordinal})
-    keeper = Keeper(launch, OneMachine(launch), log)
+    keeper = Keeper(launch, LocalPlatform(launch), log)
     _handle_signals(keeper.inbox)
     die_with_parent(int(parent), signal.SIGTERM)
     keeper.run()
     return 0
 
 
-def _handle_signals(inbox: Inbox) -> None:
+def _handle_signals(inbox: KeeperInbox) -> None:
     def leave(number: int, _frame: FrameType | None) -> None:
         # The handler may have interrupted the loop while it holds the queue's own lock.
         item = Leave(signal.Signals(number).name)

@@ -3,14 +3,14 @@
 import threading
 
 from penstock.base.errors import PenstockError
-from penstock.keeper.keeper_inbox import ForCoordinator, Inbox
+from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
 from penstock.keeper.stores import read_desired
 from penstock.ports import MetaStore
 from penstock.protocol.control_events import DesiredRead
 
 
 def watch_desired(
-    store: MetaStore, name: str, interval_s: float, inbox: Inbox, changed: threading.Event
+    store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event
 ) -> None:
     """Start a thread that reads the object at an interval and says so when it is another.
 

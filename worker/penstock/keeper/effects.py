@@ -9,8 +9,16 @@ from penstock.contract.control import Envelope
 from penstock.keeper import savepoint_copies as savepoints
 from penstock.keeper import stores
 from penstock.keeper.engines import Engines
-from penstock.keeper.keeper_inbox import Core, ForCoordinator, ForMember, Inbox, Item, Job, Lane
-from penstock.keeper.peer_senders import Couriers
+from penstock.keeper.keeper_inbox import (
+    Core,
+    ForCoordinator,
+    ForMember,
+    Item,
+    Job,
+    KeeperInbox,
+    Lane,
+)
+from penstock.keeper.peer_senders import PeerSenders
 from penstock.metrics.logs import Log
 from penstock.ports import LeaseStore, MetaStore
 from penstock.protocol import control_actions as actions
@@ -32,18 +40,18 @@ class Outside:
     """What the actions act upon: this worker's engine and the other keepers."""
 
     engines: Engines
-    couriers: Couriers
+    senders: PeerSenders
     address: str
 
 
-class Performer:
+class KeeperEffects:
     """Used by the loop only. ``loopback`` holds messages to oneself, for the loop to take first.
 
     The Lease has a lane of its own: nothing slower may delay a renewal.
     """
 
     def __init__(
-        self, launch: KeeperLaunch, stores_: Stores, outside: Outside, inbox: Inbox, log: Log
+        self, launch: KeeperLaunch, stores_: Stores, outside: Outside, inbox: KeeperInbox, log: Log
     ) -> None:
         """Start the lanes."""
         self._launch = launch
@@ -87,7 +95,7 @@ class Performer:
         if address == self._outside.address:
             self.loopback.append(arrived)
         else:
-            self._outside.couriers.send(address, envelope)
+            self._outside.senders.send(address, envelope)
 
     def _lease_job(self, action: actions.ReadLease | actions.WriteLease) -> Job:
         lease = self._stores.lease

@@ -37,7 +37,7 @@ from penstock.keeper.final_report import (
 from penstock.protocol.control_events import EngineGone
 
 
-class Child(Protocol):
+class EngineChild(Protocol):
     """A process that was started, here or in the other container of this pod."""
 
     @property
@@ -68,7 +68,9 @@ class Child(Protocol):
 
 ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
 
-Spawn = Callable[[EngineLaunch, socket.socket], Child]  # the socket is the engine's; never blocks
+Spawn = Callable[
+    [EngineLaunch, socket.socket], EngineChild
+]  # the socket is the engine's; never blocks
 
 
 class EngineProcess:
@@ -226,7 +228,7 @@ class LocalChild:
 
     @property
     def memory(self) -> str:
-        """Return the limit of memory that ended it; see :class:`Child`."""
+        """Return the limit of memory that ended it; see :class:`EngineChild`."""
         return self._witness.says(self._process.wait())
 
     def kill(self) -> None:

@@ -11,7 +11,7 @@ from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.keeper.engine_process import EngineProcess, Spawn
-from penstock.keeper.keeper_inbox import ForMember, Inbox
+from penstock.keeper.keeper_inbox import ForMember, KeeperInbox
 from penstock.protocol.control_events import EngineGone, EngineSaid
 
 PAGE_NAME = "in-flight"  # one life at a time writes it
@@ -37,7 +37,7 @@ class Engines:
     def __init__(
         self,
         launch: KeeperLaunch,
-        inbox: Inbox,
+        inbox: KeeperInbox,
         changed: Callable[[], None],
         *,
         spawn: Spawn,

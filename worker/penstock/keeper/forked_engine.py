@@ -15,7 +15,7 @@ from penstock.cluster.forks import Exited, Fork, Forked, FromForkServer
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.engine_process import Child, LocalChild, Spawn
+from penstock.keeper.engine_process import EngineChild, LocalChild, Spawn
 from penstock.keeper.final_report import STATUS_UNKNOWN
 
 STDOUT = 1  # this process's own: what user code prints belongs in the worker's log
@@ -24,7 +24,7 @@ STDOUT = 1  # this process's own: what user code prints belongs in the worker's 
 def spawn_by(address: str) -> Spawn:
     """Return what has the fork server at ``address`` start engines; where it cannot, do so here."""
 
-    def spawn(launch: EngineLaunch, theirs: socket.socket) -> Child:
+    def spawn(launch: EngineLaunch, theirs: socket.socket) -> EngineChild:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(address)

@@ -27,7 +27,7 @@ STATUS_GONE = -9  # as of SIGKILL: nobody knows how a container ended that took 
 class HostedChild:
     """A life in the other container; see :class:`penstock.keeper.engine_process.Child`."""
 
-    def __init__(self, launch: EngineLaunch, link: int, door: "HostDoor") -> None:
+    def __init__(self, launch: EngineLaunch, link: int, door: "EngineLauncher") -> None:
         """Own the descriptor ``link`` until the host has it."""
         self.launch = launch
         self.link: int | None = link
@@ -74,12 +74,12 @@ class HostedChild:
         """Hear that the process runs."""
         self._pid = pid
 
-    def ended(self, status: int, last_words: tuple[str, ...], memory: str = "") -> None:
+    def ended(self, status: int, final_report: tuple[str, ...], memory: str = "") -> None:
         """Hear that it has ended; only the first word counts. ``memory`` as of ``Ended``."""
         if self._ended.is_set():
             return
         self.drop_link()
-        for line in last_words:
+        for line in final_report:
             self._words.put(line + "\n")
         self._words.put(None)
         self._status, self._memory = status, memory
@@ -92,7 +92,7 @@ class HostedChild:
             os.close(link)
 
 
-class HostDoor:
+class EngineLauncher:
     """Listens for the host of engines. :meth:`spawn` is called by one thread."""
 
     def __init__(self, path: Path) -> None:
@@ -201,5 +201,5 @@ class HostDoor:
         match message:
             case Began(_, pid):
                 child.began(pid)
-            case Ended(_, status, last_words, memory):
-                child.ended(status, last_words, memory)
+            case Ended(_, status, final_report, memory):
+                child.ended(status, final_report, memory)

@@ -21,32 +21,40 @@ from penstock.contract.latest import Leader
 from penstock.contract.progress import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.keeper.desired_watcher import watch_desired
-from penstock.keeper.effects import Outside, Performer, Stores
+from penstock.keeper.effects import KeeperEffects, Outside, Stores
 from penstock.keeper.engines import Engines
-from penstock.keeper.keeper_inbox import Core, Crash, ForCoordinator, ForMember, Inbox, Item, Leave
-from penstock.keeper.peer_senders import Couriers
-from penstock.keeper.platforms import Facts, Surroundings, Voice
+from penstock.keeper.keeper_inbox import (
+    Core,
+    EngineCrashed,
+    ForCoordinator,
+    ForMember,
+    Item,
+    KeeperInbox,
+    Leave,
+)
+from penstock.keeper.peer_senders import PeerSenders
+from penstock.keeper.platforms import Facts, Platform, Voice
 from penstock.metrics.logs import Log
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
-from penstock.protocol.leader.leader_core import Coordinator
-from penstock.protocol.member.member_core import Engine, Member
+from penstock.protocol.leader.leader_core import LeaderCore
+from penstock.protocol.member.member_core import Engine, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
 
 
 class Keeper:
     """One worker's keeper. :meth:`run` returns when the process may end."""
 
-    def __init__(self, launch: KeeperLaunch, around: Surroundings, log: Log) -> None:
+    def __init__(self, launch: KeeperLaunch, around: Platform, log: Log) -> None:
         """Listen, connect, and build the cores; nothing is decided before :meth:`run`."""
         self._log = log
         self._launch = launch
         self._around = around
         self._life = Incarnation(RandomIds().fresh())
-        self.inbox = Inbox()
+        self.inbox = KeeperInbox()
         self._facts = Facts(time.monotonic())
         voice = Voice(self._life, self.inbox, self._report, lambda: self._facts)
-        self._announcer = around.announcer(voice)
+        self._announcer = around.reporter(voice)
         handlers = {DELIVER: self._deliver, **self._announcer.handlers}
         self._server = Server(handlers, launch.token, around.door)
         address = self._server.address
@@ -58,18 +66,20 @@ class Keeper:
             place=around.place,
             pass_on=partial(log.quote, "engine"),
         )
-        self._performer = Performer(
+        self._performer = KeeperEffects(
             launch,
             Stores(around.metadata, around.lease, DirectoryBlobStore(Path(launch.storage))),
             Outside(
-                self._engines, Couriers(self.inbox, around.dial, log.say, time.monotonic), address
+                self._engines,
+                PeerSenders(self.inbox, around.dial, log.say, time.monotonic),
+                address,
             ),
             self.inbox,
             log,
         )
         me = Leader(launch.ordinal, self._life, address)
-        self._coordinator = Coordinator(launch.control, me, launch.job_uid)
-        self._member = Member(
+        self._coordinator = LeaderCore(launch.control, me, launch.job_uid)
+        self._member = MemberCore(
             launch.control, launch.ordinal, address, launch.job_uid, pod=around.pod
         )
         self._checkpoints = CheckpointWatch()
@@ -98,18 +108,18 @@ class Keeper:
                     self._step(item)
                 case Leave(reason):
                     self._leave(reason)
-                case Crash(error):
+                case EngineCrashed(error):
                     raise error
             self._tick_due()
             self._note_facts()
             self._pursue_end()
         self._engines.kill()
-        self._announcer.last_words()
+        self._announcer.final_report()
         self._server.close()
         self._pages.close()
         self._log.say("keeper ended")
 
-    def _next(self) -> Item | Crash | Leave | None:
+    def _next(self) -> Item | EngineCrashed | Leave | None:
         if self._performer.loopback:
             return self._performer.loopback.popleft()
         return self.inbox.take(self._wait_s())
@@ -156,9 +166,11 @@ class Keeper:
 
     def _note_facts(self) -> None:
         """Let other threads see where this keeper stands."""
-        office, member = self._coordinator.office, self._member
+        controller, member = self._coordinator.controller, self._member
         desired = self._coordinator.desired
-        leads = None if office is None or desired is None else (office.lead.latest, desired)
+        leads = (
+            None if controller is None or desired is None else (controller.state.latest, desired)
+        )
         self._checkpoints.saw_leader(member.leader, self._life, time.monotonic())
         status = member.status
         running = member.engine is Engine.UP and 0 < status.running == member.taken.attempt

@@ -36,7 +36,7 @@ Item = ForCoordinator | ForMember
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class EngineCrashed:
     """A thread of ours failed with an error that nobody expected: the process ends."""
 
     error: BaseException
@@ -49,13 +49,13 @@ class Leave:
     reason: str
 
 
-class Inbox:
+class KeeperInbox:
     """What the loop waits on. Bounded: a flood of messages is refused at the door."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Item | Crash | Leave] = queue.Queue(KEEPER_INBOX_MAX)
+        self._queue: queue.Queue[Item | EngineCrashed | Leave] = queue.Queue(KEEPER_INBOX_MAX)
 
-    def put(self, item: Item | Crash | Leave) -> None:
+    def put(self, item: Item | EngineCrashed | Leave) -> None:
         """Add an answer or an event of our own; waits while the loop is behind."""
         self._queue.put(item)
 
@@ -66,7 +66,7 @@ class Inbox:
         except queue.Full:
             raise StorageError("the keeper's inbox is full; repeat later") from None
 
-    def take(self, timeout_s: float | None) -> Item | Crash | Leave | None:
+    def take(self, timeout_s: float | None) -> Item | EngineCrashed | Leave | None:
         """Wait for the next item, at most ``timeout_s``; None when there is none by then."""
         try:
             if timeout_s is not None and timeout_s <= 0:
@@ -86,7 +86,7 @@ class Lane:
     core that waits for ever for an answer would be worse.
     """
 
-    def __init__(self, name: str, inbox: Inbox) -> None:
+    def __init__(self, name: str, inbox: KeeperInbox) -> None:
         """Start the thread; it ends with the process."""
         self._inbox = inbox
         self._jobs: queue.Queue[Job] = queue.Queue(KEEPER_LANE_MAX)
@@ -101,7 +101,7 @@ class Lane:
             try:
                 answer = self._jobs.get()()
             except BaseException as error:
-                self._inbox.put(Crash(error))
+                self._inbox.put(EngineCrashed(error))
                 return
             if answer is not None:
                 self._inbox.put(answer)

@@ -13,13 +13,13 @@ from penstock.base.limits import COURIER_IDLE_S, COURIER_QUEUE_MAX
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable, refuses
 from penstock.contract.control import Envelope
-from penstock.keeper.keeper_inbox import ForCoordinator, Inbox
+from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
 from penstock.protocol.control_events import PeerRefused
 
 Dial = Callable[[str], Client]
 
 
-class Couriers:
+class PeerSenders:
     """Sends envelopes to addresses; says when an address refuses, and nothing else.
 
     A courier that was not needed for ``COURIER_IDLE_S`` is ended, with its thread and channel: the
@@ -28,7 +28,7 @@ class Couriers:
 
     def __init__(
         self,
-        inbox: Inbox,
+        inbox: KeeperInbox,
         dial: Dial,
         complain: Callable[[str], None],
         clock: Callable[[], float],
@@ -67,7 +67,7 @@ class Couriers:
 
 class _Courier:
     def __init__(
-        self, address: str, client: Client, inbox: Inbox, complain: Callable[[str], None]
+        self, address: str, client: Client, inbox: KeeperInbox, complain: Callable[[str], None]
     ) -> None:
         self._address = address
         self._client = client

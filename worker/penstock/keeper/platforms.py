@@ -10,15 +10,15 @@ from typing import Any, Protocol
 
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore
-from penstock.cluster.rpc import Client, Door, Handler, Method
+from penstock.cluster.rpc import Client, Handler, ListenAddress, Method
 from penstock.cluster.watch import watch_changes
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
 from penstock.contract.progress import WorkerReport
 from penstock.keeper.engine_process import LocalChild, Spawn
 from penstock.keeper.forked_engine import spawn_by
-from penstock.keeper.keeper_inbox import Inbox
-from penstock.keeper.supervisor_reporter import Announcer
+from penstock.keeper.keeper_inbox import KeeperInbox
+from penstock.keeper.supervisor_reporter import SupervisorReporter
 from penstock.metrics.exporter import Exporter
 from penstock.metrics.registry import registry_of
 from penstock.ports import LeaseStore, MetaStore
@@ -57,7 +57,7 @@ class Announcing(Protocol):
         """Announce as soon as possible."""
         ...
 
-    def last_words(self) -> None:
+    def final_report(self) -> None:
         """Announce once more, now: the process is about to end."""
         ...
 
@@ -77,17 +77,17 @@ class Voice:
     """What a keeper lets others ask of it, from any thread; ``life`` is that of its process."""
 
     life: str
-    inbox: Inbox
+    inbox: KeeperInbox
     report: Callable[[], WorkerReport]
     facts: Callable[[], Facts]
 
 
-class Surroundings(Protocol):
+class Platform(Protocol):
     """See the module. ``drain_s``: time for a last checkpoint before the end; 0: none."""
 
     metadata: MetaStore
     lease: LeaseStore
-    door: Door
+    door: ListenAddress
     place: EnginePlace
     spawn: Spawn
     pod: str
@@ -97,7 +97,7 @@ class Surroundings(Protocol):
         """Return a client of another keeper."""
         ...
 
-    def announcer(self, voice: Voice) -> Announcing:
+    def reporter(self, voice: Voice) -> Announcing:
         """Return who tells others of this keeper."""
         ...
 
@@ -113,7 +113,7 @@ class Surroundings(Protocol):
         ...
 
 
-class OneMachine:
+class LocalPlatform:
     """The surroundings that a local supervisor serves over gRPC."""
 
     def __init__(self, launch: KeeperLaunch, spawn: Spawn | None = None) -> None:
@@ -124,7 +124,7 @@ class OneMachine:
         metadata, lease, self._watched, self._supervisor = clients
         self.metadata: MetaStore = RemoteMetaStore(metadata)
         self.lease: LeaseStore = RemoteLeaseStore(lease)
-        self.door = Door()
+        self.door = ListenAddress()
         self.place = EnginePlace()
         started: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
         self.spawn = spawn or started
@@ -135,9 +135,9 @@ class OneMachine:
         """Return a client of another process of this run."""
         return Client(address, self._launch.token)
 
-    def announcer(self, voice: Voice) -> Announcing:
+    def reporter(self, voice: Voice) -> Announcing:
         """Tell the supervisor; without one the keeper ends."""
-        return Announcer(self._supervisor, voice.inbox, voice.report)
+        return SupervisorReporter(self._supervisor, voice.inbox, voice.report)
 
     def pages(self, voice: Voice) -> Served:
         """Serve metrics on the loopback address."""

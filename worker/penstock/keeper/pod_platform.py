@@ -22,7 +22,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError, StorageError
 from penstock.cluster.host import SOCKET_NAME
 from penstock.cluster.launch import KeeperLaunch, desired_name
-from penstock.cluster.rpc import Client, Door
+from penstock.cluster.rpc import Client, ListenAddress
 from penstock.contract import pod
 from penstock.contract.codec import parsed
 from penstock.contract.ids import JobUid, Ordinal
@@ -30,12 +30,12 @@ from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
 from penstock.contract.streamjob_read import read_stream_job
 from penstock.keeper.engine_process import Spawn
-from penstock.keeper.hosted_engine import HostDoor
+from penstock.keeper.hosted_engine import EngineLauncher
 from penstock.keeper.keeper import Keeper
 from penstock.keeper.keeper_inbox import Leave
 from penstock.keeper.platforms import Announcing, Served, Voice
 from penstock.keeper.probes import Probes
-from penstock.keeper.status_publisher import Herald, StatusBoard
+from penstock.keeper.status_publisher import StatusBoard, StatusPublisher
 from penstock.keeper.stores import refuse_newer
 from penstock.kubernetes.access import Access, pod_access
 from penstock.kubernetes.client import ApiClient
@@ -174,7 +174,7 @@ class PodSurroundings:
         duration_s = limits.LEASE_DURATION_S
         name = pod.lease_name(job)
         self.lease: LeaseStore = KubernetesLeaseStore(own, name, duration_s, _wall_us)
-        self.door = Door(mounted.pod_ip, pod.CONTROL_PORT, trust=trust)
+        self.door = ListenAddress(mounted.pod_ip, pod.CONTROL_PORT, trust=trust)
         self.place = EnginePlace(
             mounted.pod_ip,
             pod.FLIGHT_PORT,
@@ -182,7 +182,7 @@ class PodSurroundings:
             trust=None if trust is None else self._below(pod.TRUST_FOLDER),
             certificate_host=pod.certificate_host(job, mounted.namespace),
         )
-        self._hosts = HostDoor(Path(self._below(pod.RUN_FOLDER)) / SOCKET_NAME)
+        self._hosts = EngineLauncher(Path(self._below(pod.RUN_FOLDER)) / SOCKET_NAME)
         self.spawn: Spawn = self._hosts.spawn
         self.pod = mounted.pod_uid
         self.drain_s = max(0.0, mounted.grace_s - limits.GRACE_RESERVE_S)
@@ -210,12 +210,12 @@ class PodSurroundings:
         """Return a client of another keeper of this job."""
         return Client(address, self._token(), self._mounted.trust)
 
-    def announcer(self, voice: Voice) -> Announcing:
+    def reporter(self, voice: Voice) -> Announcing:
         """Tell the leader, and everybody while this keeper leads."""
         job = self._mounted.job.name
         store = ConfigMapMetaStore(self._beside)
         board = StatusBoard(store, pod.status_name(job))
-        return Herald(voice, self.dial, board, job, self.launch().storage)
+        return StatusPublisher(voice, self.dial, board, job, self.launch().storage)
 
     def pages(self, voice: Voice) -> Served:
         """Serve probes and metrics to the cluster."""

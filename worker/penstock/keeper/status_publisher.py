@@ -39,7 +39,7 @@ CALL_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
-class Audience:
+class WorkerStatuses:
     """What a leader has heard, since when; a new term begins with nothing."""
 
     term: int
@@ -123,7 +123,7 @@ def _gist(status: JobStatus) -> JobStatus:
 SILENT_GIST_S = 5.0
 
 
-class Herald:
+class StatusPublisher:
     """One thread that tells at an interval, and at once after :meth:`wake`."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Herald:
         self._storage = storage
         self._wanted = threading.Event()
         self._lock = threading.Lock()
-        self._audience = Audience(0, time.monotonic())
+        self._audience = WorkerStatuses(0, time.monotonic())
         self._client: Client | None = None
 
     @property
@@ -158,7 +158,7 @@ class Herald:
         """Tell as soon as possible."""
         self._wanted.set()
 
-    def last_words(self) -> None:
+    def final_report(self) -> None:
         """Tell once more, now: the process is about to end."""
         self._turn()
 
@@ -197,7 +197,7 @@ class Herald:
         now = time.monotonic()
         with self._lock:
             if self._audience.term != leads[0].term:
-                self._audience = Audience(leads[0].term, now)
+                self._audience = WorkerStatuses(leads[0].term, now)
             times = (now, time.time_ns() // 1000)
             status = self._audience.summary(self._job, leads, self._storage, times)
         self._board.show(status, now)

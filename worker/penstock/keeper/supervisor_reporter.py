@@ -11,15 +11,17 @@ from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
 from penstock.cluster.control import ANNOUNCE
 from penstock.cluster.rpc import Client, Handler, Method, Unreachable
 from penstock.contract.progress import WorkerReport
-from penstock.keeper.keeper_inbox import Inbox, Leave
+from penstock.keeper.keeper_inbox import KeeperInbox, Leave
 
 LAST_WORDS_TIMEOUT_S = 0.5
 
 
-class Announcer:
+class SupervisorReporter:
     """One thread that announces at an interval, and at once after :meth:`wake`."""
 
-    def __init__(self, client: Client, inbox: Inbox, report: Callable[[], WorkerReport]) -> None:
+    def __init__(
+        self, client: Client, inbox: KeeperInbox, report: Callable[[], WorkerReport]
+    ) -> None:
         """Prepare to announce what ``report`` gives; it is called on the announcer's thread."""
         self._client = client
         self._inbox = inbox
@@ -35,7 +37,7 @@ class Announcer:
         """Begin; once."""
         threading.Thread(target=self._run, name="announcer", daemon=True).start()
 
-    def last_words(self) -> None:
+    def final_report(self) -> None:
         """Announce once more, now: the process is about to end. Nobody may be there to hear."""
         with suppress(Unreachable, PenstockError):
             self._client.call(ANNOUNCE, self._report(), LAST_WORDS_TIMEOUT_S)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 
 P = TypeVar("P")
@@ -23,7 +23,7 @@ class BarrierKind(IntEnum):
     FINAL = 3
 
 
-@fleeting
+@hot_dataclass
 class Data(Generic[P]):
     """Rows in order. ``charge`` is what both sides count against the credit of the channel."""
 
@@ -50,7 +50,7 @@ class Barrier:
     time_us: int
 
 
-@fleeting
+@hot_dataclass
 class Watermark:
     """No row with an event time at or below ``time_us`` follows on this channel, save late ones."""
 
@@ -67,7 +67,7 @@ class Active:
     """Ends :class:`Idle`; sent before the next element."""
 
 
-@fleeting
+@hot_dataclass
 class LatencyMarker:
     """Travels like a row from ``source``; ``origin_ns`` is the monotonic clock at its making."""
 
@@ -80,7 +80,7 @@ class EndOfStream:
     """The last element of a channel: nothing follows, and closing it is no break."""
 
 
-@fleeting
+@hot_dataclass
 class Credit:
     """Receiver to sender: bytes granted and elements received since the attempt began.
 

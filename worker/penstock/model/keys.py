@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.model.columns import (
     NO_BYTES,
     Bytes,
@@ -34,7 +34,7 @@ from penstock.model.keyhash import KeyKind, canonical_words, hash_columns, key_g
 WORD_BYTES = 8
 
 
-@fleeting
+@hot_dataclass
 class Keys:
     """The keys of n rows: encoded bytes, the hash that finds their slot, and their key group."""
 

@@ -14,12 +14,12 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.model.columns import Int32s, Int64s, text
 from penstock.model.kernels import gather, routing
 
 
-@fleeting
+@hot_dataclass
 class Parts:
     """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order.
 

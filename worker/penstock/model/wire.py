@@ -30,7 +30,7 @@ from penstock.base.limits import (
     STEPS_MAX,
     WORKERS_MAX,
 )
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import (
     Active,
@@ -69,7 +69,7 @@ _CREDIT = Struct("<IIIIIIIQQQQ")
 DATA_HEAD_BYTES = _DATA.size + _CRC.size
 
 
-@fleeting
+@hot_dataclass
 class DataHead:
     """What the metadata says of a batch; times of events in microseconds, None when unknown.
 

@@ -13,7 +13,7 @@ from penstock.contract.manifest import Origin
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderContents:
     """An output folder as it is: its owner if it says one, the visible files, their newest epoch.
 
     ``first`` is the name of one of the files.
@@ -25,7 +25,7 @@ class Found:
     first: str = ""
 
 
-def refusal(found: Found, me: JobUid, origin: Origin | None) -> str | None:
+def refusal(found: FolderContents, me: JobUid, origin: Origin | None) -> str | None:
     """Return why the job ``me`` may not write to a folder, None when it may.
 
     ``origin`` is the savepoint that it has begun from, while it has no checkpoint of its own.
@@ -43,7 +43,7 @@ def refusal(found: Found, me: JobUid, origin: Origin | None) -> str | None:
     return above(found, origin)
 
 
-def above(found: Found, origin: Origin) -> str | None:
+def above(found: FolderContents, origin: Origin) -> str | None:
     """Return why output that is newer than the savepoint ``origin`` keeps a job out."""
     if found.newest <= origin.epoch:
         return None

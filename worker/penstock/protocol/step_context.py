@@ -24,7 +24,7 @@ class Sign:
 
 
 @dataclass(slots=True)
-class Desk:
+class StepContext:
     """One per core. ``due`` is the only way to wait: it also sets the alarm that ends the wait.
 
     A step that comes more than ``late_s`` after its alarm is late; ``absent_s`` is the sum of all
@@ -48,7 +48,7 @@ class Desk:
         self.actions = []
         self.alarm = None
 
-    def due(self, at: float) -> bool:
+    def due_or_wake(self, at: float) -> bool:
         """Say whether ``at`` is reached; otherwise the core asks to be woken then."""
         if self.now >= at:
             return True
@@ -71,7 +71,7 @@ class Desk:
         """Add an action to this step's."""
         self.actions.append(action)
 
-    def note(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Log a change of state."""
         self.actions.append(Note(text))
 

@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from penstock.state.keyed_backend import TaskState
+from penstock.state.keyed_backend import KeyedStateBackend
 
 
 class StateBudget:
@@ -13,9 +13,9 @@ class StateBudget:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._states: list[ref[TaskState]] = []
+        self._states: list[ref[KeyedStateBackend]] = []
 
-    def admit(self, state: TaskState) -> None:
+    def admit(self, state: KeyedStateBackend) -> None:
         """Give a new task its part; the parts of the others shrink, those of closed ones go."""
         live = [s for r in self._states if (s := r()) is not None and not s.closed]
         live.append(state)

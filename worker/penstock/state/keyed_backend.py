@@ -17,7 +17,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.protocol.task.state_files import FileList, groups_of_files
-from penstock.state.snapshot import Cut, Fetched, flags
+from penstock.state.snapshot import Fetched, StateSnapshot, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CACHE_PART = 8  # with the backend ``rocksdb`` an eighth of the budget caches rows in memory
 
 
-class TaskState:
+class KeyedStateBackend:
     """State of one task. ``open`` every state first, then ``load``, then process."""
 
     def __init__(
@@ -51,7 +51,7 @@ class TaskState:
         self._share = share
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
-        self._cuts: dict[Epoch, tuple[Cut, dict[str, int]]] = {}
+        self._cuts: dict[Epoch, tuple[StateSnapshot, dict[str, int]]] = {}
         self.limit(settings.memory_bytes)
 
     def limit(self, memory_bytes: int) -> None:
@@ -83,7 +83,7 @@ class TaskState:
             self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
         return self._folder
 
-    def flip(self, epoch: Epoch, *, merges: bool = True) -> Cut:
+    def flip(self, epoch: Epoch, *, merges: bool = True) -> StateSnapshot:
         """Take note of what has changed since the last commit and begin another generation.
 
         On the task's thread, and quick: the first few thousand rows are copied at once, the others
@@ -93,7 +93,7 @@ class TaskState:
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        cut = Cut(epoch, *seen, changes, self._scratch, merges)
+        cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut

@@ -41,7 +41,7 @@ Naming = Callable[[str], BlobName]
 
 
 @dataclass(slots=True)
-class Cut:
+class StateSnapshot:
     """What a task's state was at a barrier: copied changes, and the entries they build on.
 
     With ``merges`` many small files become one on the way. The changes are written at half speed
@@ -69,7 +69,7 @@ class Cut:
         listing: list[StateFile] = []
         order = next_order(self.base)
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
-            shelf = Shelf(self, Path(folder), naming, blobs)
+            shelf = SnapshotFiles(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
                 changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
@@ -84,10 +84,10 @@ class Cut:
 
 
 @dataclass(slots=True)
-class Shelf:
+class SnapshotFiles:
     """Writes files of one cut. ``folder`` is a scratch folder of its own."""
 
-    cut: Cut
+    cut: StateSnapshot
     folder: Path
     naming: Naming
     blobs: "BlobStore"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, UserCodeError, Where
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.graph import Compute, Function
 from penstock.model.columns import (
     NO_BYTES,
@@ -75,7 +75,7 @@ _WIDE = 3  # words of a sum of 128 bits and its count
 _MEANS = (Way.MEAN, Way.UNSIGNED_MEAN)
 
 
-@fleeting
+@hot_dataclass
 class Folded:
     """Values and counts of a fold for n rows."""
 

@@ -31,7 +31,7 @@ from penstock.model.exact import exact_cast
 from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
 from penstock.steps.guesses import guess_row
-from penstock.steps.search import Pace, Search
+from penstock.steps.search import CallCost, Search
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -84,7 +84,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class CallAnswer(Generic[T]):
     """What became of the rows of one slice, in order: given by the function, or refused."""
 
     done: tuple[Done[T], ...]
@@ -104,11 +104,11 @@ class Caller(Generic[T]):
         self._run = run
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
-        self._pace = Pace()
+        self._pace = CallCost()
         self._bad = BadValues()
         self._misled = 0  # wrong guesses since the last right one
 
-    def answers(self, batch: pa.RecordBatch) -> Iterator[Answer[T]]:
+    def answers(self, batch: pa.RecordBatch) -> Iterator[CallAnswer[T]]:
         """Yield an answer for each slice of a batch, in order; rows are refused as dead letters.
 
         Raises UserCodeError with the place of the first row at fault when they are not.
@@ -117,7 +117,7 @@ class Caller(Generic[T]):
         for start in range(0, batch.num_rows, size):
             yield self._answer(batch.slice(start, size), start)
 
-    def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
+    def _answer(self, part: pa.RecordBatch, start: int) -> CallAnswer[T]:
         search, watch = Search(part.num_rows), self._bad.watch(part)
         done: list[Done[T]] = []
         refused: list[Refused] = []
@@ -154,7 +154,7 @@ class Caller(Generic[T]):
                 self._misled += search.guessed
                 if search.passed(tried) and error is not None:
                     raise self._error(part, start, at, error, rows) from error
-        return Answer(tuple(done), tuple(refused))
+        return CallAnswer(tuple(done), tuple(refused))
 
     def _guess(self, error: BaseException, failed: pa.RecordBatch) -> int | None:
         if failed.num_rows == 1 or self._misled >= WRONG_GUESSES_MAX:
@@ -231,7 +231,7 @@ class RecordCaller(Caller[T]):
     def _of_one_batch(self, part: pa.RecordBatch) -> T:
         raise AssertionError("records are answered one by one")
 
-    def _answer(self, part: pa.RecordBatch, start: int) -> Answer[T]:
+    def _answer(self, part: pa.RecordBatch, start: int) -> CallAnswer[T]:
         try:
             turn = self._turn(part, self._keep)
         except BaseException as error:
@@ -257,19 +257,19 @@ class RecordCaller(Caller[T]):
         turn.keep()
         without = tuple(sorted(errors))
         done = Done(start, part.num_rows, answer, without)
-        return Answer((done,), tuple(Refused(start + row, errors[row]) for row in without))
+        return CallAnswer((done,), tuple(Refused(start + row, errors[row]) for row in without))
 
-    def _unshown(self, part: pa.RecordBatch, start: int, error: BaseException) -> Answer[T]:
+    def _unshown(self, part: pa.RecordBatch, start: int, error: BaseException) -> CallAnswer[T]:
         """Refuse the rows that cannot be shown as records, and answer the others, by halves."""
         if part.num_rows == 1:
             self._refuse(part, start, 0, error)
-            return Answer((), (Refused(start, named(error)),))
+            return CallAnswer((), (Refused(start, named(error)),))
         half = part.num_rows // 2
         first, last = (
             self._answer(part.slice(0, half), start),
             self._answer(part.slice(half), start + half),
         )
-        return Answer((*first.done, *last.done), (*first.refused, *last.refused))
+        return CallAnswer((*first.done, *last.done), (*first.refused, *last.refused))
 
     def _refuse(self, part: pa.RecordBatch, start: int, row: int, error: BaseException) -> None:
         """Raise when a row cannot become a dead letter."""

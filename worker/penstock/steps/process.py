@@ -19,7 +19,7 @@ from penstock.steps.stateless import Calling, caller_of, from_records, given_rec
 from penstock.steps.values import BatchState, RecordRules, record_rules, state_field
 
 
-class Process(Calling):
+class ProcessStep(Calling):
     """A user function over batches of keyed rows."""
 
     def __init__(

@@ -78,7 +78,7 @@ class Search:
             self._failed = self.at + rows
 
 
-class Pace:
+class CallCost:
     """Chooses how many rows to try at once where rows at fault keep coming.
 
     With one row at fault in ``gap`` rows, calls of s rows cost gap / s calls, and about 1.5 * s

@@ -20,7 +20,7 @@ from penstock.model.exact import exact_array
 from penstock.model.text import split_words
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.calls import (
-    Answer,
+    CallAnswer,
     Caller,
     Done,
     RecordCaller,
@@ -34,7 +34,7 @@ Function = Callable[[Any], Any]
 _DICT = frozenset((dict,))
 
 
-class Split(PlainStep):
+class SplitStep(PlainStep):
     """Text into words at each single space; see :func:`penstock.model.text.split_words`."""
 
     def __init__(self, name: str, column: str, output: pa.Schema) -> None:
@@ -90,7 +90,9 @@ class Calling(PlainStep):
             letters = self._caller.letters(rows, refused)
             self._outputs["dead-letter"](with_hidden(letters, kept))
 
-    def _give_all(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: Answer[Any]) -> None:
+    def _give_all(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: CallAnswer[Any]
+    ) -> None:
         """Emit one batch, in however many calls it was made: what follows costs per batch."""
         given = [self._given(rows, bounds, done) for done in answer.done]
         self._giving = answer.done
@@ -184,7 +186,7 @@ class PlainTurn:
         """Do nothing."""
 
 
-class Map(Calling):
+class MapStep(Calling):
     """One row out for each row in."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
@@ -210,7 +212,7 @@ class Map(Calling):
         return row
 
 
-class FlatMap(Calling):
+class FlatMapStep(Calling):
     """Any number of rows out for each row in, in order."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
@@ -241,7 +243,7 @@ class FlatMap(Calling):
         return super()._parent_in(done, row) if parents is None else parents[row]
 
 
-class Filter(Calling):
+class FilterStep(Calling):
     """Keeps the rows for which the function says true; null is not true."""
 
     def __init__(self, name: str, call: Call, function: Function) -> None:

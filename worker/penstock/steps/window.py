@@ -43,7 +43,7 @@ class WindowShape:
     time: str
 
 
-class Window(PlainStep):
+class WindowStep(PlainStep):
     """One row per key and window: keys, window_start, window_end, computed columns."""
 
     def __init__(
@@ -160,6 +160,6 @@ def window(
     keys: KeyColumns,
     compute: Sequence[Compute],
     schemas: tuple[pa.Schema, pa.Schema],
-) -> Window:
+) -> WindowStep:
     """Make a window step over rows of ``schemas[0]`` that emits ``schemas[1]``; open it next."""
-    return Window(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])
+    return WindowStep(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])

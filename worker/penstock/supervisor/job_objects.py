@@ -34,7 +34,7 @@ SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
 
 
-class Wanted:
+class JobObjects:
     """Used by any thread; every change of ``-desired`` is one read and one swap under a lock."""
 
     def __init__(self, store: MetaStore, job: str, uid: JobUid) -> None:

@@ -33,7 +33,7 @@ from penstock.storage.lock import DirectoryLock
 from penstock.storage.sqlite import Database, SqliteLeaseStore, SqliteMetaStore
 from penstock.supervisor.committed import committed_rows, read_manifest
 from penstock.supervisor.folders import Endpoint, JobFolder
-from penstock.supervisor.job_objects import Wanted
+from penstock.supervisor.job_objects import JobObjects
 from penstock.supervisor.reports import Reports
 from penstock.supervisor.restart_policy import is_over, to_end, workers_needed
 from penstock.supervisor.settings import ClusterSettings
@@ -100,7 +100,9 @@ class LocalCluster:
         lease = SqliteLeaseStore(self._database, settings.control.lease_duration_s)
         _release(lease)
         # What the loop writes does not wake it: a store that fails would never let it rest.
-        self._wanted = Wanted(NotedMetaStore(store, self._changes.note), settings.job, self._uid)
+        self._wanted = JobObjects(
+            NotedMetaStore(store, self._changes.note), settings.job, self._uid
+        )
         self._wanted.begin(settings.workers, settings.restore)
         latest = self._wanted.latest()
         self._before = read_manifest(self._folder.storage(self._uid), latest.root)

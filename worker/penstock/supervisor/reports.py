@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.contract.ids import Ordinal
 from penstock.contract.progress import WorkerReport
-from penstock.supervisor.restart_policy import Announced
+from penstock.supervisor.restart_policy import AnnouncedWorker
 
 
 class Reports:
@@ -35,12 +35,12 @@ class Reports:
         with self._lock:
             return {ordinal: report for ordinal, (report, _) in self._heard.items()}
 
-    def announced(self, pids: Mapping[Ordinal, int]) -> tuple[Announced, ...]:
+    def announced(self, pids: Mapping[Ordinal, int]) -> tuple[AnnouncedWorker, ...]:
         """Return the lives that the running keepers announced, with their age."""
         now = time.monotonic()
         with self._lock:
             return tuple(
-                Announced(ordinal, report.incarnation, now - heard)
+                AnnouncedWorker(ordinal, report.incarnation, now - heard)
                 for ordinal, (report, heard) in sorted(self._heard.items())
                 if pids.get(ordinal) == report.keeper_pid
             )

@@ -6,11 +6,11 @@ from penstock.contract.ids import Incarnation, Ordinal
 from penstock.contract.latest import Lost
 from penstock.contract.wanted import is_over, workers_needed
 
-__all__ = ["Announced", "is_over", "to_end", "workers_needed"]
+__all__ = ["AnnouncedWorker", "is_over", "to_end", "workers_needed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class AnnouncedWorker:
     """What a keeper said last, and how long ago."""
 
     ordinal: Ordinal
@@ -19,7 +19,7 @@ class Announced:
 
 
 def to_end(
-    lost: tuple[Lost, ...], announced: tuple[Announced, ...], silence_s: float
+    lost: tuple[Lost, ...], announced: tuple[AnnouncedWorker, ...], silence_s: float
 ) -> list[Ordinal]:
     """List the workers whose processes must be ended because the leader has given them up.
 

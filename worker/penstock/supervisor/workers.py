@@ -93,7 +93,7 @@ class KeeperChild:
 
 
 @dataclass(slots=True)
-class Worker:
+class WorkerProcess:
     """One ordinal. ``process`` None: not running, to be started at ``start_at``.
 
     ``failures`` counts lives that ended soon and by themselves, in a row.
@@ -128,7 +128,7 @@ class Workers:
         self._start_keeper = start
         self._launch = launch
         self._on_exit = on_exit
-        self._workers: dict[Ordinal, Worker] = {}
+        self._workers: dict[Ordinal, WorkerProcess] = {}
 
     def run_all(self, needed: int) -> list[str]:
         """Have ordinals below ``needed`` run and all others end. Returns the news, in words."""
@@ -137,7 +137,7 @@ class Workers:
         for ordinal in [w.ordinal for w in self._workers.values() if _is_done(w, needed)]:
             del self._workers[ordinal]
         for number in range(needed):
-            worker = self._workers.setdefault(Ordinal(number), Worker(Ordinal(number)))
+            worker = self._workers.setdefault(Ordinal(number), WorkerProcess(Ordinal(number)))
             if worker.process is None and worker.start_at <= now:
                 self._start(worker, now)
                 news.append(f"worker {number} started (pid {self.pid(worker.ordinal)})")
@@ -195,7 +195,7 @@ class Workers:
         kills = [w.kill_at for w in self._workers.values() if w.kill_at is not None]
         return min(starts + kills, default=None)
 
-    def _reap(self, worker: Worker, now: float) -> list[str]:
+    def _reap(self, worker: WorkerProcess, now: float) -> list[str]:
         if worker.process is None or not worker.process.ended():
             return []
         # The keeper's engine ends with its socket; this makes sure of it and of its children.
@@ -213,7 +213,7 @@ class Workers:
         worker.process, worker.kill_at = None, None
         return [f"worker {worker.ordinal} ended (status {status})"]
 
-    def _start(self, worker: Worker, now: float) -> None:
+    def _start(self, worker: WorkerProcess, now: float) -> None:
         log = self._folder.worker(worker.ordinal) / "log"
         worker.process = self._start_keeper(self._launch(worker.ordinal), log)
         worker.started_at = now
@@ -226,5 +226,5 @@ class Workers:
         self._on_exit()
 
 
-def _is_done(worker: Worker, needed: int) -> bool:
+def _is_done(worker: WorkerProcess, needed: int) -> bool:
     return worker.process is None and worker.ordinal >= needed

@@ -38,7 +38,7 @@ from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import fingerprint
 from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
-from penstock.transport.flight_endpoint import LOOPBACK, Endpoint
+from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.link import LocalTeller, PeerLink
 from penstock.transport.output import LocalOutput, Output, RemoteOutput
@@ -105,7 +105,7 @@ class Exchange:
         identity: Identity,
         settings: ShuffleSettings,
         on_event: OnEvent,
-        endpoint: Endpoint = LOOPBACK,
+        endpoint: FlightEndpoint = LOOPBACK,
     ) -> None:
         self._identity = identity
         self._settings = settings

@@ -19,7 +19,7 @@ CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class FlightEndpoint:
     """``advertised`` is the address that peers dial, ``host`` when None; port 0: any free one.
 
     ``trust`` None: whoever can connect may speak, which is for the loopback address only.
@@ -52,7 +52,7 @@ class Endpoint:
         return None if self.trust is None else self.trust.now
 
 
-LOOPBACK = Endpoint()
+LOOPBACK = FlightEndpoint()
 
 
 def dial(address: str, trust: Trust | None) -> Any:

@@ -19,7 +19,7 @@ from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
 from penstock.protocol.channel.flow_control import Owed, ReceiveChannel, cut
-from penstock.protocol.channel.pace import Pace, Windows
+from penstock.protocol.channel.pace import CreditWindows, Pace
 from penstock.transport.batches import bounds, has_dictionaries, join
 from penstock.transport.stats import InputStats
 from penstock.transport.wakeup import Wakeup
@@ -106,7 +106,7 @@ class TaskInput:
         self._ready: deque[InputChannel] = deque()
         self._plain: dict[int, bool] = {}  # by edge
         self._pace = Pace()
-        self._windows = Windows()
+        self._windows = CreditWindows()
         self._rows_left = 0  # of the slice that is taken now
         self._bytes_left = 0
         self._taken_bytes = 0  # of the rows that are taken now, without fixed costs

@@ -34,7 +34,7 @@ from penstock.model.handshake import (
 )
 from penstock.model.wire import decode_credits, encode_credits
 from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
-from penstock.transport.flight_endpoint import LOOPBACK, Endpoint, call_options, dial
+from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint, call_options, dial
 from penstock.transport.input import InputChannel
 from penstock.transport.output import LocalOutput, RemoteOutput
 from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
@@ -51,7 +51,7 @@ class PeerLink:
         address: str,
         make_stream: MakeStream,
         on_event: OnEvent,
-        endpoint: Endpoint = LOOPBACK,
+        endpoint: FlightEndpoint = LOOPBACK,
     ) -> None:
         self._hello = hello
         self._address = address

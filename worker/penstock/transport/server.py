@@ -29,10 +29,10 @@ from penstock.model.handshake import (
 from penstock.model.ipc import spelt
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
-from penstock.protocol.channel.admission import Admission, Decision
+from penstock.protocol.channel.admission import Admission, AdmissionDecision
 from penstock.transport.batches import CHARGES_MAX, fingerprint
 from penstock.transport.events import OnEvent, StreamBroken
-from penstock.transport.flight_endpoint import Endpoint, check_call
+from penstock.transport.flight_endpoint import FlightEndpoint, check_call
 from penstock.transport.input import InputChannel
 from penstock.transport.link import CreditLine
 from penstock.transport.packed import split, unpack
@@ -154,7 +154,7 @@ class Receiver:
             with self._changed:
                 del self._handlers[me]
 
-    def _decide(self, hello: Hello, context: Any) -> tuple[Decision, Inbound]:
+    def _decide(self, hello: Hello, context: Any) -> tuple[AdmissionDecision, Inbound]:
         """Wait while the stream is held; return the decision and what it was made for."""
         with self._changed:
             while not self._closing:
@@ -167,11 +167,11 @@ class Receiver:
                 self._changed.wait(STREAM_CHECK_INTERVAL_S)
                 self._held -= 1
                 if context.is_cancelled():
-                    return Decision(Verdict.REFUSED, "the caller is gone"), self._inbound
+                    return AdmissionDecision(Verdict.REFUSED, "the caller is gone"), self._inbound
             reason = "this worker is closing" if self._closing else "too many streams are held"
-            return Decision(Verdict.REFUSED, reason), self._inbound
+            return AdmissionDecision(Verdict.REFUSED, reason), self._inbound
 
-    def _answer(self, hello: ChannelHello, decision: Decision, inbound: Inbound) -> None:
+    def _answer(self, hello: ChannelHello, decision: AdmissionDecision, inbound: Inbound) -> None:
         line = inbound.line(hello.sender)
         if inbound.attempt == hello.attempt:  # else the line is not one to this caller
             line.reply(Reply(decision.verdict, hello.channel, decision.reason))
@@ -264,7 +264,7 @@ def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> No
         )
 
 
-def _refuse_link(decision: Decision, writer: Any) -> None:
+def _refuse_link(decision: AdmissionDecision, writer: Any) -> None:
     """Say why on the link itself: there the caller listens."""
     try:
         writer.write_metadata(encode_reply(Reply(Verdict.REFUSED, None, decision.reason)))
@@ -278,7 +278,7 @@ Handle = Callable[[Any, bytes, Any, Any], None]
 class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     """Listens as soon as it is made; only DoExchange is served."""
 
-    def __init__(self, endpoint: Endpoint, handle: Handle) -> None:
+    def __init__(self, endpoint: FlightEndpoint, handle: Handle) -> None:
         try:
             super().__init__(endpoint.listens(), **endpoint.server_options())
         except pa.ArrowException as error:
@@ -296,7 +296,7 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
 class Listener(RenewableServer):
     """Where a worker's peers dial. Raises ConfigError when the address cannot be listened on."""
 
-    def __init__(self, endpoint: Endpoint, handle: Handle) -> None:
+    def __init__(self, endpoint: FlightEndpoint, handle: Handle) -> None:
         def make(port: int) -> FlightServer:
             return FlightServer(replace(endpoint, port=port), handle)
 

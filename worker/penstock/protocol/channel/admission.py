@@ -18,15 +18,15 @@ from penstock.model.wire import WIRE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AdmissionDecision:
     """The verdict on a hello; the reason is for people and says what to do."""
 
     verdict: Verdict
     reason: str = ""
 
 
-_ACCEPTED = Decision(Verdict.ACCEPTED)
-_HELD = Decision(Verdict.HELD)
+_ACCEPTED = AdmissionDecision(Verdict.ACCEPTED)
+_HELD = AdmissionDecision(Verdict.HELD)
 
 
 class Admission:
@@ -85,11 +85,11 @@ class Admission:
             self._schemas.pop(channel, None)
             self._seen.discard(channel)
 
-    def admit(self, hello: Hello) -> Decision:
+    def admit(self, hello: Hello) -> AdmissionDecision:
         """Decide on a handshake; an accepted one has used up its channel for this attempt."""
         refusal = self._refusal(hello)
         if refusal is not None:
-            return Decision(Verdict.REFUSED, refusal)
+            return AdmissionDecision(Verdict.REFUSED, refusal)
         if hello.attempt > self._attempt:
             return _HELD
         if not self._open or self._members.get(hello.sender) != hello.incarnation:
@@ -109,15 +109,15 @@ class Admission:
             return f"attempt {hello.attempt} is over: this worker is in attempt {self._attempt}"
         return None
 
-    def _admit_known(self, hello: Hello) -> Decision:
+    def _admit_known(self, hello: Hello) -> AdmissionDecision:
         key = hello.sender if isinstance(hello, LinkHello) else hello.channel
         if isinstance(hello, ChannelHello):
             if hello.channel not in self._schemas:
                 return _HELD
             if self._schemas[hello.channel] != hello.schema:
-                return Decision(Verdict.REFUSED, _other_schema(hello))
+                return AdmissionDecision(Verdict.REFUSED, _other_schema(hello))
         if key in self._seen:
-            return Decision(Verdict.REFUSED, self._repeated(hello))
+            return AdmissionDecision(Verdict.REFUSED, self._repeated(hello))
         self._seen.add(key)
         return _ACCEPTED
 

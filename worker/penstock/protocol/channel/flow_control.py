@@ -34,7 +34,7 @@ from penstock.base.limits import (
     ELEMENT_BYTES_MAX,
     ELEMENT_FIXED_CHARGE_BYTES,
 )
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
 
@@ -43,7 +43,7 @@ CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
 _LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining would only copy it
 
 
-@fleeting
+@hot_dataclass
 class Fill(Generic[P]):
     """Batches that travel as one data element; ``charge`` counts the fixed cost once."""
 
@@ -51,7 +51,7 @@ class Fill(Generic[P]):
     charge: int
 
 
-@fleeting
+@hot_dataclass
 class Outgoing(Generic[P]):
     """The next element of a channel and its sequence number, which begins at 1."""
 

@@ -54,14 +54,14 @@ class EndCame:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedSenders:
     """A checkpoint with this state of the partition is committed."""
 
     offset: int
     finished: bool
 
 
-Event = Opened | Closed | Greeted | RowsCame | EndCame | Committed
+Event = Opened | Closed | Greeted | RowsCame | EndCame | CommittedSenders
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class IngestPartition:
                 return self._rows(stream, offset, rows)
             case EndCame(stream, offset):
                 return self._ended(stream, offset)
-            case Committed(offset, finished):
+            case CommittedSenders(offset, finished):
                 return self._confirm(offset, finished)
 
     def _opened(self, offset: int, finished: bool) -> tuple[Action, ...]:

@@ -136,7 +136,7 @@ class Pace:
         return (y - row_s * x) / w, row_s
 
 
-class Windows:
+class CreditWindows:
     """How many bytes may wait in each channel of one task.
 
     The budget of the task is what it works off in ``QUEUED_S``, or two slices. Channels that

@@ -18,12 +18,12 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.names import parse_name
 from penstock.protocol.control_actions import DeleteBlobs, ListBlobs
 from penstock.protocol.control_events import BlobsListed
-from penstock.protocol.leader.leader_state import Lead
-from penstock.protocol.leader.manifest_cache import Shelf
+from penstock.protocol.leader.leader_state import LeaderState
+from penstock.protocol.leader.manifest_cache import ManifestCache
 
 
 @dataclass(slots=True)
-class Collection:
+class CheckpointCleaner:
     """``token``: the listing under way, ``names``: one that is not yet judged.
 
     ``done`` is the epoch after which was last collected. ``quiet``: no engine was alive when the
@@ -37,62 +37,66 @@ class Collection:
     quiet: bool = False
     swept: bool = False
 
-    def absorb(self, lead: Lead, event: BlobsListed) -> None:
+    def on_event(self, state: LeaderState, event: BlobsListed) -> None:
         """Keep a listing until it can be judged."""
         if event.token == self.token:
             self.token = None
             self.names = event.names
-            self.next_at = lead.desk.now + lead.settings.collect_interval_s
+            self.next_at = state.context.now + state.settings.collect_interval_s
 
-    def pursue(self, lead: Lead, shelf: Shelf, draft: BlobName | None) -> None:
+    def reconcile(
+        self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
+    ) -> None:
         """Collect once after each epoch at most, and not more often than the interval."""
-        if self._judge(lead, shelf, draft) is not None:
-            self.done = lead.latest.epoch
-        elif self.done < lead.latest.epoch:
-            self._list(lead)
+        if self._judge(state, manifests, draft) is not None:
+            self.done = state.latest.epoch
+        elif self.done < state.latest.epoch:
+            self._list(state)
 
-    def sweep(self, lead: Lead, shelf: Shelf) -> None:
+    def sweep(self, state: LeaderState, manifests: ManifestCache) -> None:
         """Collect under a closed job until nothing is left and nobody makes more."""
-        found = self._judge(lead, shelf, None)
+        found = self._judge(state, manifests, None)
         if found is not None:
             self.swept = self.quiet and found == 0
         elif not self.swept:
-            self._list(lead)
+            self._list(state)
 
-    def _list(self, lead: Lead) -> None:
-        if self.names is None and self.token is None and lead.desk.due(self.next_at):
-            lives = lead.roster.lives.values()
-            self.quiet = not any(lead.roster.heard(lead.desk, life) for life in lives)
-            self.token = lead.desk.number()
-            lead.desk.do(ListBlobs(self.token))
+    def _list(self, state: LeaderState) -> None:
+        if self.names is None and self.token is None and state.context.due_or_wake(self.next_at):
+            lives = state.registry.lives.values()
+            self.quiet = not any(state.registry.heard(state.context, life) for life in lives)
+            self.token = state.context.number()
+            state.context.do(ListBlobs(self.token))
 
-    def _judge(self, lead: Lead, shelf: Shelf, draft: BlobName | None) -> int | None:
+    def _judge(
+        self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
+    ) -> int | None:
         """Delete what is garbage in the listing; return how much, None when it cannot be told.
 
         Never while a swap is undecided: it may retain more than is known here.
         """
-        if self.names is None or lead.swaps.busy:
+        if self.names is None or state.cas.busy:
             return None
-        listed = listed_names(lead, shelf)
+        listed = listed_names(state, manifests)
         if listed is None:
             return None
         if draft is not None:
             listed.add(draft)
-        found = garbage(lead, self.names, listed)
+        found = garbage(state, self.names, listed)
         self.names = None
         for i in range(0, len(found), COLLECT_BATCH_MAX):
-            lead.desk.do(DeleteBlobs(tuple(found[i : i + COLLECT_BATCH_MAX])))
+            state.context.do(DeleteBlobs(tuple(found[i : i + COLLECT_BATCH_MAX])))
         if found:
-            lead.desk.note(f"event=collected files={len(found)} epoch={lead.latest.epoch}")
+            state.context.log(f"event=collected files={len(found)} epoch={state.latest.epoch}")
         return len(found)
 
 
-def listed_names(lead: Lead, shelf: Shelf) -> set[BlobName] | None:
+def listed_names(state: LeaderState, manifests: ManifestCache) -> set[BlobName] | None:
     """Return every name that a retained or pinned manifest lists; None until all are read."""
     names: set[BlobName] = set()
     complete = True
-    for kept in (*lead.latest.retained, *lead.latest.pinned):
-        root = shelf.root(lead.desk, kept.root)
+    for kept in (*state.latest.retained, *state.latest.pinned):
+        root = manifests.root(state.context, kept.root)
         if root is None:
             complete = False
         else:
@@ -101,23 +105,25 @@ def listed_names(lead: Lead, shelf: Shelf) -> set[BlobName] | None:
     return names if complete else None
 
 
-def garbage(lead: Lead, names: tuple[BlobName, ...], listed: set[BlobName]) -> list[BlobName]:
+def garbage(
+    state: LeaderState, names: tuple[BlobName, ...], listed: set[BlobName]
+) -> list[BlobName]:
     """Classify ``names`` (any order); pure, and in rising order."""
-    return [name for name in sorted(names) if _is_garbage(lead, name, listed)]
+    return [name for name in sorted(names) if _is_garbage(state, name, listed)]
 
 
-def _is_garbage(lead: Lead, name: BlobName, listed: set[BlobName]) -> bool:
+def _is_garbage(state: LeaderState, name: BlobName, listed: set[BlobName]) -> bool:
     parts = parse_name(name)
     if parts is None:
         return False
     if name in listed:
         return False
     if parts.members:
-        current = lead.latest.members
-        return parts.term <= lead.term and (current is None or name != current.name)
-    if lead.latest.finished:
+        current = state.latest.members
+        return parts.term <= state.term and (current is None or name != current.name)
+    if state.latest.finished:
         return True  # nothing will ever be committed again
-    return parts.epoch <= lead.latest.epoch
+    return parts.epoch <= state.latest.epoch
 
 
 def _files(root: RootManifest) -> list[BlobName]:

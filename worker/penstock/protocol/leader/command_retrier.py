@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from penstock.contract.control import Command, Envelope
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.protocol.control_actions import SendCommand
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Address:
 
 
 @dataclass(slots=True)
-class Courier:
+class CommandRetrier:
     """Sends what is wanted now, and again every ``resend_s`` while it is still wanted."""
 
     job_uid: JobUid
@@ -28,20 +28,20 @@ class Courier:
     sent: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
     wanted: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
 
-    def want(self, desk: Desk, to: Address, command: Command, number: int) -> None:
+    def ensure(self, context: StepContext, to: Address, command: Command, number: int) -> None:
         """Have ``command`` with effect there; ``number`` tells it from others of its kind."""
         key = (to.incarnation, type(command).__name__, number)
         at = self.wanted.get(key, self.sent.get(key))
-        if at is None or desk.due(at + self.resend_s):
-            at = desk.now
-            self.send(desk, to, command)
-            desk.due(at + self.resend_s)
+        if at is None or context.due_or_wake(at + self.resend_s):
+            at = context.now
+            self.send(context, to, command)
+            context.due_or_wake(at + self.resend_s)
         self.wanted[key] = at
 
-    def send(self, desk: Desk, to: Address, command: Command) -> None:
+    def send(self, context: StepContext, to: Address, command: Command) -> None:
         """Send once: for what the receiver will also learn otherwise."""
         envelope = Envelope(self.job_uid, self.term, self.sender, command)
-        desk.do(SendCommand(to.ordinal, to.keeper, envelope))
+        context.do(SendCommand(to.ordinal, to.keeper, envelope))
 
     def sweep(self) -> None:
         """End a step: what was not wanted in it is forgotten, and so bounded."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from penstock.protocol.control_actions import ReadLease, WriteLease
 from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 LeaseEvent = LeaseRead | LeaseWritten | LeaseFailed
 
@@ -48,69 +48,71 @@ class Election:
     seizing: str | None = None
     next_at: float = 0.0
 
-    def absorb(self, desk: Desk, event: LeaseEvent) -> None:
+    def on_event(self, context: StepContext, event: LeaseEvent) -> None:
         """Take the answer to the one read or write under way; others are dropped."""
         if event.token != self.waiting:
             return
         self.waiting = None
         match event:
             case LeaseRead():
-                self._read(desk, event)
+                self._read(context, event)
             case LeaseWritten(_, version):
-                self._written(desk, version)
+                self._written(context, version)
             case LeaseFailed():
                 self.version = ""  # perhaps changed: the next turn reads first
-                self.next_at = desk.now + self.settings.lease_retry_s
+                self.next_at = context.now + self.settings.lease_retry_s
 
-    def _read(self, desk: Desk, lease: LeaseRead) -> None:
+    def _read(self, context: StepContext, lease: LeaseRead) -> None:
         if self.text is None or (self.holder, self.text) != (lease.holder, lease.renewed):
-            self.seen_at = desk.now
+            self.seen_at = context.now
         self.holder, self.text, self.version = lease.holder, lease.renewed, lease.version
         self.fresh = True
         self.held = self.held and lease.holder == self.name
-        self.next_at = desk.now
+        self.next_at = context.now
 
-    def _written(self, desk: Desk, version: str) -> None:
+    def _written(self, context: StepContext, version: str) -> None:
         self.version = version
-        self.holder, self.text, self.seen_at = self.writing, None, desk.now
+        self.holder, self.text, self.seen_at = self.writing, None, context.now
         self.held = self.writing is not None and not self.giving_up
         self.renewed_at = self.sent_at
         self.seizing = None
         self.fresh = self.giving_up and self.writing is not None
         self.giving_up = self.fresh
-        self.next_at = desk.now if self.fresh else desk.now + self.settings.lease_retry_s
+        self.next_at = context.now if self.fresh else context.now + self.settings.lease_retry_s
 
-    def pursue(self, desk: Desk, patience_s: float | None) -> None:
+    def reconcile(self, context: StepContext, patience_s: float | None) -> None:
         """Renew what is held; otherwise take what nobody holds, ``patience_s`` after that is seen.
 
         ``patience_s`` None: do not contend at all.
         """
-        if self.held and desk.due(self.renewed_at + self.settings.lease_renew_deadline_s):
+        if self.held and context.due_or_wake(
+            self.renewed_at + self.settings.lease_renew_deadline_s
+        ):
             self.held = False  # another may hold it soon: act no longer
-        if self.waiting is not None or not desk.due(self.next_at):
+        if self.waiting is not None or not context.due_or_wake(self.next_at):
             return
         if self.held and self.version:
-            self._write(desk, self.name)
+            self._write(context, self.name)
         elif self.fresh:
             self.fresh = False
-            self._act(desk, patience_s)
+            self._act(context, patience_s)
         else:
-            self._ask(desk)
+            self._ask(context)
 
-    def _act(self, desk: Desk, patience_s: float | None) -> None:
-        cooling = desk.now < self.cool_until
+    def _act(self, context: StepContext, patience_s: float | None) -> None:
+        cooling = context.now < self.cool_until
         if self.holder == self.name:  # perhaps by a write whose reply was lost
-            self._write(desk, None if self.giving_up or cooling else self.name)
-        elif patience_s is not None and not cooling and desk.now >= self._free_at(patience_s):
-            self._write(desk, self.name)
+            self._write(context, None if self.giving_up or cooling else self.name)
+        elif patience_s is not None and not cooling and context.now >= self._free_at(patience_s):
+            self._write(context, self.name)
         else:
             self.giving_up = False
-            self._look_again(desk, patience_s or 0.0)
+            self._look_again(context, patience_s or 0.0)
 
-    def seize(self, desk: Desk, holder: str) -> None:
+    def acquire_expired(self, context: StepContext, holder: str) -> None:
         """Take the Lease from a dead holder as soon as it is read once more, and only from it."""
         self.seizing = holder
-        self.next_at = desk.now
+        self.next_at = context.now
 
     def _free_at(self, patience_s: float) -> float:
         if self.seizing is not None and self.holder == self.seizing:
@@ -118,28 +120,28 @@ class Election:
         duration = 0.0 if self.holder is None else self.settings.lease_duration_s
         return self.seen_at + duration + patience_s
 
-    def _look_again(self, desk: Desk, patience_s: float) -> None:
+    def _look_again(self, context: StepContext, patience_s: float) -> None:
         """Read after the usual time, or just when the Lease will have expired."""
-        self.next_at = desk.now + self.settings.lease_retry_s
-        if desk.now < self._free_at(patience_s) < self.next_at:
+        self.next_at = context.now + self.settings.lease_retry_s
+        if context.now < self._free_at(patience_s) < self.next_at:
             self.next_at = self._free_at(patience_s)
-        desk.due(self.next_at)
+        context.due_or_wake(self.next_at)
 
-    def _ask(self, desk: Desk) -> None:
-        self.waiting = desk.number()
-        desk.do(ReadLease(self.waiting))
+    def _ask(self, context: StepContext) -> None:
+        self.waiting = context.number()
+        context.do(ReadLease(self.waiting))
 
-    def _write(self, desk: Desk, holder: str | None) -> None:
-        self.waiting = desk.number()
+    def _write(self, context: StepContext, holder: str | None) -> None:
+        self.waiting = context.number()
         self.writing = holder
-        self.sent_at = desk.now
-        desk.do(WriteLease(self.waiting, holder, self.version))
+        self.sent_at = context.now
+        context.do(WriteLease(self.waiting, holder, self.version))
 
-    def give_up(self, desk: Desk) -> None:
+    def give_up(self, context: StepContext) -> None:
         """Stop leading: free the Lease if it is ours, and stay out for one lease duration."""
         self.giving_up = self.held
         self.seizing = None
         self.fresh = self.held and bool(self.version)
         self.held = False
-        self.cool_until = desk.now + self.settings.lease_duration_s
-        self.next_at = desk.now
+        self.cool_until = context.now + self.settings.lease_duration_s
+        self.next_at = context.now

@@ -17,12 +17,12 @@ from penstock.contract.control import EndStreams, Shutdown
 from penstock.contract.latest import Answer, Latest, Request, clip
 from penstock.contract.reports import Cause
 from penstock.protocol.leader.job_restore import pending
-from penstock.protocol.leader.leader_state import Lead, Phase
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.worker_registry import member_of
 
 
 @dataclass(slots=True)
-class Ending:
+class JobCompletion:
     """``stop_seen_at``: since when a stop waits for output to become visible.
 
     ``ended_by``: when all members must have ended their streams.
@@ -35,82 +35,82 @@ class Ending:
         """Forget that streams were to end: a new attempt takes a final epoch of its own."""
         self.ended_by = None
 
-    def finish(self, lead: Lead) -> None:
+    def finish(self, state: LeaderState) -> None:
         """End the streams, which is allowed only now that all output is visible; then finish."""
-        if not lead.record_published():  # tasks that end remove what they have staged
+        if not state.record_published():  # tasks that end remove what they have staged
             return
-        at = lead.latest
+        at = state.latest
         if self.ended_by is None:
-            self.ended_by = lead.desk.now + lead.settings.ready_timeout_s
-        waiting = [m for m in lead.admitted() if not lead.life(m).status.ended]
+            self.ended_by = state.context.now + state.settings.ready_timeout_s
+        waiting = [m for m in state.admitted() if not state.life(m).status.ended]
         for member in waiting:
-            lead.want(member, EndStreams(at.attempt), at.attempt)
-            if lead.desk.due(self.ended_by):
+            state.ensure(member, EndStreams(at.attempt), at.attempt)
+            if state.context.due_or_wake(self.ended_by):
                 why = "did not end its streams in time"
-                lead.roster.lose(lead.life(member), why, Cause.ORDERED)
+                state.registry.mark_lost(state.life(member), why, Cause.ORDERED)
         # A savepoint that is being copied would be given up by the end of the job.
         copying = any(kept.savepoint is not None for kept in at.retained)
-        if not waiting and not copying and not lead.swaps.busy:
-            lead.propose(replace(at, finished=True, published_through=lead.published_through()))
+        if not waiting and not copying and not state.cas.busy:
+            state.propose(replace(at, finished=True, published_through=state.published_through()))
 
-    def pursue(self, lead: Lead) -> bool:
+    def reconcile(self, state: LeaderState) -> bool:
         """Close the job when it has to; True when nothing else may be done."""
-        if lead.swaps.busy:
+        if state.cas.busy:
             return False
-        at = lead.latest
-        through = lead.published_through() if lead.published() else at.published_through
-        if lead.failure is not None:
-            text = clip(lead.failure, FAILURE_BYTES_MAX)
-            lead.failure = None
-            failed = replace(at, failure=text, run=_run(lead), published_through=through)
-            lead.propose(replace(failed, deaths=lead.deaths))
+        at = state.latest
+        through = state.published_through() if state.published() else at.published_through
+        if state.failure is not None:
+            text = clip(state.failure, FAILURE_BYTES_MAX)
+            state.failure = None
+            failed = replace(at, failure=text, run=_run(state), published_through=through)
+            state.propose(replace(failed, deaths=state.deaths))
             return True
-        stop = next((r for r in lead.requests() if r.kind == "stop" and r.argument is None), None)
-        if stop is None or not self._may_stop(lead):
+        stop = next((r for r in state.requests() if r.kind == "stop" and r.argument is None), None)
+        if stop is None or not self._may_stop(state):
             return False
         text = f"stopped at epoch {at.epoch}"
-        if not lead.published():
+        if not state.published():
             text += "; its output is not all visible yet, the next run publishes it"
-        answers = lead.answers(Answer(stop.id, True, text))
-        lead.propose(
-            replace(at, stopped=True, run=_run(lead), published_through=through, answers=answers)
+        answers = state.answers(Answer(stop.id, True, text))
+        state.propose(
+            replace(at, stopped=True, run=_run(state), published_through=through, answers=answers)
         )
         return True
 
-    def _may_stop(self, lead: Lead) -> bool:
+    def _may_stop(self, state: LeaderState) -> bool:
         """Give running members a while to publish what is committed; stop in any case then."""
-        if lead.phase is not Phase.RUNNING or lead.published():
+        if state.phase is not LeaderPhase.RUNNING or state.published():
             return True
         if self.stop_seen_at is None:
-            self.stop_seen_at = lead.desk.now
-        return lead.desk.due(self.stop_seen_at + lead.settings.ready_timeout_s)
+            self.stop_seen_at = state.context.now
+        return state.context.due_or_wake(self.stop_seen_at + state.settings.ready_timeout_s)
 
-    def closed(self, lead: Lead) -> None:
+    def closed(self, state: LeaderState) -> None:
         """End engines, answer whoever still asks, and open again for a new run."""
         self.stop_seen_at = None
-        for life in lead.roster.lives.values():
-            if lead.roster.heard(lead.desk, life):
-                lead.want(member_of(life), Shutdown(life.incarnation, _state(lead.latest)), 0)
-        at = lead.latest
-        if lead.swaps.busy:
+        for life in state.registry.lives.values():
+            if state.registry.heard(state.context, life):
+                state.ensure(member_of(life), Shutdown(life.incarnation, _state(state.latest)), 0)
+        at = state.latest
+        if state.cas.busy:
             return
-        if self._opens(lead):
+        if self._opens(state):
             opened = replace(at, failure=None, stopped=False, finished=False, stalled=None)
-            lead.propose(replace(opened, run=_run(lead)))
+            state.propose(replace(opened, run=_run(state)))
             return
-        left = lead.requests()
+        left = state.requests()
         if left:
-            lead.propose(replace(at, answers=lead.answers(*(_late(r, at) for r in left))))
+            state.propose(replace(at, answers=state.answers(*(_late(r, at) for r in left))))
 
-    def _opens(self, lead: Lead) -> bool:
+    def _opens(self, state: LeaderState) -> bool:
         """Say whether a new run begins; what is finished stays so, unless it is restored."""
-        if lead.desired is None or lead.desired.run == lead.latest.run:
+        if state.desired is None or state.desired.run == state.latest.run:
             return False
-        return not lead.latest.finished or pending(lead) is not None
+        return not state.latest.finished or pending(state) is not None
 
 
-def _run(lead: Lead) -> str:
-    return lead.desired.run if lead.desired is not None else lead.latest.run
+def _run(state: LeaderState) -> str:
+    return state.desired.run if state.desired is not None else state.latest.run
 
 
 def _late(request: Request, at: Latest) -> Answer:

@@ -39,30 +39,30 @@ from penstock.protocol.control_events import (
     SwapUnknown,
     Tick,
 )
-from penstock.protocol.leader.command_retrier import Courier
+from penstock.protocol.leader.command_retrier import CommandRetrier
 from penstock.protocol.leader.election import Election
-from penstock.protocol.leader.leader_state import Lead, Phase
-from penstock.protocol.leader.manifest_cache import Shelf
-from penstock.protocol.leader.metadata_cas import Swaps
-from penstock.protocol.leader.restart_limit import Restarts
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
+from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.metadata_cas import MetadataCas
+from penstock.protocol.leader.restart_limit import RestartLimit
 from penstock.protocol.leader.takeover import Takeover
-from penstock.protocol.leader.term_controller import Office
-from penstock.protocol.leader.worker_registry import Roster
+from penstock.protocol.leader.term_controller import TermController
+from penstock.protocol.leader.worker_registry import WorkerRegistry
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 
 @dataclass(slots=True)
-class Claim:
+class TermClaim:
     """Between holding the Lease and leading: the read, then the swap of the term."""
 
     token: int | None = None
     retry_at: float = 0.0
-    swaps: Swaps | None = None
+    cas: MetadataCas | None = None
     uid: str = ""
 
 
-class Coordinator:
+class LeaderCore:
     """Decides for the whole job while its keeper leads; ``me.incarnation`` is the keeper's life.
 
     ``job_uid`` is that of the job it was started for: another job's object is left alone.
@@ -72,29 +72,29 @@ class Coordinator:
         self.settings = settings
         self.me = me
         self.job_uid = job_uid
-        self.desk = Desk(me.incarnation, settings.heartbeat_interval_s)
+        self.context = StepContext(me.incarnation, settings.heartbeat_interval_s)
         self.election = Election(settings, me.incarnation)
         self.plan: PhysicalPlan | None = None
         self.desired: Desired | None = None
-        self.claim: Claim | None = None
-        self.office: Office | None = None
+        self.claim: TermClaim | None = None
+        self.controller: TermController | None = None
         self.takeover = Takeover(settings, me)
         self.retired = False
 
     def step(self, event: CoordinatorEvent, now: float) -> list[Action]:
         """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
-        self.desk.begin(now)
+        self.context.begin(now)
         self._absorb(event)
         self._pursue()
-        return self.desk.actions
+        return self.context.actions
 
     def wakes_at(self) -> float | None:
         """Return when a Tick is due at the latest; None when only events matter."""
-        return self.desk.alarm
+        return self.context.alarm
 
     def leads(self) -> Term | None:
         """Return the term under which this keeper leads, None while it does not."""
-        return self.office.lead.term if self.office is not None else None
+        return self.controller.state.term if self.controller is not None else None
 
     # --- Facts ---------------------------------------------------------------------------------
 
@@ -106,15 +106,15 @@ class Coordinator:
                 self.retired = True
                 self._step_down("its keeper retires")
             case LeaseRead() | LeaseWritten() | LeaseFailed():
-                self.election.absorb(self.desk, event)
+                self.election.on_event(self.context, event)
             case PlanKnown(plan):
                 self.plan = plan
             case DesiredRead(desired):
                 self.desired = desired
             case _:
                 self._absorb_claim(event)
-                if self.office is not None:
-                    self.office.absorb(event)
+                if self.controller is not None:
+                    self.controller.on_event(event)
                 else:
                     self._follow(event)
 
@@ -124,16 +124,16 @@ class Coordinator:
         match event:
             case PeerRefused(address):
                 if self._patience_s() == 0.0:
-                    self.takeover.refuse(self.desk, address)
+                    self.takeover.refuse(self.context, address)
             case LatestRead() | LatestUnreadable() | BlobRead() | BlobUnreadable():
-                dead = self.takeover.absorb(self.desk, event)
+                dead = self.takeover.on_event(self.context, event)
             case ReportArrived(envelope):
-                dead = self.takeover.hear(self.desk, envelope)
+                dead = self.takeover.on_report(self.context, envelope)
             case _:
                 pass
         if dead is not None and not self.election.held:
-            self.desk.note(f"event=takeover leader={dead}")
-            self.election.seize(self.desk, dead)
+            self.context.log(f"event=takeover leader={dead}")
+            self.election.acquire_expired(self.context, dead)
 
     def _absorb_claim(self, event: CoordinatorEvent) -> None:
         claim = self.claim
@@ -143,39 +143,39 @@ class Coordinator:
             case LatestRead(token, record, version, uid) if token == claim.token:
                 claim.token = None
                 if record is None:
-                    self.desk.note("event=stalled reason='MetadataMissing: there is no -latest'")
-                    claim.retry_at = self.desk.now + self.settings.lease_retry_s
+                    self.context.log("event=stalled reason='MetadataMissing: there is no -latest'")
+                    claim.retry_at = self.context.now + self.settings.lease_retry_s
                     return
                 if record.job_uid != self.job_uid:  # not archived yet: nothing is adopted unasked
-                    self.desk.note(f"event=stalled reason='-latest is of job {record.job_uid}'")
-                    claim.retry_at = self.desk.now + self.settings.lease_retry_s
+                    self.context.log(f"event=stalled reason='-latest is of job {record.job_uid}'")
+                    claim.retry_at = self.context.now + self.settings.lease_retry_s
                     return
                 claim.uid = uid
-                claim.swaps = Swaps(record, version, self.settings.meta_retry_interval_s)
+                claim.cas = MetadataCas(record, version, self.settings.meta_retry_interval_s)
                 term = Term(record.term + 1)
-                claim.swaps.propose(self.desk, replace(record, term=term, leader=self.me))
+                claim.cas.propose(self.context, replace(record, term=term, leader=self.me))
             case LatestUnreadable(token, _) if token == claim.token:
                 claim.token = None
-                claim.retry_at = self.desk.now + self.settings.meta_retry_interval_s
+                claim.retry_at = self.context.now + self.settings.meta_retry_interval_s
             case SwapDone() | SwapConflicted() | SwapUnknown() | LatestRead() | LatestUnreadable():
-                if claim.swaps is not None:
-                    claim.swaps.absorb(self.desk, event)
+                if claim.cas is not None:
+                    claim.cas.on_event(self.context, event)
             case _:
                 pass
 
     # --- Pursue --------------------------------------------------------------------------------
 
     def _pursue(self) -> None:
-        self.takeover.pursue(self.desk)
-        self.election.pursue(self.desk, self._patience_s())
+        self.takeover.reconcile(self.context)
+        self.election.reconcile(self.context, self._patience_s())
         if not self.election.held:
-            if self.office is not None or self.claim is not None:
+            if self.controller is not None or self.claim is not None:
                 self._step_down("the Lease is lost")
             return
-        if self.office is None:
+        if self.controller is None:
             self._pursue_claim()
-        if self.office is not None:
-            self._lead(self.office)
+        if self.controller is not None:
+            self._lead(self.controller)
 
     def _patience_s(self) -> float | None:
         """Return how long to leave a free Lease to others: workers that are to go come last."""
@@ -186,63 +186,65 @@ class Coordinator:
 
     def _pursue_claim(self) -> None:
         if self.claim is None:
-            self.claim = Claim()
+            self.claim = TermClaim()
         claim = self.claim
-        if claim.swaps is None:
-            if claim.token is None and self.desk.due(claim.retry_at):
-                claim.token = self.desk.number()
-                self.desk.do(ReadLatest(claim.token))
-        elif claim.swaps.deposed is not None:
-            self.claim = Claim()  # another swap came between: claim again, above its term
+        if claim.cas is None:
+            if claim.token is None and self.context.due_or_wake(claim.retry_at):
+                claim.token = self.context.number()
+                self.context.do(ReadLatest(claim.token))
+        elif claim.cas.deposed is not None:
+            self.claim = TermClaim()  # another swap came between: claim again, above its term
             self._pursue_claim()
-        elif claim.swaps.busy:
-            claim.swaps.pursue(self.desk)
+        elif claim.cas.busy:
+            claim.cas.reconcile(self.context)
         else:
-            self._take_office(claim.swaps, claim.uid)
+            self._take_office(claim.cas, claim.uid)
 
-    def _take_office(self, swaps: Swaps, uid: str) -> None:
+    def _take_office(self, cas: MetadataCas, uid: str) -> None:
         settings = self.settings
-        at = swaps.latest
-        courier = Courier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
-        roster = Roster(
-            settings.heartbeat_timeout_s, self.desk.sign(), settings.lease_renew_deadline_s
+        at = cas.latest
+        retrier = CommandRetrier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
+        registry = WorkerRegistry(
+            settings.heartbeat_timeout_s, self.context.sign(), settings.lease_renew_deadline_s
         )
         for lost in at.lost:
-            life = roster.life(lost.ordinal, lost.incarnation)
+            life = registry.life(lost.ordinal, lost.incarnation)
             life.pod = lost.pod
-            roster.lose(life, "given up in an earlier term")
-        lead = Lead(
+            registry.mark_lost(life, "given up in an earlier term")
+        state = LeaderState(
             settings=settings,
             me=self.me,
-            desk=self.desk,
-            swaps=swaps,
-            courier=courier,
-            roster=roster,
+            context=self.context,
+            cas=cas,
+            retrier=retrier,
+            registry=registry,
             uid=uid,
             plan=self.plan,
             desired=self.desired,
         )
         self.claim = None
-        lead.deaths = at.deaths
-        restarts = Restarts.inherited(self.desk, at.deaths)
-        self.office = Office(lead, Shelf(settings.meta_retry_interval_s), restarts=restarts)
-        lead.enter(Phase.OPENING)
+        state.deaths = at.deaths
+        restart_limit = RestartLimit.inherited(self.context, at.deaths)
+        self.controller = TermController(
+            state, ManifestCache(settings.meta_retry_interval_s), restart_limit=restart_limit
+        )
+        state.enter(LeaderPhase.OPENING)
 
     def _step_down(self, why: str) -> None:
         """Stop leading. Nothing is aborted or deleted: the next term judges what is undecided."""
-        if self.office is not None:
-            self.desk.note(f"event=deposed term={self.office.lead.term} reason={why!r}")
-        self.office = None
+        if self.controller is not None:
+            self.context.log(f"event=deposed term={self.controller.state.term} reason={why!r}")
+        self.controller = None
         self.claim = None
-        self.election.give_up(self.desk)
+        self.election.give_up(self.context)
 
-    def _lead(self, office: Office) -> None:
-        lead = office.lead
-        lead.plan, lead.desired = self.plan, self.desired
-        lead.swaps.pursue(self.desk)
-        if lead.swaps.deposed is not None:
-            self._step_down(lead.swaps.deposed)
+    def _lead(self, controller: TermController) -> None:
+        state = controller.state
+        state.plan, state.desired = self.plan, self.desired
+        state.cas.reconcile(self.context)
+        if state.cas.deposed is not None:
+            self._step_down(state.cas.deposed)
             return
-        office.tend()
-        if office.leaves():
+        controller.reconcile()
+        if controller.leaves():
             self._step_down(f"worker {self.me.ordinal} is to go")

@@ -30,14 +30,14 @@ from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Me
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.leader.attempt_assignment import stages_to_list
-from penstock.protocol.leader.command_retrier import Courier
-from penstock.protocol.leader.metadata_cas import Swaps
-from penstock.protocol.leader.worker_registry import Life, Roster, address_of
+from penstock.protocol.leader.command_retrier import CommandRetrier
+from penstock.protocol.leader.metadata_cas import MetadataCas
+from penstock.protocol.leader.worker_registry import WorkerIncarnation, WorkerRegistry, address_of
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 
-class Phase(StrEnum):
+class LeaderPhase(StrEnum):
     """Where the leader is; see the diagram above."""
 
     OPENING = "opening"
@@ -50,7 +50,7 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True)
-class Lead:
+class LeaderState:
     """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once read.
 
     ``failures`` counts attempts in a row that committed nothing, ``not_before`` is the end of
@@ -61,14 +61,14 @@ class Lead:
 
     settings: ControlSettings
     me: Leader
-    desk: Desk
-    swaps: Swaps
-    courier: Courier
-    roster: Roster
+    context: StepContext
+    cas: MetadataCas
+    retrier: CommandRetrier
+    registry: WorkerRegistry
     uid: str
     plan: PhysicalPlan | None
     desired: Desired | None
-    phase: Phase = Phase.OPENING
+    phase: LeaderPhase = LeaderPhase.OPENING
     since: float = 0.0
     file: MembersFile | None = None
     root: RootManifest | None = None
@@ -85,34 +85,34 @@ class Lead:
     @property
     def latest(self) -> Latest:
         """Return the object as the last decided swap wrote it."""
-        return self.swaps.latest
+        return self.cas.latest
 
     @property
     def term(self) -> Term:
         """Return the term of this leader."""
-        return self.swaps.latest.term
+        return self.cas.latest.term
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: LeaderPhase) -> None:
         """Change the phase; deadlines count from now."""
         self.phase = phase
-        self.since = self.desk.now
-        self.desk.note(
+        self.since = self.context.now
+        self.context.log(
             f"event=phase phase={phase} term={self.term} attempt={self.latest.attempt}"
             f" version={self.latest.version} epoch={self.latest.epoch}"
         )
 
-    def say(self, topic: str, text: str) -> None:
+    def log_once(self, topic: str, text: str) -> None:
         """Log ``text`` once: again only when it changes."""
         if self.said.get(topic) != text:
             self.said[topic] = text
-            self.desk.note(f"event={topic} term={self.term} {text}")
+            self.context.log(f"event={topic} term={self.term} {text}")
 
     def put_off(self, failures: int) -> None:
         """Let the next attempt wait, doubly so with each one in vain; the second one is at once."""
         if failures > 1:
             first, longest = self.settings.backoff_first_s, self.settings.backoff_max_s
             wait_s = min(first * 2.0 ** min(failures - 1, 30), longest)
-            self.not_before = max(self.not_before, self.desk.now + wait_s)
+            self.not_before = max(self.not_before, self.context.now + wait_s)
 
     # --- Members -------------------------------------------------------------------------------
 
@@ -159,9 +159,9 @@ class Lead:
         wanted = stages_to_list(self.root, self.plan)
         return tuple(s for s in self.file.splits if s.stage in wanted)
 
-    def life(self, member: Member) -> Life:
+    def life(self, member: Member) -> WorkerIncarnation:
         """Return what is known of a member; of an older term only that it lives."""
-        return self.roster.of(member)
+        return self.registry.of(member)
 
     def heard(self, member: Member) -> bool:
         """Say whether a member has confirmed this term: only then does its status count."""
@@ -169,17 +169,17 @@ class Lead:
 
     # --- Messages ------------------------------------------------------------------------------
 
-    def want(self, member: Member, command: Command, number: int) -> None:
+    def ensure(self, member: Member, command: Command, number: int) -> None:
         """Have ``command`` take effect at a member: repeated while it is wanted."""
         address = address_of(self.life(member), member)
         assert address is not None
-        self.courier.want(self.desk, address, command, number)
+        self.retrier.ensure(self.context, address, command, number)
 
-    def tell(self, member: Member, command: Command) -> None:
+    def send_once(self, member: Member, command: Command) -> None:
         """Send once what a member also learns otherwise."""
         address = address_of(self.life(member), member)
         assert address is not None
-        self.courier.send(self.desk, address, command)
+        self.retrier.send(self.context, address, command)
 
     def announcement(self) -> Announce:
         """Return the first words of this term."""
@@ -214,7 +214,7 @@ class Lead:
         """
         if self.latest.published_through >= self.latest.epoch:
             return True
-        if self.published() and not self.swaps.busy:
+        if self.published() and not self.cas.busy:
             through = self.published_through()
             self.propose(replace(self.latest, published_through=through))
         return False
@@ -267,7 +267,7 @@ class Lead:
         assert intent.term == self.term, "only a claim changes the term"
         assert intent.max_epoch >= self.latest.max_epoch
         assert intent.published_through >= self.latest.published_through
-        self.swaps.propose(self.desk, intent)
+        self.cas.propose(self.context, intent)
 
     def next_version(self) -> Version:
         """Return a version that no proposal ever had."""

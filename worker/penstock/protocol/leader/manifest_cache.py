@@ -7,13 +7,13 @@ from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol.control_actions import BlobKind, ReadBlob, WriteBlob
 from penstock.protocol.control_events import BlobNotWritten, BlobRead, BlobUnreadable, BlobWritten
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 BlobEvent = BlobWritten | BlobNotWritten | BlobRead | BlobUnreadable
 
 
 @dataclass(slots=True)
-class Shelf:
+class ManifestCache:
     """Contents by name (names are never reused), what is being read, and what is damaged."""
 
     retry_s: float
@@ -24,7 +24,7 @@ class Shelf:
     written: dict[BlobName, BlobRef] = field(default_factory=dict)
     failed: dict[BlobName, str] = field(default_factory=dict)
 
-    def absorb(self, desk: Desk, event: BlobEvent) -> None:
+    def on_event(self, context: StepContext, event: BlobEvent) -> None:
         """Take the answer to a read or write made here."""
         match event:
             case BlobRead(ref, value):
@@ -33,7 +33,7 @@ class Shelf:
             case BlobUnreadable(ref, reason, damaged):
                 if damaged:
                     self.damaged[ref.name] = reason
-                self.reading[ref.name] = desk.now + self.retry_s
+                self.reading[ref.name] = context.now + self.retry_s
             case BlobWritten(ref):
                 if ref.name in self.writing:
                     self.contents[ref.name] = self.writing.pop(ref.name)
@@ -43,38 +43,40 @@ class Shelf:
                     del self.writing[name]
                     self.failed[name] = reason
 
-    def _ask(self, desk: Desk, ref: BlobRef, kind: BlobKind) -> None:
+    def _ask(self, context: StepContext, ref: BlobRef, kind: BlobKind) -> None:
         if ref.name in self.damaged:
             return
         if ref.name in self.reading:
             retry_at = self.reading[ref.name]
-            if retry_at is None or not desk.due(retry_at):
+            if retry_at is None or not context.due_or_wake(retry_at):
                 return
         self.reading[ref.name] = None
-        desk.do(ReadBlob(ref, kind))
+        context.do(ReadBlob(ref, kind))
 
-    def root(self, desk: Desk, ref: BlobRef) -> RootManifest | None:
+    def root(self, context: StepContext, ref: BlobRef) -> RootManifest | None:
         """Return a root manifest, or ask for it and return None until it is there."""
         value = self.contents.get(ref.name)
         if value is None:
-            self._ask(desk, ref, BlobKind.ROOT)
+            self._ask(context, ref, BlobKind.ROOT)
             return None
         assert isinstance(value, RootManifest), f"{ref.name} is no root manifest"
         return value
 
-    def members(self, desk: Desk, ref: BlobRef) -> MembersFile | None:
+    def members(self, context: StepContext, ref: BlobRef) -> MembersFile | None:
         """Return a members file, or ask for it and return None until it is there."""
         value = self.contents.get(ref.name)
         if value is None:
-            self._ask(desk, ref, BlobKind.MEMBERS)
+            self._ask(context, ref, BlobKind.MEMBERS)
             return None
         assert isinstance(value, MembersFile), f"{ref.name} is no members file"
         return value
 
-    def write(self, desk: Desk, name: BlobName, value: RootManifest | MembersFile) -> None:
+    def write(
+        self, context: StepContext, name: BlobName, value: RootManifest | MembersFile
+    ) -> None:
         """Store a file; it appears in ``written`` or in ``failed``."""
         self.writing[name] = value
-        desk.do(WriteBlob(name, value))
+        context.do(WriteBlob(name, value))
 
     def keep(self, names: list[BlobName]) -> None:
         """Forget contents whose names nobody needs any more."""

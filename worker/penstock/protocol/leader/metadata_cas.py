@@ -29,13 +29,13 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreadable
 
 
 @dataclass(slots=True)
-class Swaps:
+class MetadataCas:
     """``latest`` at ``version`` is what the last decided swap wrote, or what was first read."""
 
     latest: Latest
@@ -53,22 +53,22 @@ class Swaps:
         """Say whether a swap is undecided."""
         return self.intent is not None
 
-    def propose(self, desk: Desk, intent: Latest) -> None:
+    def propose(self, context: StepContext, intent: Latest) -> None:
         """Try to make the object ``intent``; only the swap id is filled in here."""
         assert self.intent is None, "one swap at a time: the next is based on the last"
         assert self.deposed is None
         self.intent = intent
         self.tried = []
-        self._send(desk)
+        self._send(context)
 
-    def _send(self, desk: Desk) -> None:
+    def _send(self, context: StepContext) -> None:
         assert self.intent is not None
-        swap_id = desk.swap_id()
+        swap_id = context.swap_id()
         self.tried.append(swap_id)
         self.intent = replace(self.intent, swap_id=swap_id)
-        desk.do(SwapLatest(self.intent, self.version))
+        context.do(SwapLatest(self.intent, self.version))
 
-    def absorb(self, desk: Desk, event: SwapEvent) -> None:
+    def on_event(self, context: StepContext, event: SwapEvent) -> None:
         """Take the answer to a swap or to a read made here; others are dropped."""
         match event:
             case SwapDone(swap_id, version):
@@ -76,48 +76,48 @@ class Swaps:
                     self._decide(self.intent, version)
             case SwapConflicted(swap_id) | SwapUnknown(swap_id):
                 if self.intent is not None and swap_id == self.intent.swap_id:
-                    self._read(desk)
+                    self._read(context)
             case LatestRead(token, record, version, _):
                 if self.intent is not None and token == self.reading:
                     self.reading = None
-                    self._judge(desk, record, version)
+                    self._judge(context, record, version)
             case LatestUnreadable(token, _):
                 if self.intent is not None and token == self.reading:
                     self.reading = None
-                    self.read_at = desk.now + self.retry_s
+                    self.read_at = context.now + self.retry_s
 
-    def pursue(self, desk: Desk) -> None:
+    def reconcile(self, context: StepContext) -> None:
         """Read again once the store was unreachable for a while; send again after a pause."""
-        if self.read_at is not None and desk.due(self.read_at):
-            self._read(desk)
-        if self.send_at is not None and desk.due(self.send_at):
+        if self.read_at is not None and context.due_or_wake(self.read_at):
+            self._read(context)
+        if self.send_at is not None and context.due_or_wake(self.send_at):
             self.send_at = None
-            self._send(desk)
+            self._send(context)
 
-    def _read(self, desk: Desk) -> None:
+    def _read(self, context: StepContext) -> None:
         self.read_at = None
-        self.reading = desk.number()
-        desk.do(ReadLatest(self.reading))
+        self.reading = context.number()
+        context.do(ReadLatest(self.reading))
 
-    def _judge(self, desk: Desk, record: Latest | None, version: str) -> None:
+    def _judge(self, context: StepContext, record: Latest | None, version: str) -> None:
         """Decide by the object as it is now, read after the outcome became doubtful."""
         if record is not None and record.swap_id in self.tried:
             self._decide(record, version)
         elif record == self.latest:
             self.version = version
-            self._send_later(desk)
+            self._send_later(context)
         else:
             self.deposed = _why(record, self.latest)
 
-    def _send_later(self, desk: Desk) -> None:
+    def _send_later(self, context: StepContext) -> None:
         """Once more at once, then at a pace; a store that never answers ends the leadership."""
         if len(self.tried) >= SWAP_TRIES_MAX:
             self.deposed = f"{len(self.tried)} swaps in a row had no known outcome"
         elif len(self.tried) < 2:
-            self._send(desk)
+            self._send(context)
         else:
-            self.send_at = desk.now + self.retry_s
-            desk.due(self.send_at)
+            self.send_at = context.now + self.retry_s
+            context.due_or_wake(self.send_at)
 
     def _decide(self, latest: Latest, version: str) -> None:
         self.latest = latest

@@ -30,13 +30,16 @@ from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.manifest import BlobRef
 from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.model.elements import BarrierKind
-from penstock.protocol.leader.checkpoint_coordinator import Epochs, Flight
-from penstock.protocol.leader.leader_state import Lead
-from penstock.protocol.leader.manifest_cache import Shelf
-from penstock.protocol.leader.worker_registry import Life, member_of
+from penstock.protocol.leader.checkpoint_coordinator import (
+    CheckpointCoordinator,
+    InFlightCheckpoint,
+)
+from penstock.protocol.leader.leader_state import LeaderState
+from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 
 
-class Stage(StrEnum):
+class RescalePhase(StrEnum):
     """Where a rescale is; see the diagram above."""
 
     IDLE = "idle"
@@ -50,13 +53,13 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True)
-class Rescale:
+class RescaleCoordinator:
     """``name`` is the members file being written, ``file`` its content; ``why`` it is undone.
 
     ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed.
     """
 
-    stage: Stage = Stage.IDLE
+    stage: RescalePhase = RescalePhase.IDLE
     since: float = 0.0
     name: BlobName | None = None
     file: MembersFile | None = None
@@ -67,125 +70,137 @@ class Rescale:
 
     def drop(self) -> None:
         """Forget a rescale that was under way: the attempt ends, and a Reset clears the members."""
-        self.stage = Stage.IDLE
+        self.stage = RescalePhase.IDLE
         self.name = self.file = self.why = None
 
     @property
     def idle(self) -> bool:
         """Say whether no rescale is under way."""
-        return self.stage is Stage.IDLE
+        return self.stage is RescalePhase.IDLE
 
-    def _enter(self, lead: Lead, stage: Stage) -> None:
+    def _enter(self, state: LeaderState, stage: RescalePhase) -> None:
         self.stage = stage
-        self.since = lead.desk.now
-        lead.desk.note(f"event=rescale stage={stage} version={lead.latest.version}")
+        self.since = state.context.now
+        state.context.log(f"event=rescale stage={stage} version={state.latest.version}")
 
-    def pursue(self, lead: Lead, shelf: Shelf, epochs: Epochs) -> None:
+    def reconcile(
+        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
+    ) -> None:
         """Go one step on; called while the attempt runs and is well."""
         match self.stage:
-            case Stage.IDLE:
-                self._look(lead, shelf, epochs)
-            case Stage.ADMITTING:
-                self._admit(lead, shelf)
-            case Stage.PREPARING:
-                self._prepare(lead, epochs)
-            case Stage.BARRIER:
-                self._barrier(lead, epochs)
-            case Stage.RESUMING:
-                self._resume(lead, shelf)
-            case Stage.TRIMMING:
-                self._trim(lead, shelf)
-            case Stage.CANCELLING:
-                self._cancel(lead, shelf)
-            case Stage.WITHDRAWING:
-                self._withdraw(lead, shelf)
+            case RescalePhase.IDLE:
+                self._look(state, manifests, checkpoints)
+            case RescalePhase.ADMITTING:
+                self._admit(state, manifests)
+            case RescalePhase.PREPARING:
+                self._prepare(state, checkpoints)
+            case RescalePhase.BARRIER:
+                self._barrier(state, checkpoints)
+            case RescalePhase.RESUMING:
+                self._resume(state, manifests)
+            case RescalePhase.TRIMMING:
+                self._trim(state, manifests)
+            case RescalePhase.CANCELLING:
+                self._cancel(state, manifests)
+            case RescalePhase.WITHDRAWING:
+                self._withdraw(state, manifests)
 
     # --- IDLE ------------------------------------------------------------------------------------
 
-    def _look(self, lead: Lead, shelf: Shelf, epochs: Epochs) -> None:
+    def _look(
+        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
+    ) -> None:
         """Finish what an earlier term left, else begin when another number is wanted."""
-        if lead.proposing():
-            self._call_off(lead, epochs, "its leader is gone")
-        elif self._unsettled(lead):
-            self._enter(lead, Stage.RESUMING)
-        elif self._stray(lead):
+        if state.proposing():
+            self._call_off(state, checkpoints, "its leader is gone")
+        elif self._unsettled(state):
+            self._enter(state, RescalePhase.RESUMING)
+        elif self._stray(state):
             return
-        elif epochs.flight is None and lead.published():
-            self._begin(lead, shelf)
+        elif checkpoints.in_flight is None and state.published():
+            self._begin(state, manifests)
 
-    def _unsettled(self, lead: Lead) -> bool:
+    def _unsettled(self, state: LeaderState) -> bool:
         """Say whether the committed version came by a live rescale that has to go forward."""
-        live = lead.file is not None and lead.file.proposed is not None
-        return live and lead.latest.settled != lead.latest.version
+        live = state.file is not None and state.file.proposed is not None
+        return live and state.latest.settled != state.latest.version
 
-    def _stray(self, lead: Lead) -> bool:
+    def _stray(self, state: LeaderState) -> bool:
         """Call off what a delayed Prepare made a member believe; True while one does."""
-        strays = [m for m in lead.admitted() if lead.life(m).status.prepared > lead.latest.version]
+        strays = [
+            m for m in state.admitted() if state.life(m).status.prepared > state.latest.version
+        ]
         for member in strays:
-            version = lead.life(member).status.prepared
-            lead.want(member, CancelRescale(lead.latest.attempt, version), version)
+            version = state.life(member).status.prepared
+            state.ensure(member, CancelRescale(state.latest.attempt, version), version)
         return bool(strays)
 
-    def waits(self, lead: Lead) -> bool:
+    def waits(self, state: LeaderState) -> bool:
         """Say whether only an epoch in flight keeps a rescale from beginning, or going on."""
-        if self.stage is Stage.PREPARING:
-            return not self._unprepared(lead)
-        wanted = lead.target() - lead.latest.workers
-        return self.idle and self._may_begin(lead) and len(_joiners(lead)) >= wanted
+        if self.stage is RescalePhase.PREPARING:
+            return not self._unprepared(state)
+        wanted = state.target() - state.latest.workers
+        return self.idle and self._may_begin(state) and len(_joiners(state)) >= wanted
 
-    def _may_begin(self, lead: Lead) -> bool:
-        at = lead.latest
-        if lead.target() == at.workers or at.epoch == 0 or lead.is_final():
+    def _may_begin(self, state: LeaderState) -> bool:
+        at = state.latest
+        if state.target() == at.workers or at.epoch == 0 or state.is_final():
             return False
-        return lead.desk.due(self.not_before)
+        return state.context.due_or_wake(self.not_before)
 
-    def _begin(self, lead: Lead, shelf: Shelf) -> None:
-        if not self._may_begin(lead):
+    def _begin(self, state: LeaderState, manifests: ManifestCache) -> None:
+        if not self._may_begin(state):
             return
-        workers, target = lead.latest.workers, lead.target()
-        found = _joiners(lead)
+        workers, target = state.latest.workers, state.target()
+        found = _joiners(state)
         if len(found) < target - workers:
-            lead.say("waiting", f"for=joiners wanted={target} committed={workers}")
+            state.log_once("waiting", f"for=joiners wanted={target} committed={workers}")
             return
-        self._propose(lead, shelf, target, found)
+        self._propose(state, manifests, target, found)
 
-    def _propose(self, lead: Lead, shelf: Shelf, target: int, joiners: list[Life]) -> None:
-        assert lead.plan is not None
-        table = lead.assignment()
+    def _propose(
+        self,
+        state: LeaderState,
+        manifests: ManifestCache,
+        target: int,
+        joiners: list[WorkerIncarnation],
+    ) -> None:
+        assert state.plan is not None
+        table = state.assignment()
         assert table is not None
-        proposed = replace(next_assignment(lead.plan, table, target), version=lead.next_version())
-        members = (*lead.core(), *(member_of(life) for life in joiners))
-        assert lead.file is not None, "it has the table"
-        at, first = lead.latest.attempt, lead.first_splits()
-        file = MembersFile(at, members, table, proposed, first, lead.file.plan)
-        self._write(lead, shelf, file)
-        self._enter(lead, Stage.ADMITTING)
+        proposed = replace(next_assignment(state.plan, table, target), version=state.next_version())
+        members = (*state.core(), *(member_of(life) for life in joiners))
+        assert state.file is not None, "it has the table"
+        at, first = state.latest.attempt, state.first_splits()
+        file = MembersFile(at, members, table, proposed, first, state.file.plan)
+        self._write(state, manifests, file)
+        self._enter(state, RescalePhase.ADMITTING)
 
-    def _write(self, lead: Lead, shelf: Shelf, file: MembersFile) -> None:
+    def _write(self, state: LeaderState, manifests: ManifestCache, file: MembersFile) -> None:
         self.file = file
-        self.name = lead.desk.file_name(lead.term, lead.latest.epoch, MEMBERS_SUFFIX)
-        shelf.write(lead.desk, self.name, file)
+        self.name = state.context.file_name(state.term, state.latest.epoch, MEMBERS_SUFFIX)
+        manifests.write(state.context, self.name, file)
 
     # --- ADMITTING, PREPARING, BARRIER ------------------------------------------------------------
 
-    def _admit(self, lead: Lead, shelf: Shelf) -> None:
+    def _admit(self, state: LeaderState, manifests: ManifestCache) -> None:
         """One swap admits the joiners, pins what they pre-load, and uses up the version."""
         assert self.name is not None
         assert self.file is not None
-        at = lead.latest
+        at = state.latest
         if at.members is not None and at.members.name == self.name:
-            lead.file = self.file
-            self._enter(lead, Stage.PREPARING)
-        elif self.name in shelf.failed:
-            self._retry(lead, shelf.failed[self.name])
-        elif self.name in shelf.written and not lead.swaps.busy:
+            state.file = self.file
+            self._enter(state, RescalePhase.PREPARING)
+        elif self.name in manifests.failed:
+            self._retry(state, manifests.failed[self.name])
+        elif self.name in manifests.written and not state.cas.busy:
             assert at.root is not None
             assert self.file.proposed is not None
             self.base = Retained(at.epoch, at.root)
-            lead.propose(
+            state.propose(
                 replace(
                     at,
-                    members=shelf.written[self.name],
+                    members=manifests.written[self.name],
                     proposed=self.file.proposed.version,
                     pinned=(self.base,),
                     lost=_without(at.lost, self.file.members),
@@ -193,202 +208,204 @@ class Rescale:
                 )
             )
 
-    def _prepare(self, lead: Lead, epochs: Epochs) -> None:
+    def _prepare(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> None:
         """Have every member load the proposed table, then start its barrier."""
-        proposed = self._table(lead)
-        waiting = self._unprepared(lead)
-        why = self._off(lead, proposed.workers, waiting)
+        proposed = self._table(state)
+        waiting = self._unprepared(state)
+        why = self._off(state, proposed.workers, waiting)
         if why is not None:
-            self._call_off(lead, epochs, why)
+            self._call_off(state, checkpoints, why)
             return
         assert self.base is not None
         for member in waiting:
-            base, first = self.base, lead.first_splits()
-            at, everyone = lead.latest.attempt, lead.members()
+            base, first = self.base, state.first_splits()
+            at, everyone = state.latest.attempt, state.members()
             command = Prepare(at, proposed, everyone, base.epoch, base.root, first)
-            lead.want(member, command, proposed.version)
-        if not waiting and epochs.flight is None and lead.published():
-            self._start_barrier(lead, epochs, proposed)
+            state.ensure(member, command, proposed.version)
+        if not waiting and checkpoints.in_flight is None and state.published():
+            self._start_barrier(state, checkpoints, proposed)
 
-    def _start_barrier(self, lead: Lead, epochs: Epochs, proposed: Assignment) -> None:
-        table = lead.assignment()
+    def _start_barrier(
+        self, state: LeaderState, checkpoints: CheckpointCoordinator, proposed: Assignment
+    ) -> None:
+        table = state.assignment()
         assert table is not None
-        flight = Flight(
-            epoch=epochs.number(lead),
+        in_flight = InFlightCheckpoint(
+            epoch=checkpoints.number(state),
             kind=BarrierKind.RESCALE,
             assignment=proposed,
             tasks=table.tasks(),  # of the old table: this is the last barrier of its channels
-            deadline=lead.desk.now + lead.settings.rescale_timeout_s,
+            deadline=state.context.now + state.settings.rescale_timeout_s,
         )
-        epochs.start(lead, flight)
-        self._enter(lead, Stage.BARRIER)
+        checkpoints.start(state, in_flight)
+        self._enter(state, RescalePhase.BARRIER)
 
-    def _barrier(self, lead: Lead, epochs: Epochs) -> None:
+    def _barrier(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> None:
         """Wait for the one swap; a joiner's failure before it aborts only the rescale."""
-        if not lead.proposing():
+        if not state.proposing():
             self.failures = 0
-            self._enter(lead, Stage.RESUMING)
-        elif lead.swaps.busy:  # committed or not: only the swap knows
+            self._enter(state, RescalePhase.RESUMING)
+        elif state.cas.busy:  # committed or not: only the swap knows
             return
-        elif epochs.flight is None:
-            self._call_off(lead, epochs, "its epoch was aborted")
+        elif checkpoints.in_flight is None:
+            self._call_off(state, checkpoints, "its epoch was aborted")
         else:
-            why = _joiner_trouble(lead)
+            why = _joiner_trouble(state)
             if why is not None:
-                self._call_off(lead, epochs, why)
+                self._call_off(state, checkpoints, why)
 
-    def _off(self, lead: Lead, workers: int, waiting: list[Member]) -> str | None:
+    def _off(self, state: LeaderState, workers: int, waiting: list[Member]) -> str | None:
         """Return why the preparation cannot or need not go on.
 
         Once all are prepared only the epoch in flight is waited for, and its output.
         """
-        if lead.target() != workers:
-            return f"{lead.target()} workers are wanted now"
-        if waiting and lead.desk.due(self.since + lead.settings.prepare_timeout_s):
-            return f"not prepared in {lead.settings.prepare_timeout_s:g} s"
-        return _joiner_trouble(lead)
+        if state.target() != workers:
+            return f"{state.target()} workers are wanted now"
+        if waiting and state.context.due_or_wake(self.since + state.settings.prepare_timeout_s):
+            return f"not prepared in {state.settings.prepare_timeout_s:g} s"
+        return _joiner_trouble(state)
 
-    def _unprepared(self, lead: Lead) -> list[Member]:
-        version = self._table(lead).version
-        return [m for m in lead.members() if not _prepared(lead, m, version)]
+    def _unprepared(self, state: LeaderState) -> list[Member]:
+        version = self._table(state).version
+        return [m for m in state.members() if not _prepared(state, m, version)]
 
-    def _table(self, lead: Lead) -> Assignment:
-        assert lead.file is not None
-        assert lead.file.proposed is not None
-        return lead.file.proposed
+    def _table(self, state: LeaderState) -> Assignment:
+        assert state.file is not None
+        assert state.file.proposed is not None
+        return state.file.proposed
 
     # --- CANCELLING, WITHDRAWING ------------------------------------------------------------------
 
-    def _call_off(self, lead: Lead, epochs: Epochs, why: str) -> None:
-        if epochs.flight is not None and epochs.flight.kind is BarrierKind.RESCALE:
-            epochs.abort(lead, why)
+    def _call_off(self, state: LeaderState, checkpoints: CheckpointCoordinator, why: str) -> None:
+        if checkpoints.in_flight is not None and checkpoints.in_flight.kind is BarrierKind.RESCALE:
+            checkpoints.abort(state, why)
         self.why = why
-        self._enter(lead, Stage.CANCELLING)
+        self._enter(state, RescalePhase.CANCELLING)
 
-    def _cancel(self, lead: Lead, shelf: Shelf) -> None:
+    def _cancel(self, state: LeaderState, manifests: ManifestCache) -> None:
         """Have every member give held records back, then write the file without joiners."""
-        version = self._table(lead).version
-        waiting = [m for m in lead.core() if not _cancelled(lead, m)]
+        version = self._table(state).version
+        waiting = [m for m in state.core() if not _cancelled(state, m)]
         for member in waiting:
-            lead.want(member, CancelRescale(lead.latest.attempt, version), version)
-        self._overdue(lead, waiting, "did not give its records back")
-        if waiting or lead.swaps.busy:
+            state.ensure(member, CancelRescale(state.latest.attempt, version), version)
+        self._overdue(state, waiting, "did not give its records back")
+        if waiting or state.cas.busy:
             return
-        assert lead.file is not None
-        core = replace(lead.file, members=lead.core(), proposed=None)
-        self._write(lead, shelf, core)
-        self._enter(lead, Stage.WITHDRAWING)
+        assert state.file is not None
+        core = replace(state.file, members=state.core(), proposed=None)
+        self._write(state, manifests, core)
+        self._enter(state, RescalePhase.WITHDRAWING)
 
-    def _withdraw(self, lead: Lead, shelf: Shelf) -> None:
+    def _withdraw(self, state: LeaderState, manifests: ManifestCache) -> None:
         """One swap unpins and forgets the joiners; then their engines are ended."""
         assert self.name is not None
-        at = lead.latest
+        at = state.latest
         if at.members is not None and at.members.name == self.name:
-            lead.file = self.file
-            self._retry(lead, self.why or "")
-        elif self.name in shelf.failed:
-            self._enter(lead, Stage.CANCELLING)
-        elif self.name in shelf.written and not lead.swaps.busy:
-            members = shelf.written[self.name]
+            state.file = self.file
+            self._retry(state, self.why or "")
+        elif self.name in manifests.failed:
+            self._enter(state, RescalePhase.CANCELLING)
+        elif self.name in manifests.written and not state.cas.busy:
+            members = manifests.written[self.name]
             text = clip(f"undone: {self.why}", TEXT_BYTES_MAX)
-            lead.propose(replace(at, members=members, pinned=(), rescale=text))
+            state.propose(replace(at, members=members, pinned=(), rescale=text))
 
-    def _retry(self, lead: Lead, why: str) -> None:
+    def _retry(self, state: LeaderState, why: str) -> None:
         self.failures += 1
-        first, longest = lead.settings.backoff_first_s, lead.settings.backoff_max_s
+        first, longest = state.settings.backoff_first_s, state.settings.backoff_max_s
         wait_s = min(first * 2.0 ** min(self.failures - 1, 30), longest)
-        self.not_before = lead.desk.now + wait_s
-        lead.desk.note(f"event=rescale-undone reason={why!r} retry_s={wait_s:g}")
+        self.not_before = state.context.now + wait_s
+        state.context.log(f"event=rescale-undone reason={why!r} retry_s={wait_s:g}")
         self.drop()
 
     # --- RESUMING, TRIMMING -----------------------------------------------------------------------
 
-    def _resume(self, lead: Lead, shelf: Shelf) -> None:
+    def _resume(self, state: LeaderState, manifests: ManifestCache) -> None:
         """Only forward: every member adopts; when all have resumed, leavers end."""
-        at = lead.latest
+        at = state.latest
         assert at.root is not None
-        waiting = [m for m in lead.members() if not _resumed(lead, m)]
+        waiting = [m for m in state.members() if not _resumed(state, m)]
         for member in waiting:
-            lead.want(member, Adopt(at.attempt, at.version, at.epoch, at.root), at.version)
+            state.ensure(member, Adopt(at.attempt, at.version, at.epoch, at.root), at.version)
         if waiting:
-            self._overdue(lead, waiting, "did not resume")
+            self._overdue(state, waiting, "did not resume")
             return
-        if not lead.record_published():  # tasks that leave remove what they have staged
+        if not state.record_published():  # tasks that leave remove what they have staged
             return
-        unsettled = [m for m in lead.members() if not _settled(lead, m)]
+        unsettled = [m for m in state.members() if not _settled(state, m)]
         for member in unsettled:
-            lead.want(member, Settled(at.attempt, at.version), at.version)
-        if unsettled or lead.swaps.busy:
+            state.ensure(member, Settled(at.attempt, at.version), at.version)
+        if unsettled or state.cas.busy:
             return
-        if len(lead.core()) == len(lead.members()):
+        if len(state.core()) == len(state.members()):
             if at.settled == at.version:
                 self.drop()
             else:
-                self._settle(lead, at.members)
+                self._settle(state, at.members)
             return
-        assert lead.file is not None
-        self._write(lead, shelf, replace(lead.file, members=lead.core()))
-        self._enter(lead, Stage.TRIMMING)
+        assert state.file is not None
+        self._write(state, manifests, replace(state.file, members=state.core()))
+        self._enter(state, RescalePhase.TRIMMING)
 
-    def _overdue(self, lead: Lead, waiting: list[Member], what: str) -> None:
+    def _overdue(self, state: LeaderState, waiting: list[Member], what: str) -> None:
         """Give up members that miss the deadline: their loss ends the attempt."""
-        if waiting and lead.desk.due(self.since + lead.settings.ready_timeout_s):
+        if waiting and state.context.due_or_wake(self.since + state.settings.ready_timeout_s):
             for member in waiting:
-                lead.roster.lose(lead.life(member), f"{what} in time")
+                state.registry.mark_lost(state.life(member), f"{what} in time")
 
-    def _trim(self, lead: Lead, shelf: Shelf) -> None:
+    def _trim(self, state: LeaderState, manifests: ManifestCache) -> None:
         assert self.name is not None
-        at = lead.latest
+        at = state.latest
         if at.members is not None and at.members.name == self.name:
-            lead.file = self.file
+            state.file = self.file
             self.drop()
-        elif self.name in shelf.failed:
-            self._enter(lead, Stage.RESUMING)
-        elif self.name in shelf.written and not lead.swaps.busy:
-            self._settle(lead, shelf.written[self.name])
+        elif self.name in manifests.failed:
+            self._enter(state, RescalePhase.RESUMING)
+        elif self.name in manifests.written and not state.cas.busy:
+            self._settle(state, manifests.written[self.name])
 
-    def _settle(self, lead: Lead, members: BlobRef | None) -> None:
+    def _settle(self, state: LeaderState, members: BlobRef | None) -> None:
         """One swap unpins what was pre-loaded, and says that all live under the version."""
-        at, through = lead.latest, lead.published_through()
+        at, through = state.latest, state.published_through()
         settled = replace(at, members=members, settled=at.version, published_through=through)
-        lead.propose(replace(settled, pinned=(), rescale=None))
+        state.propose(replace(settled, pinned=(), rescale=None))
 
 
-def _joiners(lead: Lead) -> list[Life]:
+def _joiners(state: LeaderState) -> list[WorkerIncarnation]:
     """Return fresh lives, ones that never ran a task, for the ordinals that are to join."""
-    assert lead.plan is not None
-    plan, joining = lead.plan.fingerprint, range(lead.latest.workers, lead.target())
-    lives = [lead.roster.candidate(lead.desk, Ordinal(o), plan, members=[]) for o in joining]
+    assert state.plan is not None
+    plan, joining = state.plan.fingerprint, range(state.latest.workers, state.target())
+    lives = [state.registry.candidate(state.context, Ordinal(o), plan, members=[]) for o in joining]
     return [life for life in lives if life is not None]
 
 
-def _joiner_trouble(lead: Lead) -> str | None:
-    for member in lead.joiners():
-        life = lead.life(member)
+def _joiner_trouble(state: LeaderState) -> str | None:
+    for member in state.joiners():
+        life = state.life(member)
         broken = life.heartbeat.broken if life.heartbeat is not None else None
-        if broken is not None and broken.attempt == lead.latest.attempt:
-            lead.roster.lose(life, broken.reason)
-        if not lead.roster.alive(lead.desk, life):
+        if broken is not None and broken.attempt == state.latest.attempt:
+            state.registry.mark_lost(life, broken.reason)
+        if not state.registry.alive(state.context, life):
             return f"joiner {member.ordinal} is lost: {life.lost}"
     return None
 
 
-def _prepared(lead: Lead, member: Member, version: Version) -> bool:
-    return lead.heard(member) and lead.life(member).status.prepared == version
+def _prepared(state: LeaderState, member: Member, version: Version) -> bool:
+    return state.heard(member) and state.life(member).status.prepared == version
 
 
-def _cancelled(lead: Lead, member: Member) -> bool:
-    return lead.heard(member) and lead.life(member).status.prepared <= lead.latest.version
+def _cancelled(state: LeaderState, member: Member) -> bool:
+    return state.heard(member) and state.life(member).status.prepared <= state.latest.version
 
 
-def _resumed(lead: Lead, member: Member) -> bool:
-    return lead.heard(member) and lead.life(member).status.resumed == lead.latest.version
+def _resumed(state: LeaderState, member: Member) -> bool:
+    return state.heard(member) and state.life(member).status.resumed == state.latest.version
 
 
-def _settled(lead: Lead, member: Member) -> bool:
-    status = lead.life(member).status
-    leaves = member.ordinal >= lead.latest.workers
-    return status.settled == lead.latest.version and (status.left or not leaves)
+def _settled(state: LeaderState, member: Member) -> bool:
+    status = state.life(member).status
+    leaves = member.ordinal >= state.latest.workers
+    return status.settled == state.latest.version and (status.left or not leaves)
 
 
 def _without(lost: tuple[Lost, ...], members: tuple[Member, ...]) -> tuple[Lost, ...]:

@@ -30,9 +30,9 @@ from penstock.contract.control import EngineLost
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, clip
 from penstock.contract.reports import RESTARTS_EXHAUSTED, Cause
-from penstock.protocol.leader.leader_state import Lead, Phase
-from penstock.protocol.leader.worker_registry import Life
-from penstock.protocol.step_context import Desk
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
+from penstock.protocol.leader.worker_registry import WorkerIncarnation
+from penstock.protocol.step_context import StepContext
 
 WHAT_TO_DO = (
     "What is in flight makes the process end each time: correct the step, or take those rows out "
@@ -41,7 +41,7 @@ WHAT_TO_DO = (
 
 
 @dataclass(slots=True)
-class Restarts:
+class RestartLimit:
     """``times`` are those of the deaths that count, oldest first, by the leader's clock.
 
     ``total`` counts all of this ``run``; ``judged`` is the newest attempt whose end was looked at,
@@ -63,30 +63,30 @@ class Restarts:
     rounds: int = 0
 
     @classmethod
-    def inherited(cls, desk: Desk, deaths: Deaths) -> "Restarts":
+    def inherited(cls, context: StepContext, deaths: Deaths) -> "RestartLimit":
         """Go on from what the object says."""
         return cls(
             run=deaths.run,
-            times=[desk.now] * deaths.count,
+            times=[context.now] * deaths.count,
             total=deaths.total,
             judged=deaths.judged,
             counted=deaths.newest[-1].attempt if deaths.newest else Attempt(0),
-            unknown=dict.fromkeys(deaths.unknown, desk.now),
+            unknown=dict.fromkeys(deaths.unknown, context.now),
             newest=deaths.newest,
             reason=deaths.newest[-1].reason if deaths.newest else "",
         )
 
     # --- What is heard -------------------------------------------------------------------------
 
-    def hear(self, lead: Lead, lost: EngineLost) -> None:
+    def on_report(self, state: LeaderState, lost: EngineLost) -> None:
         """Count engines that die before they are admitted: one death for each round of them."""
-        at = lead.latest
-        if lost.cause is not Cause.DIED or lead.phase is not Phase.GATHERING:
+        at = state.latest
+        if lost.cause is not Cause.DIED or state.phase is not LeaderPhase.GATHERING:
             return
         if at.attempt > 0 and lost.ordinal >= at.workers:  # it would have joined: others go on
             return
         known = [death.incarnation for death in self.newest]
-        admitted = [m.incarnation for m in lead.members()]
+        admitted = [m.incarnation for m in state.members()]
         if lost.died in ("", *known, *admitted):
             return
         died = self.early.setdefault(lost.ordinal, [])
@@ -95,67 +95,69 @@ class Restarts:
         died.append(lost.died)
         if len(died) > self.rounds:
             self.rounds = len(died)
-            self._count(lead, lost.ordinal, lost.died, lost.reason)
+            self._count(state, lost.ordinal, lost.died, lost.reason)
 
     # --- Pursue --------------------------------------------------------------------------------
 
-    def pursue(self, lead: Lead) -> str | None:
+    def reconcile(self, state: LeaderState) -> str | None:
         """Look at the members of the attempt; return why the job has to fail, if it has to."""
-        if lead.desired is not None and lead.desired.run != self.run:
+        if state.desired is not None and state.desired.run != self.run:
             if self.run:
-                self.judged = self.counted = lead.latest.attempt
-            self._forget(lead.desired.run)
+                self.judged = self.counted = state.latest.attempt
+            self._forget(state.desired.run)
         if (
-            lead.latest.attempt != self.attempt
+            state.latest.attempt != self.attempt
         ):  # a new one has begun: the rounds before it are over
-            self.attempt, self.early, self.rounds = lead.latest.attempt, {}, 0
-        self._judge(lead)
-        window_s = lead.settings.restart_window_s
-        if self.times and lead.desk.due(self.times[-1] + window_s):
+            self.attempt, self.early, self.rounds = state.latest.attempt, {}, 0
+        self._judge(state)
+        window_s = state.settings.restart_window_s
+        if self.times and state.context.due_or_wake(self.times[-1] + window_s):
             self._forget(self.run)
-        if len(self.times) <= lead.settings.restart_attempts or not self.newest:
+        if len(self.times) <= state.settings.restart_attempts or not self.newest:
             return None
-        return self._exhausted(lead, self.newest[-1])
+        return self._exhausted(state, self.newest[-1])
 
-    def _judge(self, lead: Lead) -> None:
+    def _judge(self, state: LeaderState) -> None:
         """Find out whether a death ended the attempt, once."""
-        if lead.file is None or lead.file.attempt != lead.latest.attempt:
+        if state.file is None or state.file.attempt != state.latest.attempt:
             return  # who its members are is not known yet
-        attempt = lead.latest.attempt
-        lost = [life for life in map(lead.life, lead.admitted()) if life.lost is not None]
+        attempt = state.latest.attempt
+        lost = [life for life in map(state.life, state.admitted()) if life.lost is not None]
         died = next((life for life in lost if life.cause is Cause.DIED), None)
         if died is not None and self.counted < attempt:
             self.judged = self.counted = attempt
-            self._count(lead, died.ordinal, died.incarnation, died.lost or "")
+            self._count(state, died.ordinal, died.incarnation, died.lost or "")
             return
         if self.judged >= attempt:
             return
         for life in lost:
             if life.cause is Cause.UNKNOWN:
                 self.judged = attempt
-                self._weigh(lead, life)
+                self._weigh(state, life)
                 return
 
-    def _weigh(self, lead: Lead, life: Life) -> None:
+    def _weigh(self, state: LeaderState, life: WorkerIncarnation) -> None:
         """Count a loss that nobody explains from the second time on at one ordinal."""
         before = self.unknown.get(life.ordinal)
-        self.unknown[life.ordinal] = lead.desk.now
-        if before is not None and lead.desk.now - before < lead.settings.restart_window_s:
-            self._count(lead, life.ordinal, life.incarnation, life.lost or "")
+        self.unknown[life.ordinal] = state.context.now
+        if before is not None and state.context.now - before < state.settings.restart_window_s:
+            self._count(state, life.ordinal, life.incarnation, life.lost or "")
 
-    def _count(self, lead: Lead, ordinal: Ordinal, incarnation: Incarnation, reason: str) -> None:
-        now = lead.desk.now
-        oldest = now - lead.settings.restart_window_s
+    def _count(
+        self, state: LeaderState, ordinal: Ordinal, incarnation: Incarnation, reason: str
+    ) -> None:
+        now = state.context.now
+        oldest = now - state.settings.restart_window_s
         young = [at for at in self.times if at > oldest]
         self.times = [*young[-RESTART_ATTEMPTS_MAX:], now]
         self.total += 1
         self.reason = reason
-        count, limit = len(self.times), lead.settings.restart_attempts
+        count, limit = len(self.times), state.settings.restart_attempts
         kept = clip(reason, DEATH_BYTES_MAX)
-        death = Death(ordinal, incarnation, lead.latest.attempt, self.total, count, kept)
+        death = Death(ordinal, incarnation, state.latest.attempt, self.total, count, kept)
         self.newest = (*self.newest, death)[-DEATHS_KEPT_MAX:]
-        lead.put_off(count)
-        lead.desk.note(
+        state.put_off(count)
+        state.context.log(
             f"event=death worker={ordinal} count={count} attempts={limit} reason={reason!r}"
         )
 
@@ -168,25 +170,25 @@ class Restarts:
 
     # --- What is said --------------------------------------------------------------------------
 
-    def deaths(self, lead: Lead) -> Deaths:
+    def deaths(self, state: LeaderState) -> Deaths:
         """Return what the object has to say: nothing while nothing was counted in this run."""
         if not self.total and not self.unknown:
             return Deaths()
         return Deaths(
             run=self.run,
             count=len(self.times),
-            attempts=lead.settings.restart_attempts,
-            window_s=lead.settings.restart_window_s,
+            attempts=state.settings.restart_attempts,
+            window_s=state.settings.restart_window_s,
             total=self.total,
             judged=self.judged,
             unknown=tuple(sorted(self.unknown))[:LOST_MAX],
             newest=self.newest,
         )
 
-    def _exhausted(self, lead: Lead, last: Death) -> str:
+    def _exhausted(self, state: LeaderState, last: Death) -> str:
         first, *details = (self.reason or last.reason).splitlines() or [""]
-        window = span_text(lead.settings.restart_window_s)
-        allowed = lead.settings.restart_attempts
+        window = span_text(state.settings.restart_window_s)
+        allowed = state.settings.restart_attempts
         count = (
             f"{len(self.times)} deaths within {window}, and {RESTARTS_EXHAUSTED} "
             f"{allowed} restart{'' if allowed == 1 else 's'}"

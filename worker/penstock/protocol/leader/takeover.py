@@ -23,12 +23,12 @@ from penstock.contract.manifest import BlobRef
 from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, SendReport
 from penstock.protocol.control_events import BlobRead, BlobUnreadable, LatestRead, LatestUnreadable
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 REFUSALS = 2
 
 
-class Stage(StrEnum):
+class TakeoverStage(StrEnum):
     """Where a takeover is; see the diagram above."""
 
     WATCHING = "watching"
@@ -44,7 +44,7 @@ class Takeover:
     settings: ControlSettings
     me: Leader
     refused: dict[str, tuple[int, float]] = field(default_factory=dict)
-    stage: Stage = Stage.WATCHING
+    stage: TakeoverStage = TakeoverStage.WATCHING
     address: str = ""
     token: int = 0
     until: float = 0.0
@@ -54,82 +54,84 @@ class Takeover:
     def _fresh_s(self) -> float:
         return self.settings.heartbeat_timeout_s
 
-    def refuse(self, desk: Desk, address: str) -> None:
+    def refuse(self, context: StepContext, address: str) -> None:
         """Count a refused dial; the second in a row starts an inquiry."""
-        count, at = self.refused.pop(address, (0, desk.now))
-        count = count + 1 if desk.now - at < self._fresh_s() else 1
-        fresh = {a: r for a, r in self.refused.items() if desk.now - r[1] < self._fresh_s()}
-        self.refused = {**fresh, address: (count, desk.now)}
-        if count >= REFUSALS and self.stage is Stage.WATCHING:
-            self.stage, self.address = Stage.READING, address
-            self.until = desk.now + self._fresh_s()
-            self.token = desk.number()
-            desk.do(ReadLatest(self.token))
+        count, at = self.refused.pop(address, (0, context.now))
+        count = count + 1 if context.now - at < self._fresh_s() else 1
+        fresh = {a: r for a, r in self.refused.items() if context.now - r[1] < self._fresh_s()}
+        self.refused = {**fresh, address: (count, context.now)}
+        if count >= REFUSALS and self.stage is TakeoverStage.WATCHING:
+            self.stage, self.address = TakeoverStage.READING, address
+            self.until = context.now + self._fresh_s()
+            self.token = context.number()
+            context.do(ReadLatest(self.token))
 
-    def suspects(self, desk: Desk, address: str) -> bool:
+    def suspects(self, context: StepContext, address: str) -> bool:
         """Say whether ``address`` has refused this keeper's own last dials."""
         count, at = self.refused.get(address, (0, 0.0))
-        return count >= REFUSALS and desk.now - at < self._fresh_s()
+        return count >= REFUSALS and context.now - at < self._fresh_s()
 
-    def absorb(
-        self, desk: Desk, event: LatestRead | LatestUnreadable | BlobRead | BlobUnreadable
+    def on_event(
+        self, context: StepContext, event: LatestRead | LatestUnreadable | BlobRead | BlobUnreadable
     ) -> str | None:
         """Take what was read; return the leader's life when its Lease may be seized."""
         match event:
-            case LatestRead(token, record) if token == self.token and self._is(Stage.READING):
-                return self._judge(desk, record)
-            case BlobRead(ref, MembersFile() as file) if ref == self.ref and self._is(
-                Stage.FETCHING
+            case LatestRead(token, record) if token == self.token and self._is(
+                TakeoverStage.READING
             ):
-                self._ask(desk, file)
+                return self._judge(context, record)
+            case BlobRead(ref, MembersFile() as file) if ref == self.ref and self._is(
+                TakeoverStage.FETCHING
+            ):
+                self._ask(context, file)
             case LatestUnreadable(token, _) if token == self.token:
-                self.stage = Stage.WATCHING
+                self.stage = TakeoverStage.WATCHING
             case BlobUnreadable(ref, _, _) if ref == self.ref:
-                self.stage = Stage.WATCHING
+                self.stage = TakeoverStage.WATCHING
             case _:
                 pass
         return None
 
-    def _is(self, stage: Stage) -> bool:
+    def _is(self, stage: TakeoverStage) -> bool:
         return self.stage is stage
 
-    def _judge(self, desk: Desk, record: Latest | None) -> str | None:
-        self.stage = Stage.WATCHING
+    def _judge(self, context: StepContext, record: Latest | None) -> str | None:
+        self.stage = TakeoverStage.WATCHING
         if record is None or record.leader is None or record.leader.address != self.address:
             return None
         if record.workers <= 2:
             return record.leader.incarnation
         if record.members is not None:
-            self.stage, self.record, self.ref = Stage.FETCHING, record, record.members
-            desk.do(ReadBlob(record.members, BlobKind.MEMBERS))
+            self.stage, self.record, self.ref = TakeoverStage.FETCHING, record, record.members
+            context.do(ReadBlob(record.members, BlobKind.MEMBERS))
         return None
 
-    def _ask(self, desk: Desk, file: MembersFile) -> None:
+    def _ask(self, context: StepContext, file: MembersFile) -> None:
         assert self.record is not None
-        self.stage = Stage.ASKING
+        self.stage = TakeoverStage.ASKING
         suspect = Suspect(self.address, self.me.address)
         envelope = Envelope(self.record.job_uid, Term(0), self.me.ordinal, suspect)
         for member in file.members:
             if member.keeper not in (self.address, self.me.address):
-                desk.do(SendReport(member.keeper, envelope))
+                context.do(SendReport(member.keeper, envelope))
 
-    def hear(self, desk: Desk, envelope: Envelope) -> str | None:
+    def on_report(self, context: StepContext, envelope: Envelope) -> str | None:
         """Answer another's question, or take the answer to ours; as :meth:`absorb`."""
         match envelope.body:
             case Suspect(leader, keeper):
-                if self.suspects(desk, leader):
+                if self.suspects(context, leader):
                     answer = Envelope(envelope.job_uid, Term(0), self.me.ordinal, Confirm(leader))
-                    desk.do(SendReport(keeper, answer))
+                    context.do(SendReport(keeper, answer))
             case Confirm(leader):
-                asked = self.stage is Stage.ASKING and leader == self.address
+                asked = self.stage is TakeoverStage.ASKING and leader == self.address
                 if asked and self.record is not None and self.record.leader is not None:
-                    self.stage = Stage.WATCHING
+                    self.stage = TakeoverStage.WATCHING
                     return self.record.leader.incarnation
             case _:
                 pass
         return None
 
-    def pursue(self, desk: Desk) -> None:
+    def reconcile(self, context: StepContext) -> None:
         """End an inquiry that leads nowhere."""
-        if self.stage is not Stage.WATCHING and desk.due(self.until):
-            self.stage = Stage.WATCHING
+        if self.stage is not TakeoverStage.WATCHING and context.due_or_wake(self.until):
+            self.stage = TakeoverStage.WATCHING

@@ -19,8 +19,8 @@ from penstock.contract.ids import BlobName
 from penstock.protocol.control_actions import DeleteBlobs, ReadRootFile, WriteRootFile
 from penstock.protocol.control_events import RootFileFailed, RootFileRead, RootFileWritten
 from penstock.protocol.leader.job_restore import pending
-from penstock.protocol.leader.leader_state import Lead, Phase
-from penstock.protocol.leader.manifest_cache import Shelf
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
+from penstock.protocol.leader.manifest_cache import ManifestCache
 
 REMEDY = "nothing starts from nothing: restore a savepoint in an empty folder, or put it back"
 ROOT_FILE = BlobName("ROOT")
@@ -30,85 +30,87 @@ RootFileEvent = RootFileRead | RootFileWritten | RootFileFailed
 
 
 @dataclass(slots=True)
-class Opening:
+class TermBootstrap:
     """``checked``: ROOT is ours. ``text``: what was read and is not yet judged."""
 
     token: int | None = None
     retry_at: float = 0.0
     checked: bool = False
 
-    def absorb(self, lead: Lead, event: RootFileEvent) -> None:
+    def on_event(self, state: LeaderState, event: RootFileEvent) -> None:
         """Take the answer to the one read or write of ROOT under way."""
         if event.token != self.token:
             return
         self.token = None
         match event:
             case RootFileRead(_, text):
-                self._judge(lead, text)
+                self._judge(state, text)
             case RootFileWritten():
                 pass  # read it again: who owns the volume is what it says, not what was written
             case RootFileFailed(_, reason):
-                lead.say("root-file-failed", f"reason={reason!r}")
-                self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+                state.log_once("root-file-failed", f"reason={reason!r}")
+                self.retry_at = state.context.now + state.settings.meta_retry_interval_s
 
-    def _judge(self, lead: Lead, text: str | None) -> None:
+    def _judge(self, state: LeaderState, text: str | None) -> None:
         if text is not None and text.endswith(COMPLETE):
             owner = text.removesuffix(COMPLETE)
-            self.checked = owner == lead.uid
+            self.checked = owner == state.uid
             if not self.checked:
-                self._refuse(lead, f"the volume belongs to object {owner}, not to {lead.uid}")
-        elif lead.latest.max_epoch > 0:
-            self._refuse(lead, f"epoch {lead.latest.epoch} is committed, the volume has no ROOT")
+                self._refuse(state, f"the volume belongs to object {owner}, not to {state.uid}")
+        elif state.latest.max_epoch > 0:
+            self._refuse(state, f"epoch {state.latest.epoch} is committed, the volume has no ROOT")
         elif text is not None:  # torn: whoever wrote it has never read it, and so begun nothing
-            lead.desk.do(DeleteBlobs((ROOT_FILE,)))
-            self.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+            state.context.do(DeleteBlobs((ROOT_FILE,)))
+            self.retry_at = state.context.now + state.settings.meta_retry_interval_s
         else:
-            self.token = lead.desk.number()
-            lead.desk.do(WriteRootFile(self.token, lead.uid + COMPLETE))
+            self.token = state.context.number()
+            state.context.do(WriteRootFile(self.token, state.uid + COMPLETE))
 
-    def _refuse(self, lead: Lead, why: str) -> None:
+    def _refuse(self, state: LeaderState, why: str) -> None:
         """Fail this run, and touch nothing: not even collection may run on a foreign volume."""
-        self.retry_at = lead.desk.now + lead.settings.lease_retry_s
+        self.retry_at = state.context.now + state.settings.lease_retry_s
         text = f"StateError: MetadataMissing: {why}; {REMEDY}"
-        lead.say("refused", f"reason={text!r}")
-        if lead.desired is not None and not lead.swaps.busy:
-            failed = replace(lead.latest, failure=text, run=lead.desired.run)
-            if failed != lead.latest:
-                lead.propose(failed)
+        state.log_once("refused", f"reason={text!r}")
+        if state.desired is not None and not state.cas.busy:
+            failed = replace(state.latest, failure=text, run=state.desired.run)
+            if failed != state.latest:
+                state.propose(failed)
 
-    def pursue(self, lead: Lead, shelf: Shelf) -> None:
+    def reconcile(self, state: LeaderState, manifests: ManifestCache) -> None:
         """Go on to the phase that the object's content asks for."""
         if not self.checked:
-            if self.token is None and lead.desk.due(self.retry_at):
-                self.token = lead.desk.number()
-                lead.desk.do(ReadRootFile(self.token))
-        elif lead.latest.closed():
-            lead.enter(Phase.CLOSED)
-        elif load(lead, shelf):
-            goes_on = lead.file is not None and not lead.rollback
-            lead.enter(Phase.RESETTING if goes_on else Phase.GATHERING)
+            if self.token is None and state.context.due_or_wake(self.retry_at):
+                self.token = state.context.number()
+                state.context.do(ReadRootFile(self.token))
+        elif state.latest.closed():
+            state.enter(LeaderPhase.CLOSED)
+        elif load(state, manifests):
+            goes_on = state.file is not None and not state.rollback
+            state.enter(LeaderPhase.RESETTING if goes_on else LeaderPhase.GATHERING)
 
 
-def load(lead: Lead, shelf: Shelf) -> bool:
+def load(state: LeaderState, manifests: ManifestCache) -> bool:
     """Read what the object names; True when all is there. A damaged root manifest fails the job."""
-    at = lead.latest
+    at = state.latest
     if at.root is not None:
-        lead.root = shelf.root(lead.desk, at.root)
-        if at.root.name in shelf.damaged and not _goes_elsewhere(lead):
-            lead.failure = f"checkpoint {at.epoch} cannot be read: {shelf.damaged[at.root.name]}"
+        state.root = manifests.root(state.context, at.root)
+        if at.root.name in manifests.damaged and not _goes_elsewhere(state):
+            state.failure = (
+                f"checkpoint {at.epoch} cannot be read: {manifests.damaged[at.root.name]}"
+            )
             return False
-        if lead.root is None and at.root.name not in shelf.damaged:
+        if state.root is None and at.root.name not in manifests.damaged:
             return False
     if at.members is not None:
-        lead.file = shelf.members(lead.desk, at.members)
-        if lead.file is None and at.members.name not in shelf.damaged:
+        state.file = manifests.members(state.context, at.members)
+        if state.file is None and at.members.name not in manifests.damaged:
             return False
     return True
 
 
-def _goes_elsewhere(lead: Lead) -> bool:
+def _goes_elsewhere(state: LeaderState) -> bool:
     """Say whether another checkpoint was asked for: only then a damaged one is passed over."""
-    wanted = pending(lead)
+    wanted = pending(state)
     if wanted is None:
         return False
     return wanted.path is not None or wanted.epoch is not None or wanted.empty

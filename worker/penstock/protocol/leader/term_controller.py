@@ -42,264 +42,269 @@ from penstock.protocol.control_events import (
     SwapUnknown,
 )
 from penstock.protocol.leader import recovery as health
-from penstock.protocol.leader.checkpoint_cleaner import Collection
-from penstock.protocol.leader.checkpoint_coordinator import Epochs
-from penstock.protocol.leader.job_completion import Ending
-from penstock.protocol.leader.job_restore import Restoring, owes_output, pending
-from penstock.protocol.leader.leader_state import Lead, Phase
-from penstock.protocol.leader.manifest_cache import Shelf
+from penstock.protocol.leader.checkpoint_cleaner import CheckpointCleaner
+from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinator
+from penstock.protocol.leader.job_completion import JobCompletion
+from penstock.protocol.leader.job_restore import JobRestore, owes_output, pending
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
+from penstock.protocol.leader.manifest_cache import ManifestCache
 from penstock.protocol.leader.recovery import Recovery
-from penstock.protocol.leader.rescale_coordinator import Rescale, Stage
-from penstock.protocol.leader.restart_limit import Restarts
-from penstock.protocol.leader.term_bootstrap import Opening
-from penstock.protocol.leader.user_requests import Requests, is_waited_for
+from penstock.protocol.leader.rescale_coordinator import RescaleCoordinator, RescalePhase
+from penstock.protocol.leader.restart_limit import RestartLimit
+from penstock.protocol.leader.term_bootstrap import TermBootstrap
+from penstock.protocol.leader.user_requests import UserRequests, is_waited_for
 from penstock.protocol.leader.worker_registry import member_of
 
-TURNS_MAX = 16  # changes of phase or stage in one step; more would be a loop
+PASSES_MAX = 16  # changes of phase or stage in one step; more would be a loop
 SUSPECT_HEARTBEATS = 2.5  # missing so many, a member is dialled
-ATTEMPT_PHASES = (Phase.RESETTING, Phase.PUBLISHING, Phase.STARTING, Phase.RUNNING)
+ATTEMPT_PHASES = (
+    LeaderPhase.RESETTING,
+    LeaderPhase.PUBLISHING,
+    LeaderPhase.STARTING,
+    LeaderPhase.RUNNING,
+)
 
 
 @dataclass(slots=True)
-class Office:
+class TermController:
     """The parts of one term of leading; each holds its own state and shares the lead."""
 
-    lead: Lead
-    shelf: Shelf
-    opening: Opening = field(default_factory=Opening)
+    state: LeaderState
+    manifests: ManifestCache
+    bootstrap: TermBootstrap = field(default_factory=TermBootstrap)
     recovery: Recovery = field(default_factory=Recovery)
-    restoring: Restoring = field(default_factory=Restoring)
-    epochs: Epochs = field(default_factory=Epochs)
-    rescale: Rescale = field(default_factory=Rescale)
-    requests: Requests = field(default_factory=Requests)
-    ending: Ending = field(default_factory=Ending)
-    collection: Collection = field(default_factory=Collection)
-    restarts: Restarts = field(default_factory=Restarts)
+    restore: JobRestore = field(default_factory=JobRestore)
+    checkpoints: CheckpointCoordinator = field(default_factory=CheckpointCoordinator)
+    rescale: RescaleCoordinator = field(default_factory=RescaleCoordinator)
+    requests: UserRequests = field(default_factory=UserRequests)
+    completion: JobCompletion = field(default_factory=JobCompletion)
+    cleaner: CheckpointCleaner = field(default_factory=CheckpointCleaner)
+    restart_limit: RestartLimit = field(default_factory=RestartLimit)
 
-    def absorb(self, event: CoordinatorEvent) -> None:
+    def on_event(self, event: CoordinatorEvent) -> None:
         """Take one event into the facts; answers nobody waits for change nothing."""
-        lead = self.lead
+        state = self.state
         match event:
             case SwapDone() | SwapConflicted() | SwapUnknown() | LatestRead() | LatestUnreadable():
-                lead.swaps.absorb(lead.desk, event)
+                state.cas.on_event(state.context, event)
             case BlobWritten() | BlobNotWritten() | BlobRead() | BlobUnreadable():
-                self.shelf.absorb(lead.desk, event)
+                self.manifests.on_event(state.context, event)
             case RootFileRead() | RootFileWritten() | RootFileFailed():
-                self.opening.absorb(lead, event)
+                self.bootstrap.on_event(state, event)
             case SnapshotRead() | Imported() | ImportFailed():
-                self.restoring.absorb(lead, event)
+                self.restore.on_event(state, event)
             case SavepointCopied() | SavepointIndexed() | SavepointNotCopied():
-                self.requests.hear_copy(lead, event)
+                self.requests.on_savepoint_copied(state, event)
             case BlobsListed():
-                self.collection.absorb(lead, event)
+                self.cleaner.on_event(state, event)
             case PeerRefused(address):
-                lead.roster.refuse(address)
+                state.registry.refuse(address)
             case ReportArrived(envelope):
-                self._hear(envelope)
+                self._on_report(envelope)
             case _:
                 pass
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_report(self, envelope: Envelope) -> None:
         """Take a report. Life and death count under any term, all else only under this one."""
-        lead = self.lead
-        if envelope.job_uid != lead.latest.job_uid:
+        state = self.state
+        if envelope.job_uid != state.latest.job_uid:
             return
         body = envelope.body
         if isinstance(body, Heartbeat | EngineLost):
-            lead.roster.hear(lead.desk, envelope)
+            state.registry.on_report(state.context, envelope)
         if isinstance(body, EngineLost):
-            self.restarts.hear(lead, body)
-        if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, lead.term):
-            lead.failure = body.reason  # no term: its engine never spoke, nothing was announced
-        if envelope.term != lead.term:
+            self.restart_limit.on_report(state, body)
+        if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, state.term):
+            state.failure = body.reason  # no term: its engine never spoke, nothing was announced
+        if envelope.term != state.term:
             return
         match body:
             case TaskAck():
-                self.epochs.hear_ack(lead, body)
+                self.checkpoints.on_ack(state, body)
             case EpochFailed():
-                self.epochs.hear_failure(lead, body)
+                self.checkpoints.on_epoch_failed(state, body)
             case PublishFailed():
-                self.epochs.hear_unpublished(lead, body)
+                self.checkpoints.on_publish_failed(state, body)
             case Splits():
-                self.recovery.hear_splits(lead, body)
+                self.recovery.on_splits(state, body)
             case CheckpointWanted(attempt):
-                if attempt == lead.latest.attempt:
-                    self.epochs.soon(lead)
+                if attempt == state.latest.attempt:
+                    self.checkpoints.request(state)
             case _:
                 pass
 
     # --- Pursue --------------------------------------------------------------------------------
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Pursue until nothing changes any more; then forget what nobody names."""
-        for _ in range(TURNS_MAX):
+        for _ in range(PASSES_MAX):
             before = self._where()
-            self._turn()
+            self._pass()
             if self._where() == before:
                 break
         else:
             raise AssertionError(f"the leader goes round in circles: {self._where()}")
-        self.lead.courier.sweep()
+        self.state.retrier.sweep()
         self._forget()
 
-    def _where(self) -> tuple[Phase, Stage, bool, bool]:
-        lead = self.lead
-        return lead.phase, self.rescale.stage, self.epochs.flight is None, lead.swaps.busy
+    def _where(self) -> tuple[LeaderPhase, RescalePhase, bool, bool]:
+        state = self.state
+        return state.phase, self.rescale.stage, self.checkpoints.in_flight is None, state.cas.busy
 
-    def _turn(self) -> None:
-        lead = self.lead
-        self.epochs.notice(lead, self.shelf)
-        _announce(lead)
-        opening = lead.phase is Phase.OPENING
-        if not opening and lead.latest.closed():
+    def _pass(self) -> None:
+        state = self.state
+        self.checkpoints.notice(state, self.manifests)
+        _announce(state)
+        bootstrap = state.phase is LeaderPhase.OPENING
+        if not bootstrap and state.latest.closed():
             self._close()
             return
-        if not opening:
-            lead.failure = lead.failure or self.restarts.pursue(lead)
-            lead.deaths = self.restarts.deaths(lead)
-        if (self.opening.checked or not opening) and self.ending.pursue(lead):
+        if not bootstrap:
+            state.failure = state.failure or self.restart_limit.reconcile(state)
+            state.deaths = self.restart_limit.deaths(state)
+        if (self.bootstrap.checked or not bootstrap) and self.completion.reconcile(state):
             return
-        if lead.phase in ATTEMPT_PHASES and not lead.swaps.busy:
-            why = _rollback(lead)
+        if state.phase in ATTEMPT_PHASES and not state.cas.busy:
+            why = _rollback(state)
             if why is not None:
                 self._recover(why)
-        self._pursue_phase()
-        if lead.phase not in (Phase.OPENING, Phase.CLOSED):
-            health.dismiss(lead)
-            if not lead.swaps.busy:
-                health.record(lead)
+        self._reconcile_phase()
+        if state.phase not in (LeaderPhase.OPENING, LeaderPhase.CLOSED):
+            health.dismiss(state)
+            if not state.cas.busy:
+                health.record(state)
 
-    def _pursue_phase(self) -> None:
-        lead = self.lead
+    def _reconcile_phase(self) -> None:
+        state = self.state
         why: str | None = None
-        match lead.phase:
-            case Phase.OPENING:
-                self.opening.pursue(lead, self.shelf)
-            case Phase.GATHERING:
-                undecided = lead.swaps.busy
-                if self.restoring.pursue(lead, self.shelf):
-                    self.recovery.gather(lead, self.shelf)
+        match state.phase:
+            case LeaderPhase.OPENING:
+                self.bootstrap.reconcile(state, self.manifests)
+            case LeaderPhase.GATHERING:
+                undecided = state.cas.busy
+                if self.restore.reconcile(state, self.manifests):
+                    self.recovery.gather(state, self.manifests)
                 elif not undecided:
                     self.recovery.drop()  # drafted from another checkpoint than will be restored
-            case Phase.RESETTING:
-                why = self.recovery.reset(lead)
-            case Phase.PUBLISHING:
-                self.recovery.publish(lead)
-            case Phase.STARTING:
-                why = self.recovery.start(lead, self.epochs)
-            case Phase.RUNNING:
+            case LeaderPhase.RESETTING:
+                why = self.recovery.reset(state)
+            case LeaderPhase.PUBLISHING:
+                self.recovery.publish(state)
+            case LeaderPhase.STARTING:
+                why = self.recovery.start(state, self.checkpoints)
+            case LeaderPhase.RUNNING:
                 self._run()
-            case Phase.CLOSED:  # a new run has opened the job again
-                lead.rollback = True
-                self.collection.swept = False
-                lead.enter(Phase.OPENING)
-        if why is not None and not lead.swaps.busy:
+            case LeaderPhase.CLOSED:  # a new run has opened the job again
+                state.rollback = True
+                self.cleaner.swept = False
+                state.enter(LeaderPhase.OPENING)
+        if why is not None and not state.cas.busy:
             self._recover(why)
 
     def _run(self) -> None:
         """One turn while all members run: rescale, epoch in flight, answers, something new."""
-        lead, epochs, rescale = self.lead, self.epochs, self.rescale
-        if lead.plan is None:
+        state, checkpoints, rescale = self.state, self.checkpoints, self.rescale
+        if state.plan is None:
             return
-        epochs.pursue(lead, self.shelf)
-        rescale.pursue(lead, self.shelf, epochs)
-        if epochs.flight is not None and (
-            epochs.hasty or is_waited_for(lead) or rescale.waits(lead)
+        checkpoints.reconcile(state, self.manifests)
+        rescale.reconcile(state, self.manifests, checkpoints)
+        if checkpoints.in_flight is not None and (
+            checkpoints.hasty or is_waited_for(state) or rescale.waits(state)
         ):
-            epochs.hurry(lead)
-        epochs.decide_for(lead)
-        if not lead.published():  # no epoch of any kind starts before the last one is published
+            checkpoints.expedite(state)
+        checkpoints.decide_for(state)
+        if not state.published():  # no epoch of any kind starts before the last one is published
             return
-        epochs.answer(lead)
-        self.requests.copy(lead)
-        self.collection.pursue(lead, self.shelf, rescale.name)
-        if lead.swaps.busy or epochs.flight is not None:
+        checkpoints.answer(state)
+        self.requests.copy(state)
+        self.cleaner.reconcile(state, self.manifests, rescale.name)
+        if state.cas.busy or checkpoints.in_flight is not None:
             return
-        if rescale.stage not in (Stage.IDLE, Stage.PREPARING):
+        if rescale.stage not in (RescalePhase.IDLE, RescalePhase.PREPARING):
             return
-        if lead.is_final():
-            self.ending.finish(lead)
+        if state.is_final():
+            self.completion.finish(state)
         else:
-            self.requests.pursue(lead, epochs, rescale.idle)
+            self.requests.reconcile(state, checkpoints, rescale.idle)
 
     def _recover(self, why: str) -> None:
         """Give the attempt up: the next one starts from the committed epoch."""
-        lead = self.lead
-        lead.reason = why
-        lead.failures += 1
-        lead.put_off(lead.failures)
-        lead.desk.note(f"event=rollback attempt={lead.latest.attempt} reason={why!r}")
+        state = self.state
+        state.reason = why
+        state.failures += 1
+        state.put_off(state.failures)
+        state.context.log(f"event=rollback attempt={state.latest.attempt} reason={why!r}")
         self._drop()
-        lead.enter(Phase.GATHERING)
+        state.enter(LeaderPhase.GATHERING)
 
     def _close(self) -> None:
-        lead = self.lead
-        if lead.phase is not Phase.CLOSED:
-            lead.failure = None
+        state = self.state
+        if state.phase is not LeaderPhase.CLOSED:
+            state.failure = None
             self._drop()
-            lead.enter(Phase.CLOSED)
-        self.ending.closed(lead)
-        self.collection.sweep(lead, self.shelf)
+            state.enter(LeaderPhase.CLOSED)
+        self.completion.closed(state)
+        self.cleaner.sweep(state, self.manifests)
 
     def _drop(self) -> None:
-        self.epochs.drop()
+        self.checkpoints.drop()
         self.rescale.drop()
         self.recovery.drop()
-        self.ending.drop()
+        self.completion.drop()
 
     def leaves(self) -> bool:
         """Say whether this leader has to hand over: its worker is no member any more."""
-        lead = self.lead
+        state = self.state
         return (
-            lead.phase is Phase.RUNNING
-            and not lead.swaps.busy
+            state.phase is LeaderPhase.RUNNING
+            and not state.cas.busy
             and self.rescale.idle
-            and lead.latest.settled == lead.latest.version
-            and lead.target() == lead.latest.workers
-            and lead.me.ordinal >= lead.latest.workers
+            and state.latest.settled == state.latest.version
+            and state.target() == state.latest.workers
+            and state.me.ordinal >= state.latest.workers
         )
 
     def _forget(self) -> None:
         """Keep on the shelf only what the object or a part still names."""
-        at = self.lead.latest
+        at = self.state.latest
         names = [r.root.name for r in (*at.retained, *at.pinned)]
         names += [ref.name for ref in (at.root, at.members) if ref is not None]
-        flight = self.epochs.flight
+        in_flight = self.checkpoints.in_flight
         drafts = (
             self.recovery.name,
-            self.restoring.name,
+            self.restore.name,
             self.rescale.name,
-            flight.name if flight else None,
+            in_flight.name if in_flight else None,
         )
         names += [name for name in drafts if name is not None]
-        self.shelf.keep(names)
+        self.manifests.keep(names)
 
 
-def _announce(lead: Lead) -> None:
+def _announce(state: LeaderState) -> None:
     """Have everyone confirm this term before anything else is said; dial whoever falls silent.
 
     A member that died refuses the dial, which is known much sooner than silence is.
     """
-    patience_s = SUSPECT_HEARTBEATS * lead.settings.heartbeat_interval_s
-    for member in lead.members():
-        life = lead.life(member)
-        silent = lead.desk.due(life.seen.at + patience_s)
-        if life.lost is None and (silent or life.term < lead.term):
-            lead.want(member, lead.announcement(), lead.term)
-    for life in lead.roster.lives.values():  # given up or not: only then it can be told to end
+    patience_s = SUSPECT_HEARTBEATS * state.settings.heartbeat_interval_s
+    for member in state.members():
+        life = state.life(member)
+        silent = state.context.due_or_wake(life.seen.at + patience_s)
+        if life.lost is None and (silent or life.term < state.term):
+            state.ensure(member, state.announcement(), state.term)
+    for life in state.registry.lives.values():  # given up or not: only then it can be told to end
         if (
             life.heartbeat is not None
-            and life.term < lead.term
-            and lead.roster.heard(lead.desk, life)
+            and life.term < state.term
+            and state.registry.heard(state.context, life)
         ):
-            lead.want(member_of(life), lead.announcement(), lead.term)
+            state.ensure(member_of(life), state.announcement(), state.term)
 
 
-def _rollback(lead: Lead) -> str | None:
+def _rollback(state: LeaderState) -> str | None:
     """Return why the attempt has to be given up, None when it goes on."""
-    wanted = pending(lead)
-    if wanted is not None and not owes_output(lead, wanted):
+    wanted = pending(state)
+    if wanted is not None and not owes_output(state, wanted):
         return "a restore was asked for"
-    if lead.plan is not None and lead.file is not None and not lead.is_of_plan():
+    if state.plan is not None and state.file is not None and not state.is_of_plan():
         return "the attempt ran another plan than this leader's: two never share one"
-    return health.trouble(lead)
+    return health.trouble(state)

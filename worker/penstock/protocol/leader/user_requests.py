@@ -23,13 +23,16 @@ from penstock.contract.manifest import BlobRef
 from penstock.model.elements import BarrierKind
 from penstock.protocol.control_actions import CopySavepoint, IndexSavepoint
 from penstock.protocol.control_events import SavepointCopied, SavepointIndexed, SavepointNotCopied
-from penstock.protocol.leader.checkpoint_coordinator import Epochs, Flight
-from penstock.protocol.leader.leader_state import Lead
+from penstock.protocol.leader.checkpoint_coordinator import (
+    CheckpointCoordinator,
+    InFlightCheckpoint,
+)
+from penstock.protocol.leader.leader_state import LeaderState
 
 CopyEvent = SavepointCopied | SavepointIndexed | SavepointNotCopied
 
 
-class Stage(StrEnum):
+class RequestStage(StrEnum):
     """Where the copy of one savepoint is; see the diagram above."""
 
     WAITING = "waiting"
@@ -45,7 +48,7 @@ class Copying:
     ``retry_at``: when the next try may begin; ``failed``: why each try failed.
     """
 
-    stage: Stage = Stage.WAITING
+    stage: RequestStage = RequestStage.WAITING
     folder: str = ""
     retry_at: float = 0.0
     path: str | None = None
@@ -57,146 +60,152 @@ class Copying:
 
 
 @dataclass(slots=True)
-class Requests:
+class UserRequests:
     """``copies``: the savepoints on their way, by request; what no swap has recorded yet."""
 
     copies: dict[str, Copying] = field(default_factory=dict)
 
-    def pursue(self, lead: Lead, epochs: Epochs, settled: bool) -> None:
+    def reconcile(
+        self, state: LeaderState, checkpoints: CheckpointCoordinator, settled: bool
+    ) -> None:
         """Start the next epoch that is asked for or due; called when one may start.
 
         The final one only when no rescale is under way (``settled``).
         """
-        asked = _unmet(lead)
+        asked = _unmet(state)
         stop = next((r for r in asked if r.kind == "stop"), None)
         if stop is not None:
-            if stop.argument is not None and not _is_held(lead, stop):
-                self._savepoint(lead, epochs, stop)
+            if stop.argument is not None and not _is_held(state, stop):
+                self._savepoint(state, checkpoints, stop)
         elif asked and asked[0].kind == "checkpoint":
             ids = tuple(r.id for r in asked if r.kind == "checkpoint")
-            _start(lead, epochs, BarrierKind.CHECKPOINT, requests=ids)
+            _start(state, checkpoints, BarrierKind.CHECKPOINT, requests=ids)
         elif asked and asked[0].kind == "savepoint":
-            self._savepoint(lead, epochs, asked[0])
+            self._savepoint(state, checkpoints, asked[0])
         elif asked:
             known = "known are checkpoint, savepoint, stop"
-            _answer(lead, asked[0], f"unknown request {asked[0].kind!r}: {known}")
-        elif settled and exhausted(lead):
-            if lead.desk.due(epochs.pause_until):
-                _start(lead, epochs, BarrierKind.FINAL)
-        elif lead.desk.due(epochs.next_at):
-            _start(lead, epochs, BarrierKind.CHECKPOINT)
+            _answer(state, asked[0], f"unknown request {asked[0].kind!r}: {known}")
+        elif settled and exhausted(state):
+            if state.context.due_or_wake(checkpoints.pause_until):
+                _start(state, checkpoints, BarrierKind.FINAL)
+        elif state.context.due_or_wake(checkpoints.next_at):
+            _start(state, checkpoints, BarrierKind.CHECKPOINT)
 
-    def _savepoint(self, lead: Lead, epochs: Epochs, asked: Request) -> None:
-        under_way = [r for r in lead.latest.retained if r.savepoint is not None]
+    def _savepoint(
+        self, state: LeaderState, checkpoints: CheckpointCoordinator, asked: Request
+    ) -> None:
+        under_way = [r for r in state.latest.retained if r.savepoint is not None]
         if len(under_way) >= SAVEPOINTS_UNDER_WAY_MAX:
-            _answer(lead, asked, f"{len(under_way)} savepoints are being copied already")
+            _answer(state, asked, f"{len(under_way)} savepoints are being copied already")
         else:
-            _start(lead, epochs, BarrierKind.SAVEPOINT, keep=asked.id)
+            _start(state, checkpoints, BarrierKind.SAVEPOINT, keep=asked.id)
 
-    def copy(self, lead: Lead) -> None:
+    def copy(self, state: LeaderState) -> None:
         """Have the files of published savepoints copied, and record what is done."""
-        asked = {r.id: r for r in lead.requests()}
-        for kept in lead.latest.retained:
+        asked = {r.id: r for r in state.requests()}
+        for kept in state.latest.retained:
             request = kept.savepoint
-            if request is None or lead.swaps.busy:
+            if request is None or state.cas.busy:
                 continue
             copying = self.copies.setdefault(request, Copying())
             if request not in asked or copying.is_over():
-                self._record(lead, request, asked.get(request))
+                self._record(state, request, asked.get(request))
             else:
-                _pursue_copy(lead, copying, asked[request], kept.root)
+                _pursue_copy(state, copying, asked[request], kept.root)
 
-    def _record(self, lead: Lead, request: str, asked: Request | None) -> None:
+    def _record(self, state: LeaderState, request: str, asked: Request | None) -> None:
         """Answer, and let the epoch go the way of all others; a stop ends the job with it."""
-        at = lead.latest
+        at = state.latest
         copying = self.copies.pop(request)
         path = copying.path
         answers = at.answers
         if asked is not None:
             text = path if path is not None else f"it was not copied: {copying.failed[-1]}"
-            answers = lead.answers(Answer(request, path is not None, text))
-        lead.propose(
+            answers = state.answers(Answer(request, path is not None, text))
+        state.propose(
             replace(
                 at,
                 retained=tuple(_released(r, request) for r in at.retained),
-                published_through=lead.published_through(),
+                published_through=state.published_through(),
                 stopped=asked is not None and asked.kind == "stop" and path is not None,
                 answers=answers,
             )
         )
 
-    def hear_copy(self, lead: Lead, event: CopyEvent) -> None:
+    def on_savepoint_copied(self, state: LeaderState, event: CopyEvent) -> None:
         """Keep what became of the try under way; of another term's nothing is known here."""
         copying = self.copies.get(event.request)
         if copying is None or copying.folder != event.folder:
             return
         match event:
             case SavepointCopied():
-                copying.stage = Stage.COPIED
+                copying.stage = RequestStage.COPIED
             case SavepointIndexed(path=path):
                 copying.path = path
             case SavepointNotCopied(request, _, reason):
-                lead.say("savepoint-failed", f"request={request} reason={reason!r}")
-                copying.stage = Stage.WAITING
-                copying.retry_at = lead.desk.now + lead.settings.meta_retry_interval_s
+                state.log_once("savepoint-failed", f"request={request} reason={reason!r}")
+                copying.stage = RequestStage.WAITING
+                copying.retry_at = state.context.now + state.settings.meta_retry_interval_s
                 copying.failed.append(reason)
 
 
-def _pursue_copy(lead: Lead, copying: Copying, asked: Request, root: BlobRef) -> None:
+def _pursue_copy(state: LeaderState, copying: Copying, asked: Request, root: BlobRef) -> None:
     """Order the next step of a savepoint: a copy in a folder of its own, then the index."""
     name = asked.argument or asked.id
-    if copying.stage is Stage.WAITING and lead.desk.due(copying.retry_at):
-        copying.folder = f"{lead.term}-{lead.me.incarnation}-{lead.desk.number()}"
-        copying.stage = Stage.COPYING
-        lead.desk.do(CopySavepoint(asked.id, name, root, copying.folder))
-    elif copying.stage is Stage.COPIED:
-        copying.stage = Stage.INDEXING
-        lead.desk.do(IndexSavepoint(asked.id, name, root, copying.folder))
+    if copying.stage is RequestStage.WAITING and state.context.due_or_wake(copying.retry_at):
+        copying.folder = f"{state.term}-{state.me.incarnation}-{state.context.number()}"
+        copying.stage = RequestStage.COPYING
+        state.context.do(CopySavepoint(asked.id, name, root, copying.folder))
+    elif copying.stage is RequestStage.COPIED:
+        copying.stage = RequestStage.INDEXING
+        state.context.do(IndexSavepoint(asked.id, name, root, copying.folder))
 
 
-def exhausted(lead: Lead) -> bool:
+def exhausted(state: LeaderState) -> bool:
     """Say whether every source task has read all that it owns *under the committed version*."""
-    lives = [lead.life(m) for m in lead.admitted()]
+    lives = [state.life(m) for m in state.admitted()]
     return bool(lives) and all(
-        life.term == lead.term
-        and life.status.running == lead.latest.attempt
-        and life.status.resumed == lead.latest.version
+        life.term == state.term
+        and life.status.running == state.latest.attempt
+        and life.status.resumed == state.latest.version
         and life.status.exhausted
         for life in lives
     )
 
 
-def is_waited_for(lead: Lead) -> bool:
+def is_waited_for(state: LeaderState) -> bool:
     """Say whether a request, or the end of the input, waits for an epoch."""
-    return bool(_unmet(lead)) or exhausted(lead)
+    return bool(_unmet(state)) or exhausted(state)
 
 
-def _unmet(lead: Lead) -> list[Request]:
+def _unmet(state: LeaderState) -> list[Request]:
     """List what was asked for and still needs an epoch; a stop in any case."""
-    return [r for r in lead.requests() if r.kind == "stop" or not _is_held(lead, r)]
+    return [r for r in state.requests() if r.kind == "stop" or not _is_held(state, r)]
 
 
-def _is_held(lead: Lead, request: Request) -> bool:
-    return any(r.savepoint == request.id for r in lead.latest.retained)
+def _is_held(state: LeaderState, request: Request) -> bool:
+    return any(r.savepoint == request.id for r in state.latest.retained)
 
 
 def _start(
-    lead: Lead,
-    epochs: Epochs,
+    state: LeaderState,
+    checkpoints: CheckpointCoordinator,
     kind: BarrierKind,
     *,
     requests: tuple[str, ...] = (),
     keep: str | None = None,
 ) -> None:
-    table = lead.assignment()
+    table = state.assignment()
     assert table is not None
-    deadline = lead.desk.now + lead.settings.checkpoint_timeout_s
-    number = epochs.number(lead)
-    epochs.start(lead, Flight(number, kind, table, table.tasks(), deadline, requests, keep))
+    deadline = state.context.now + state.settings.checkpoint_timeout_s
+    number = checkpoints.number(state)
+    checkpoints.start(
+        state, InFlightCheckpoint(number, kind, table, table.tasks(), deadline, requests, keep)
+    )
 
 
-def _answer(lead: Lead, asked: Request, text: str) -> None:
-    lead.propose(replace(lead.latest, answers=lead.answers(Answer(asked.id, False, text))))
+def _answer(state: LeaderState, asked: Request, text: str) -> None:
+    state.propose(replace(state.latest, answers=state.answers(Answer(asked.id, False, text))))
 
 
 def _released(kept: Retained, request: str) -> Retained:

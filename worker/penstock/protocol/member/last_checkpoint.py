@@ -16,11 +16,11 @@ from penstock.base.limits import (
 )
 from penstock.contract.control import EngineStatus
 from penstock.contract.ids import Epoch
-from penstock.protocol.step_context import Desk
+from penstock.protocol.step_context import StepContext
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DrainView:
     """What a worker that goes sees; any change of it may lead to its last epoch.
 
     ``told``: the newest command of each kind. ``committed``: the newest epoch known to be so.
@@ -38,7 +38,7 @@ class Sight:
 
 
 @dataclass(slots=True)
-class Draining:
+class LastCheckpointWait:
     """``after`` is the newest epoch known to have begun here before: only a later one is the last.
 
     ``moved_at``: when ``seen`` was new; ``committed_at``: when the last epoch was seen committed.
@@ -47,35 +47,37 @@ class Draining:
 
     after: Epoch
     ask_at: float = 0.0
-    seen: Sight | None = None
+    seen: DrainView | None = None
     moved_at: float = 0.0
     committed_at: float | None = None
     over: bool = False
 
-    def asks(self, desk: Desk, sight: Sight) -> bool:
+    def asks(self, context: StepContext, sight: DrainView) -> bool:
         """Say whether the leader is to be asked now: again and again, a new one has not heard."""
         if sight != self.seen:
-            self.seen, self.moved_at = sight, desk.now
+            self.seen, self.moved_at = sight, context.now
         if self.committed_at is None and sight.committed > self.after:
-            self.committed_at = desk.now
-        self.over = self._over(desk, sight)
-        if self.over or not desk.due(self.ask_at):
+            self.committed_at = context.now
+        self.over = self._over(context, sight)
+        if self.over or not context.due_or_wake(self.ask_at):
             return False
-        self.ask_at = desk.now + RESEND_INTERVAL_S
-        desk.due(self.ask_at)
+        self.ask_at = context.now + RESEND_INTERVAL_S
+        context.due_or_wake(self.ask_at)
         return True
 
-    def _over(self, desk: Desk, sight: Sight) -> bool:
+    def _over(self, context: StepContext, sight: DrainView) -> bool:
         """Say whether the last epoch is committed and its output visible, or none will come."""
         status = sight.status
         if status.running == 0 or status.left or status.ended or status.published > self.after:
             return True
         if self.committed_at is not None:  # whoever recovers makes the output visible
-            return desk.due(self.committed_at + DRAIN_PUBLISH_S)
+            return context.due_or_wake(self.committed_at + DRAIN_PUBLISH_S)
         if sight.broken and not sight.undecided:
             return True  # the attempt goes back to what is committed: nothing here is kept
-        if sight.unread_since is not None and desk.due(sight.unread_since + DRAIN_UNREAD_S):
+        if sight.unread_since is not None and context.due_or_wake(
+            sight.unread_since + DRAIN_UNREAD_S
+        ):
             return True
         if sight.undecided and not sight.broken:
             return False  # whoever leads commits it or says that it is aborted
-        return desk.due(self.moved_at + DRAIN_STILL_S)
+        return context.due_or_wake(self.moved_at + DRAIN_STILL_S)

@@ -67,10 +67,10 @@ from penstock.protocol.control_events import (
     Retire,
     StoreChanged,
 )
-from penstock.protocol.member.last_checkpoint import Draining, Sight
-from penstock.protocol.member.member_reports import OF_A_TERM, Open, Taken
+from penstock.protocol.member.last_checkpoint import DrainView, LastCheckpointWait
+from penstock.protocol.member.member_reports import OF_A_TERM, CommandDedup, PendingReports
 from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Desk, Sign
+from penstock.protocol.step_context import Sign, StepContext
 
 
 class Engine(StrEnum):
@@ -82,7 +82,7 @@ class Engine(StrEnum):
     ENDING = "ending"
 
 
-class Member:
+class MemberCore:
     """One worker's voice: its engine's status to the leader, the leader's commands to it."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Member:
         self.keeper = keeper
         self.job_uid = job_uid
         self.pod = pod
-        self.desk = Desk(Incarnation(""), settings.heartbeat_interval_s)
+        self.context = StepContext(Incarnation(""), settings.heartbeat_interval_s)
         self.term = Term(0)  # announced here
         self.fence = Term(0)  # the highest that is known to exist
         self.leader: Leader | None = None
@@ -111,8 +111,8 @@ class Member:
         self.broken: Broken | None = None
         self.lost: EngineLost | None = None
         self.ended: tuple[Cause, str] | None = None  # it was told to end: what for, in words
-        self.taken = Taken()
-        self.open = Open()
+        self.taken = CommandDedup()
+        self.open = PendingReports()
         self.sequence = 0
         self.deaths = 0
         self.deaths_unasked = 0  # of all engines of this keeper, for people
@@ -124,17 +124,17 @@ class Member:
         self.reading: int | None = None
         self.unread_since: float | None = None
         self.retired = False
-        self.draining: Draining | None = None
+        self.draining: LastCheckpointWait | None = None
 
     def step(self, event: MemberEvent, now: float) -> list[Action]:
         """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
-        self.desk.begin(now)
+        self.context.begin(now)
         match event:
             case StoreChanged():
                 self.read_at = now
             case Drain():
                 began = (self.open.newest(self.taken), self.status.published, self.committed)
-                self.draining = Draining(Epoch(max(began)))
+                self.draining = LastCheckpointWait(Epoch(max(began)))
                 self.beat_at = now
             case Retire():
                 self.retired = True
@@ -153,11 +153,11 @@ class Member:
             case _:
                 pass
         self._pursue()
-        return self.desk.actions
+        return self.context.actions
 
     def wakes_at(self) -> float | None:
         """Return when a Tick is due at the latest; None when only events matter."""
-        return self.desk.alarm
+        return self.context.alarm
 
     def drained(self) -> bool:
         """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
@@ -175,7 +175,7 @@ class Member:
             self.fence = record.term
             if record.leader != self.leader:
                 self.leader = record.leader
-                self.beat_at = self.desk.now
+                self.beat_at = self.context.now
             self.closed, self.committed = record.closed(), record.epoch
         if self.closed and self.lost is not None:
             self.deaths = 0  # a new run begins with a clean slate
@@ -205,7 +205,7 @@ class Member:
             self.taken.forget(OF_A_TERM)
             if announce.attempt == self.taken.attempt:
                 self._pass(announce)
-        self.beat_at = self.desk.now
+        self.beat_at = self.context.now
 
     # --- Commands --------------------------------------------------------------------------------
 
@@ -249,8 +249,8 @@ class Member:
 
     def _take(self, attempt: Attempt) -> None:
         """Begin an attempt: all that is known of the engine is about it from now on."""
-        self.taken = Taken(attempt)
-        self.open = Open()
+        self.taken = CommandDedup(attempt)
+        self.open = PendingReports()
         self.broken = None
         self.status = EngineStatus()
 
@@ -262,9 +262,9 @@ class Member:
 
     def _pass(self, command: Command) -> None:
         if self.engine is Engine.UP and self.hello is not None:
-            self.desk.do(ToEngine(self.hello.incarnation, self.term, command))
+            self.context.do(ToEngine(self.hello.incarnation, self.term, command))
             if not isinstance(command, Inject | Hurry | Commit):  # what they lead to is said soon
-                self.beat_at = self.desk.now
+                self.beat_at = self.context.now
 
     # --- The engine ------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Member:
             self._hello(report)
         if self.hello is None or incarnation != self.hello.incarnation:
             return
-        self.engine_seen = self.desk.sign()
+        self.engine_seen = self.context.sign()
         match report:
             case EngineStatus():
                 self._status(report)
@@ -281,7 +281,7 @@ class Member:
                 if attempt >= self.taken.attempt:
                     self.broken = report
                     self.taken.enumerated = None  # a listing that failed may be asked again
-                    self.beat_at = self.desk.now
+                    self.beat_at = self.context.now
             case TaskAck() | EpochFailed():
                 if report.attempt == self.taken.attempt and report.term >= self.term:
                     self.open.keep(report)
@@ -295,18 +295,18 @@ class Member:
             return
         self.hello = hello
         self.engine = Engine.ENDING if self.engine is Engine.ENDING else Engine.UP
-        self.taken = Taken()
-        self.open = Open()
+        self.taken = CommandDedup()
+        self.open = PendingReports()
         self.broken = None
         self.status = EngineStatus()
-        self.beat_at = self.desk.now
+        self.beat_at = self.context.now
 
     def _status(self, status: EngineStatus) -> None:
         if status.attempt < self.taken.attempt:
             return  # said before it took the Reset
         if status != self.status:
             self.status = status
-            self.beat_at = self.desk.now
+            self.beat_at = self.context.now
         if status.running > 0:
             self.deaths = 0
         failed = self.open.unpublished
@@ -330,45 +330,45 @@ class Member:
         self.deaths_unasked += cause is Cause.DIED
         self.engine = Engine.OFF
         self.hello = None
-        self.open = Open()
-        self.taken = Taken()
+        self.open = PendingReports()
+        self.taken = CommandDedup()
         self.deaths += 1
         wait_s = self.settings.backoff_first_s * 2.0 ** min(self.deaths - 1, 30)
-        self.start_at = self.desk.now + min(wait_s, self.settings.backoff_max_s)
-        self.beat_at = self.desk.now
+        self.start_at = self.context.now + min(wait_s, self.settings.backoff_max_s)
+        self.beat_at = self.context.now
 
     def _end(self, reason: str, cause: Cause = Cause.ORDERED) -> None:
         if self.engine in (Engine.UP, Engine.STARTING):
             self.engine = Engine.ENDING
             self.ended = (cause, reason)
             incarnation = self.hello.incarnation if self.hello is not None else Incarnation("")
-            self.desk.do(EndEngine(incarnation, reason))
+            self.context.do(EndEngine(incarnation, reason))
 
     # --- Pursue ----------------------------------------------------------------------------------
 
     def _pursue(self) -> None:
         self._watch_engine()
-        if self.reading is None and self.desk.due(self.read_at):
-            self.reading = self.desk.number()
+        if self.reading is None and self.context.due_or_wake(self.read_at):
+            self.reading = self.context.number()
             interval_s = self.settings.meta_poll_interval_s
-            self.read_at = self.desk.now + (interval_s if self.leader else interval_s / 5)
-            self.desk.do(ReadLatest(self.reading))
-        if self.desk.due(self.repeat_at):
-            self.repeat_at = self.desk.now + self.settings.resend_interval_s
+            self.read_at = self.context.now + (interval_s if self.leader else interval_s / 5)
+            self.context.do(ReadLatest(self.reading))
+        if self.context.due_or_wake(self.repeat_at):
+            self.repeat_at = self.context.now + self.settings.resend_interval_s
             for report in self.open.repeated(self.taken):
                 self._report(report)
         going = self.draining if self.engine is Engine.UP else None
-        if going is not None and going.asks(self.desk, self._sight()):
+        if going is not None and going.asks(self.context, self._sight()):
             self._report(CheckpointWanted(self.taken.attempt))
-        if self.desk.due(self.beat_at):
-            self.beat_at = self.desk.now + self.settings.heartbeat_interval_s
+        if self.context.due_or_wake(self.beat_at):
+            self.beat_at = self.context.now + self.settings.heartbeat_interval_s
             self._beat()
-        self.desk.due(min(self.beat_at, self.repeat_at))
+        self.context.due_or_wake(min(self.beat_at, self.repeat_at))
 
-    def _sight(self) -> Sight:
+    def _sight(self) -> DrainView:
         told, broken = tuple(self.taken.numbers.items()), self.broken is not None
         undecided = self.fence == self.term and self.open.undecided(self.taken) > 0
-        return Sight(self.status, told, self.committed, undecided, broken, self.unread_since)
+        return DrainView(self.status, told, self.committed, undecided, broken, self.unread_since)
 
     def _watch_engine(self) -> None:
         if self.retired or self.closed:
@@ -376,13 +376,15 @@ class Member:
             return
         if self.engine is Engine.UP:
             timeout_s = self.settings.engine_silence_timeout_s
-            if self.desk.due(self.desk.silent_at(self.engine_seen, timeout_s, timeout_s)):
+            if self.context.due_or_wake(
+                self.context.silent_at(self.engine_seen, timeout_s, timeout_s)
+            ):
                 self._end(f"silent for {timeout_s:g} s", Cause.DIED)
         failed = self.lost is not None and self.lost.fatal
         may_start = self.engine is Engine.OFF and self.closed is False and not failed
-        if may_start and self.desk.due(self.start_at):
+        if may_start and self.context.due_or_wake(self.start_at):
             self.engine = Engine.STARTING
-            self.desk.do(StartEngine())
+            self.context.do(StartEngine())
 
     def _beat(self) -> None:
         if self.engine is not Engine.UP or self.hello is None:
@@ -412,4 +414,4 @@ class Member:
     def _report(self, report: Report) -> None:
         if self.leader is not None:
             envelope = Envelope(self.job_uid, self.term, self.ordinal, report)
-            self.desk.do(SendReport(self.leader.address, envelope))
+            self.context.do(SendReport(self.leader.address, envelope))

@@ -29,7 +29,7 @@ OF_A_TERM = (Inject, Hurry, Abort, Commit, Prepare, CancelRescale, Adopt, Settle
 
 
 @dataclass(slots=True)
-class Taken:
+class CommandDedup:
     """The newest number of each kind of command that the engine was given in ``attempt``.
 
     ``cancelled`` is the highest proposed version that was called off: a Prepare of it that comes
@@ -64,7 +64,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Open:
+class PendingReports:
     """What is repeated until the leader has decided: acknowledgements, failures, answers."""
 
     acks: dict[TaskId, TaskAck] = field(default_factory=dict)
@@ -101,16 +101,16 @@ class Open:
         if self.failed is not None and self.failed.term < term:
             self.failed = None
 
-    def newest(self, taken: Taken) -> Epoch:
+    def newest(self, taken: CommandDedup) -> Epoch:
         """Return the newest epoch that is known to have begun here: by order, or in band."""
         return Epoch(max([taken.number(Inject), *(a.epoch for a in self.acks.values())]))
 
-    def undecided(self, taken: Taken) -> Epoch:
+    def undecided(self, taken: CommandDedup) -> Epoch:
         """Return the newest epoch that began here and of which no end was heard, else 0."""
         newest = self.newest(taken)
         return Epoch(newest if newest > taken.decided() else 0)
 
-    def repeated(self, taken: Taken) -> list[Report]:
+    def repeated(self, taken: CommandDedup) -> list[Report]:
         """List what is to be said again; a wish for a checkpoint is said twice, not for ever."""
         if self.splits is not None and self.splits.attempt <= taken.attempt:
             self.splits = None

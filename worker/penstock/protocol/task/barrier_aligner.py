@@ -17,7 +17,7 @@ from penstock.model.elements import Barrier
 Identity = tuple[Term, Epoch]
 
 
-class Aligner:
+class BarrierAligner:
     """Aligns the barriers of one task's input channels. A task without inputs aligns at once."""
 
     __slots__ = ("_blocked", "_channels", "_current", "_done", "_ended", "late")

@@ -18,10 +18,10 @@ from enum import Enum
 
 from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Version
-from penstock.protocol.task.task_events import Piece, Send
+from penstock.protocol.task.task_events import RoutedRows, Send
 
 
-class Phase(Enum):
+class BufferPhase(Enum):
     """Where a sender is in a rescale."""
 
     NONE = 0
@@ -29,7 +29,7 @@ class Phase(Enum):
     FORWARD = 2
 
 
-class Holding:
+class RescaleBuffer:
     """Holds rows between a rescale barrier and the resumption of their new owners."""
 
     __slots__ = (
@@ -45,12 +45,12 @@ class Holding:
 
     def __init__(self, bytes_max: int) -> None:
         """Begin in ordinary life; ``bytes_max`` bounds what is held by the task."""
-        self.phase = Phase.NONE
+        self.phase = BufferPhase.NONE
         self._bytes_max = bytes_max
         self._limit = bytes_max
         self._bytes = 0
         self._version = Version(0)
-        self._held: list[Piece] = []
+        self._held: list[RoutedRows] = []
         self._closed: dict[ChannelId, None] = {}
         self._peers: dict[ChannelId, Version] = {}
 
@@ -75,8 +75,8 @@ class Holding:
 
     def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:
         """Close every output of the next version whose receiver has not announced it."""
-        assert self.phase is Phase.NONE, "one rescale at a time"
-        self.phase = Phase.UNDECIDED
+        assert self.phase is BufferPhase.NONE, "one rescale at a time"
+        self.phase = BufferPhase.UNDECIDED
         self._version = version
         self._limit = self._bytes_max
         self._closed = {c: None for c in outputs if self._peers.get(c, 0) < version}
@@ -89,16 +89,16 @@ class Holding:
         wanted = sum(HELD_WINDOWS * largest.get(channel.edge, 0) for channel in self._closed)
         self._limit = min(max(wanted, HELD_BYTES_MIN), self._bytes_max)
 
-    def offer(self, pieces: Iterable[Piece]) -> list[Send]:
+    def offer(self, pieces: Iterable[RoutedRows]) -> list[Send]:
         """Send what may go now, in order; keep or drop the rest."""
-        if self.phase is Phase.NONE:
+        if self.phase is BufferPhase.NONE:
             return [Send(p.new, p.data) for p in pieces if p.new is not None]
         sends: list[Send] = []
         for piece in pieces:
             to = piece.new
             if to is not None and (piece.old == to or to not in self._closed):
                 sends.append(Send(to, piece.data))
-            elif to is not None or self.phase is Phase.UNDECIDED:
+            elif to is not None or self.phase is BufferPhase.UNDECIDED:
                 self._held.append(piece)
                 self._bytes += piece.data.charge
         return sends
@@ -106,7 +106,7 @@ class Holding:
     def announced(self, channel: ChannelId, version: Version) -> list[Send]:
         """Hear what the receiver of ``channel`` has loaded; release what waited for it."""
         self._peers[channel] = max(version, self._peers.get(channel, version))
-        if self.phase is Phase.NONE or version < self._version:
+        if self.phase is BufferPhase.NONE or version < self._version:
             return []
         self.commit()  # nobody announces a version that is not committed
         self._closed.pop(channel, None)
@@ -114,13 +114,13 @@ class Holding:
 
     def commit(self) -> None:
         """The next version is committed: from now on only forward."""
-        if self.phase is Phase.UNDECIDED:
-            self.phase = Phase.FORWARD
+        if self.phase is BufferPhase.UNDECIDED:
+            self.phase = BufferPhase.FORWARD
             self._keep([p for p in self._held if p.new is not None])
 
     def abort(self) -> list[Send]:
         """Release everything to the old owners, in order, and return to ordinary life."""
-        assert self.phase is Phase.UNDECIDED, "a committed rescale only goes forward"
+        assert self.phase is BufferPhase.UNDECIDED, "a committed rescale only goes forward"
         sends = [Send(p.old, p.data) for p in self._held if p.old is not None]
         self._finish()
         return sends
@@ -134,9 +134,9 @@ class Holding:
 
     def settled(self) -> bool:
         """Leave the rescale if every receiver has announced; say whether that is so."""
-        if self.phase is Phase.FORWARD and not self._closed:
+        if self.phase is BufferPhase.FORWARD and not self._closed:
             self._finish()
-        return self.phase is Phase.NONE
+        return self.phase is BufferPhase.NONE
 
     def _release(self, channel: ChannelId) -> list[Send]:
         sends = [Send(channel, p.data) for p in self._held if p.new == channel]
@@ -144,11 +144,11 @@ class Holding:
             self._keep([p for p in self._held if p.new != channel])
         return sends
 
-    def _keep(self, pieces: list[Piece]) -> None:
+    def _keep(self, pieces: list[RoutedRows]) -> None:
         self._held = pieces
         self._bytes = sum(p.data.charge for p in pieces)
 
     def _finish(self) -> None:
-        self.phase = Phase.NONE
+        self.phase = BufferPhase.NONE
         self._closed.clear()
         self._keep([])

@@ -14,7 +14,7 @@ from penstock.model.elements import Barrier
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SnapshotInProgress:
     """What was true of the task at a barrier and is not in its files."""
 
     barrier: Barrier
@@ -22,7 +22,7 @@ class Cut:
     exhausted: bool
 
 
-class Ledger:
+class SnapshotLedger:
     """Knows the last committed epoch and the one snapshot that may be under way."""
 
     __slots__ = ("_aborted", "_open", "committed")
@@ -30,7 +30,7 @@ class Ledger:
     def __init__(self, committed: Epoch = NO_EPOCH) -> None:
         """Begin at the epoch that the task was restored from."""
         self.committed = committed
-        self._open: Cut | None = None
+        self._open: SnapshotInProgress | None = None
         self._aborted = False
 
     @property
@@ -44,7 +44,7 @@ class Ledger:
         self.committed = max(self.committed, epoch)
         return news
 
-    def cut(self, cut: Cut) -> Epoch:
+    def cut(self, cut: SnapshotInProgress) -> Epoch:
         """Begin a snapshot. Return the epoch since which its delta counts."""
         assert self._open is None, "one snapshot at a time: a sink's cuts must end in order"
         self._open = cut
@@ -56,7 +56,7 @@ class Ledger:
         if self._open is not None and _identity(self._open) <= (term, epoch):
             self._aborted = True
 
-    def close(self, term: Term, epoch: Epoch) -> Cut | None:
+    def close(self, term: Term, epoch: Epoch) -> SnapshotInProgress | None:
         """End the snapshot of (term, epoch). Return it if its outcome still matters."""
         cut = self._open
         assert cut is not None, "an outcome without a cut"
@@ -65,5 +65,5 @@ class Ledger:
         return None if self._aborted else cut
 
 
-def _identity(cut: Cut) -> tuple[Term, Epoch]:
+def _identity(cut: SnapshotInProgress) -> tuple[Term, Epoch]:
     return cut.barrier.term, cut.barrier.epoch

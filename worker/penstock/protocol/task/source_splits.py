@@ -18,7 +18,7 @@ from penstock.protocol.task.watermark import END_OF_TIME, WatermarkMerge
 _NO_SPLIT = SplitId("")  # holds the last watermark of a bounded source task without splits
 
 
-class Splits:
+class SourceSplits:
     """The splits of one source task and their part in its watermark."""
 
     __slots__ = (

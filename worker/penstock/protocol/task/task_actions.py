@@ -6,7 +6,7 @@ Those that can fail have an outcome, which the shell gives back as an event (:mo
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile, TaskManifest
@@ -14,7 +14,7 @@ from penstock.model.elements import Barrier, Control, Data, LatencyMarker
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadState:
     """Make these key groups, files and split states the task's own, then say Loaded(version).
 
     ``watermark_us`` is where event time stands; ``emitted_us`` up to when windows of these groups
@@ -38,7 +38,7 @@ class Preload:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReportReady:
     """Report that the task is built and waits for Started."""
 
 
@@ -49,24 +49,24 @@ class Prepared:
     version: Version
 
 
-@fleeting
-class Process:
+@hot_dataclass
+class ProcessRows:
     """Run the rows through the task's steps; what leaves comes back as Produced."""
 
     origin: ChannelId | SplitId
     data: Data[Any]
 
 
-@fleeting
-class Mark:
+@hot_dataclass
+class SendMark:
     """Pass a latency marker on to one receiver, or measure it where the rows end."""
 
     origin: ChannelId
     marker: LatencyMarker
 
 
-@fleeting
-class Advance:
+@hot_dataclass
+class AdvanceWatermark:
     """Tell the steps the task's watermark; what they emit comes back as Produced."""
 
     time_us: int
@@ -79,7 +79,7 @@ class Fire:
     group: KeyGroup
 
 
-@fleeting
+@hot_dataclass
 class Send:
     """Put an element behind everything else on a channel; wait for credit if it is data."""
 
@@ -88,7 +88,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RelayBarrier:
     """Give a barrier that came in band to the sources of this worker, as Injected."""
 
     barrier: Barrier
@@ -107,7 +107,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
+class ExpediteSnapshot:
     """Somebody waits for the snapshot that is being stored: no rest until it is."""
 
 
@@ -130,14 +130,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
+class ConfirmCommitted:
     """Changes up to ``epoch`` are safe: forget that they were dirty; readers may acknowledge."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishOutput:
     """Make the output of a committed epoch visible, then say Published; retried until done."""
 
     epoch: Epoch
@@ -187,32 +187,32 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ReportFinished:
     """The task has sent its last element and heard the last one of every input."""
 
 
 Action = (
-    Load
+    LoadState
     | Preload
-    | Ready
+    | ReportReady
     | Prepared
-    | Process
-    | Mark
-    | Advance
+    | ProcessRows
+    | SendMark
+    | AdvanceWatermark
     | Fire
     | Send
-    | Spread
+    | RelayBarrier
     | Snapshot
-    | Hurry
+    | ExpediteSnapshot
     | Ack
     | Failed
-    | Confirm
-    | Publish
+    | ConfirmCommitted
+    | PublishOutput
     | Forget
     | Discard
     | CloseSplits
     | DropGroups
     | AnnounceVersion
     | Resumed
-    | Finished
+    | ReportFinished
 )

@@ -30,16 +30,16 @@ from penstock.model.elements import (
 )
 from penstock.model.elements import BarrierKind as Kind
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.snapshot_ledger import Cut
-from penstock.protocol.task.task_rescale import Switch
-from penstock.protocol.task.task_state import Life, TaskSetup
+from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
+from penstock.protocol.task.task_rescale import TaskRescale
+from penstock.protocol.task.task_state import TaskLifecycle, TaskSetup
 
-__all__ = ["Life", "TaskCore", "TaskSetup"]
+__all__ = ["TaskCore", "TaskLifecycle", "TaskSetup"]
 
 Handler = Callable[["TaskCore", Any, float], list[ev.Action]]
 
 
-class TaskCore(Switch):
+class TaskCore(TaskRescale):
     """The protocol of one task in one attempt. Deep-copyable; a reset makes a new one."""
 
     __slots__ = ()
@@ -69,8 +69,8 @@ class TaskCore(Switch):
     @property
     def takes_input(self) -> bool:
         """Say whether any input may be taken: not while a cut waits or held rows are full."""
-        alive = self.life is Life.RUNNING or self.life is Life.FROZEN
-        return alive and self.waiting is None and not self.holding.full
+        alive = self.life is TaskLifecycle.RUNNING or self.life is TaskLifecycle.FROZEN
+        return alive and self.waiting is None and not self.buffer.full
 
     @property
     def exhausted(self) -> bool:
@@ -87,29 +87,29 @@ class TaskCore(Switch):
         return self.build()
 
     def _started(self, _: ev.Started, __: float) -> list[ev.Action]:
-        if self.life is not Life.READY:
+        if self.life is not TaskLifecycle.READY:
             return []
-        self.life = Life.RUNNING
+        self.life = TaskLifecycle.RUNNING
         return self.advance() + self.say()
 
     def _reset(self, event: ev.ResetTo, _: float) -> list[ev.Action]:
-        self.life = Life.ENDED
+        self.life = TaskLifecycle.ENDED
         handles = self.sinks.discard(event.epoch)
         return [ev.Discard(handles)] if handles else []
 
     def _end_all(self, _: ev.EndAll, __: float) -> list[ev.Action]:
         actions = self.forget_published()
-        if self.splits is None or self.life is Life.ENDED:
+        if self.splits is None or self.life is TaskLifecycle.ENDED:
             return actions
         return actions + self.end()
 
     # --- Input --------------------------------------------------------------------------------
 
-    def _arrived(self, event: ev.Arrived, now: float) -> list[ev.Action]:
+    def _arrived(self, event: ev.ElementReceived, now: float) -> list[ev.Action]:
         element = event.element
         if type(element) is Data:
             actions = self._active(event.channel)
-            actions.append(ev.Process(event.channel, element))
+            actions.append(ev.ProcessRows(event.channel, element))
             return actions
         if event.channel in self.retired:
             return self.retire(event.channel, element)
@@ -127,7 +127,7 @@ class TaskCore(Switch):
             case EndOfStream():
                 return self._ended(event.channel)
             case LatencyMarker():
-                return [ev.Mark(event.channel, element)]
+                return [ev.SendMark(event.channel, element)]
         raise AssertionError(f"no such element: {element}")
 
     def _active(self, channel: ChannelId) -> list[ev.Action]:
@@ -143,14 +143,14 @@ class TaskCore(Switch):
             actions += self._cut(cut)
         return actions + self.end() if self.aligner.all_ended else actions
 
-    def _quiet(self, _: ev.Quiet, __: float) -> list[ev.Action]:
+    def _quiet(self, _: ev.InputIdle, __: float) -> list[ev.Action]:
         return self.say()
 
     def _rows(self, event: ev.RowsRead, _: float) -> list[ev.Action]:
         assert self.splits is not None, "only a source task reads splits"
         self.splits.rows(event.split, event.data.max_ts)
         actions = self.activate()
-        actions.append(ev.Process(event.split, event.data))
+        actions.append(ev.ProcessRows(event.split, event.data))
         return actions + self.advance()
 
     def _empty(self, event: ev.SplitEmpty, now: float) -> list[ev.Action]:
@@ -163,7 +163,7 @@ class TaskCore(Switch):
         self.splits.ended(event.split)
         return self.advance() + (self.say() if self.splits.exhausted else [])
 
-    def _waited(self, _: ev.Waited, __: float) -> list[ev.Action]:
+    def _waited(self, _: ev.ReadBlocked, __: float) -> list[ev.Action]:
         if self.splits is not None:
             self.splits.waited()
         return []
@@ -174,56 +174,58 @@ class TaskCore(Switch):
     # --- Output -------------------------------------------------------------------------------
 
     def _produced(self, event: ev.Produced, _: float) -> list[ev.Action]:
-        return list(self.holding.offer(event.pieces))
+        return list(self.buffer.offer(event.pieces))
 
     def _paced(self, event: ev.Paced, _: float) -> list[ev.Action]:
-        self.holding.bound(event.windows)
+        self.buffer.bound(event.windows)
         return []
 
     # --- Checkpoints --------------------------------------------------------------------------
 
     def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
         """Align. Sources beside this task may begin at once: the leader's word takes longer."""
-        actions: list[ev.Action] = [ev.Spread(barrier)] if self.aligner.begins(barrier) else []
+        actions: list[ev.Action] = (
+            [ev.RelayBarrier(barrier)] if self.aligner.begins(barrier) else []
+        )
         cut = self.aligner.barrier(channel, barrier)
         return actions + self._cut(cut) if cut else actions
 
     def _injected(self, event: ev.Injected, _: float) -> list[ev.Action]:
-        if self.splits is None or self.life not in {Life.RUNNING, Life.FROZEN}:
+        if self.splits is None or self.life not in {TaskLifecycle.RUNNING, TaskLifecycle.FROZEN}:
             return []
         cut = self.aligner.barrier(None, event.barrier)
         return self._cut(cut) if cut else []
 
     def _cut(self, barrier: Barrier) -> list[ev.Action]:
         """Snapshot, then the barrier on all outputs, before anything else is read."""
-        if self.ledger.busy:
+        if self.snapshots.busy:
             self.waiting = barrier
-            return [ev.Hurry()]
+            return [ev.ExpediteSnapshot()]
         rescale = barrier.kind is Kind.RESCALE
         if rescale and (self.proposed is None or self.proposed.version != barrier.version):
             self.aligner.late += 1  # cancelled while its barrier was under way
             return []
         actions = self.before_cut(barrier)
         actions += self.say()  # pending watermarks go before the barrier
-        since = self.ledger.cut(Cut(barrier, self.time.task_us, self.exhausted))
+        since = self.snapshots.cut(SnapshotInProgress(barrier, self.time.task_us, self.exhausted))
         actions.append(ev.Snapshot(barrier, since, self.time.task_us))
         if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= self.hurried:
-            actions.append(ev.Hurry())
+            actions.append(ev.ExpediteSnapshot())
         actions += [ev.Send(channel, barrier) for channel in self.outputs]
         if rescale:
             self.freeze(barrier)
         return actions
 
-    def _stored(self, event: ev.Stored, now: float) -> list[ev.Action]:
+    def _stored(self, event: ev.SnapshotStored, now: float) -> list[ev.Action]:
         self.sinks.prepare(event.parts.handles)
-        cut = self.ledger.close(event.term, event.epoch)
+        cut = self.snapshots.close(event.term, event.epoch)
         actions: list[ev.Action] = []
         if cut is not None:
             manifest = self._manifest(cut, event.parts)
             actions.append(ev.Ack(event.term, event.epoch, manifest))
         return actions + self._cut_waiting()
 
-    def _manifest(self, cut: Cut, parts: ev.Parts) -> TaskManifest:
+    def _manifest(self, cut: SnapshotInProgress, parts: ev.SnapshotParts) -> TaskManifest:
         return TaskManifest(
             self.task,
             parts.files,
@@ -236,7 +238,7 @@ class TaskCore(Switch):
 
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:
         self.sinks.prepare(event.handles)
-        cut = self.ledger.close(event.term, event.epoch)
+        cut = self.snapshots.close(event.term, event.epoch)
         failed: list[ev.Action] = []
         if cut is not None:
             failed.append(ev.Failed(event.term, event.epoch, event.reason))
@@ -249,15 +251,15 @@ class TaskCore(Switch):
     def _hurry(self, event: ev.Hurried, _: float) -> list[ev.Action]:
         """Hurry what is being stored; of an older epoch it would delay the next one."""
         self.hurried = max(self.hurried, event.epoch)
-        return [ev.Hurry()] if self.ledger.busy else []
+        return [ev.ExpediteSnapshot()] if self.snapshots.busy else []
 
-    def _committed(self, event: ev.Committed, _: float) -> list[ev.Action]:
+    def _committed(self, event: ev.EpochCommitted, _: float) -> list[ev.Action]:
         return self.commit(event.epoch, event.version)
 
     def _aborted(self, event: ev.Aborted, _: float) -> list[ev.Action]:
         return self.give_up(event.term, event.epoch)
 
-    def _announced(self, event: ev.Announced, _: float) -> list[ev.Action]:
+    def _announced(self, event: ev.TermAnnounced, _: float) -> list[ev.Action]:
         self.hurried = NO_EPOCH  # numbers recur
         actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale
         return actions + self.give_up(event.term, Epoch(0))
@@ -273,27 +275,27 @@ _HANDLERS: dict[type, Handler] = {
     ev.Started: TaskCore._started,
     ev.ResetTo: TaskCore._reset,
     ev.EndAll: TaskCore._end_all,
-    ev.Arrived: TaskCore._arrived,
-    ev.Quiet: TaskCore._quiet,
+    ev.ElementReceived: TaskCore._arrived,
+    ev.InputIdle: TaskCore._quiet,
     ev.RowsRead: TaskCore._rows,
     ev.SplitEmpty: TaskCore._empty,
     ev.SplitEnded: TaskCore._split_ended,
-    ev.Waited: TaskCore._waited,
+    ev.ReadBlocked: TaskCore._waited,
     ev.Injected: TaskCore._injected,
     ev.TimerDue: TaskCore._timer,
     ev.Produced: TaskCore._produced,
     ev.PeerVersion: TaskCore.peer_version,
     ev.Paced: TaskCore._paced,
-    ev.Stored: TaskCore._stored,
+    ev.SnapshotStored: TaskCore._stored,
     ev.StoreFailed: TaskCore._store_failed,
     ev.Hurried: TaskCore._hurry,
-    ev.Committed: TaskCore._committed,
+    ev.EpochCommitted: TaskCore._committed,
     ev.Aborted: TaskCore._aborted,
-    ev.Announced: TaskCore._announced,
+    ev.TermAnnounced: TaskCore._announced,
     ev.Published: TaskCore._published,
     ev.Proposed: TaskCore.propose,
     ev.Preloaded: TaskCore.preloaded,
     ev.Cancelled: TaskCore.cancel,
-    ev.Adopting: TaskCore.adopt,
-    ev.Settled: TaskCore.settle,
+    ev.RescaleCommitted: TaskCore.adopt,
+    ev.RescaleSettled: TaskCore.settle,
 }

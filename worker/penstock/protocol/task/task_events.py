@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.values import fleeting
+from penstock.base.values import hot_dataclass
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
 from penstock.contract.manifest import (
@@ -22,28 +22,28 @@ from penstock.model.elements import Barrier, Control, Data
 from penstock.protocol.task.task_actions import (
     Ack,
     Action,
-    Advance,
+    AdvanceWatermark,
     AnnounceVersion,
     CloseSplits,
-    Confirm,
+    ConfirmCommitted,
     Discard,
     DropGroups,
+    ExpediteSnapshot,
     Failed,
-    Finished,
     Fire,
     Forget,
-    Hurry,
-    Load,
-    Mark,
+    LoadState,
     Preload,
     Prepared,
-    Process,
-    Publish,
-    Ready,
+    ProcessRows,
+    PublishOutput,
+    RelayBarrier,
+    ReportFinished,
+    ReportReady,
     Resumed,
     Send,
+    SendMark,
     Snapshot,
-    Spread,
 )
 
 # --- Events: life of a task ------------------------------------------------------------------
@@ -81,20 +81,20 @@ class EndAll:
 # --- Events: input ---------------------------------------------------------------------------
 
 
-@fleeting
-class Arrived:
+@hot_dataclass
+class ElementReceived:
     """An element was taken from a channel for which ``reads`` was true."""
 
     channel: ChannelId
     element: Data[Any] | Control
 
 
-@fleeting
-class Quiet:
+@hot_dataclass
+class InputIdle:
     """Nothing to read, or the flush interval has passed: coalesced watermarks may go out."""
 
 
-@fleeting
+@hot_dataclass
 class RowsRead:
     """A source read rows of ``split``; ``data.max_ts`` is their largest event time."""
 
@@ -102,7 +102,7 @@ class RowsRead:
     data: Data[Any]
 
 
-@fleeting
+@hot_dataclass
 class SplitEmpty:
     """A split was asked and had nothing now."""
 
@@ -116,8 +116,8 @@ class SplitEnded:
     split: SplitId
 
 
-@fleeting
-class Waited:
+@hot_dataclass
+class ReadBlocked:
     """The task could not read for a while (credit, upload, full sink): splits were not silent."""
 
 
@@ -138,8 +138,8 @@ class TimerDue:
 # --- Events: output --------------------------------------------------------------------------
 
 
-@fleeting
-class Piece:
+@hot_dataclass
+class RoutedRows:
     """Rows for one receiver: ``old`` under the assignment that holds, ``new`` under the next.
 
     Both are the same in ordinary life. None: the receiver has no place in that version
@@ -151,11 +151,11 @@ class Piece:
     data: Data[Any]
 
 
-@fleeting
+@hot_dataclass
 class Produced:
     """Rows that leave, in order."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RoutedRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Paced:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SnapshotParts:
     """What the shell has made durable for a snapshot."""
 
     files: tuple[StateFile, ...] = ()
@@ -187,12 +187,12 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SnapshotStored:
     """The snapshot asked for under (term, epoch) is durable and its output prepared."""
 
     term: Term
     epoch: Epoch
-    parts: Parts
+    parts: SnapshotParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Hurried:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class EpochCommitted:
     """``epoch`` is committed; the assignment that holds is ``version``."""
 
     epoch: Epoch
@@ -229,7 +229,7 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class TermAnnounced:
     """A new term leads: ``epoch`` is committed under ``version``, and all newer ones are off."""
 
     term: Term
@@ -270,7 +270,7 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopting:
+class RescaleCommitted:
     """Step 4: ``version`` is committed with ``root``; load what was gained and resume."""
 
     version: Version
@@ -278,7 +278,7 @@ class Adopting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RescaleSettled:
     """All have resumed under ``version``: streams that it does not have may end."""
 
     version: Version
@@ -290,28 +290,28 @@ Event = (
     | Started
     | ResetTo
     | EndAll
-    | Arrived
-    | Quiet
+    | ElementReceived
+    | InputIdle
     | RowsRead
     | SplitEmpty
     | SplitEnded
-    | Waited
+    | ReadBlocked
     | Injected
     | TimerDue
     | Produced
     | PeerVersion
-    | Stored
+    | SnapshotStored
     | StoreFailed
     | Hurried
-    | Committed
+    | EpochCommitted
     | Aborted
-    | Announced
+    | TermAnnounced
     | Published
     | Proposed
     | Preloaded
     | Cancelled
-    | Adopting
-    | Settled
+    | RescaleCommitted
+    | RescaleSettled
     | Paced
 )
 
@@ -319,56 +319,56 @@ __all__ = [
     "Aborted",
     "Ack",
     "Action",
-    "Adopting",
-    "Advance",
+    "AdvanceWatermark",
     "AnnounceVersion",
-    "Announced",
-    "Arrived",
     "Build",
     "Cancelled",
     "CloseSplits",
-    "Committed",
-    "Confirm",
+    "ConfirmCommitted",
     "Discard",
     "DropGroups",
+    "ElementReceived",
     "EndAll",
+    "EpochCommitted",
     "Event",
+    "ExpediteSnapshot",
     "Failed",
-    "Finished",
     "Fire",
     "Forget",
     "Hurried",
-    "Hurry",
     "Injected",
-    "Load",
+    "InputIdle",
+    "LoadState",
     "Loaded",
-    "Mark",
     "Paced",
-    "Parts",
     "PeerVersion",
-    "Piece",
     "Preload",
     "Preloaded",
     "Prepared",
-    "Process",
+    "ProcessRows",
     "Produced",
     "Proposed",
-    "Publish",
+    "PublishOutput",
     "Published",
-    "Quiet",
-    "Ready",
+    "ReadBlocked",
+    "RelayBarrier",
+    "ReportFinished",
+    "ReportReady",
+    "RescaleCommitted",
+    "RescaleSettled",
     "ResetTo",
     "Resumed",
+    "RoutedRows",
     "RowsRead",
     "Send",
-    "Settled",
+    "SendMark",
     "Snapshot",
+    "SnapshotParts",
+    "SnapshotStored",
     "SplitEmpty",
     "SplitEnded",
-    "Spread",
     "Started",
     "StoreFailed",
-    "Stored",
+    "TermAnnounced",
     "TimerDue",
-    "Waited",
 ]

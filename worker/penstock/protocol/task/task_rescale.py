@@ -20,11 +20,11 @@ from penstock.contract.keygroups import groups_of
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.rescale_buffer import Phase
-from penstock.protocol.task.task_state import Frame, Life
+from penstock.protocol.task.rescale_buffer import BufferPhase
+from penstock.protocol.task.task_state import TaskLifecycle, TaskState
 
 
-class Switch(Frame):
+class TaskRescale(TaskState):
     """Every transition of a task's protocol that is not about one element."""
 
     __slots__ = ()
@@ -35,13 +35,13 @@ class Switch(Frame):
         """Ask for the task's state; a joiner only brings it near."""
         share = self.assignment.share_of(self.task)
         files = entries_of(self.root, self.stage.steps, share) if self.root else ()
-        if self.life is Life.JOINING:
+        if self.life is TaskLifecycle.JOINING:
             return [ev.Preload(self.assignment.version, files)]
-        assert self.life is Life.BUILDING, "a task is built once"
+        assert self.life is TaskLifecycle.BUILDING, "a task is built once"
         splits = self.stored_splits(self.root, self.assignment.splits_of(self.task))
         until = emitted_until(self.root, self.setup.plan, self.task) if self.root else None
         version, mark = self.assignment.version, self.time.task_us
-        self.loading = ev.Load(version, share, files, splits, mark, until)
+        self.loading = ev.LoadState(version, share, files, splits, mark, until)
         return [self.loading]
 
     def loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
@@ -49,12 +49,12 @@ class Switch(Frame):
         load, self.loading = self.loading, None
         if load is None or load.version != event.version:
             return []
-        if self.life is Life.BUILDING:
+        if self.life is TaskLifecycle.BUILDING:
             if self.splits is not None:
                 self.splits.load(load.splits, ())
-            self.life = Life.READY
-            return [ev.Ready()]
-        if self.life is Life.JOINING:
+            self.life = TaskLifecycle.READY
+            return [ev.ReportReady()]
+        if self.life is TaskLifecycle.JOINING:
             return self._join(load)
         return self._switch(load)
 
@@ -64,8 +64,8 @@ class Switch(Frame):
         if self.low_us is not None:
             actions += self.marks.watermark(self.outputs, self.low_us)
         actions += [ev.Send(channel, EndOfStream()) for channel in self.outputs]
-        self.life = Life.ENDED
-        actions.append(ev.Finished())
+        self.life = TaskLifecycle.ENDED
+        actions.append(ev.ReportFinished())
         return actions
 
     def forget_published(self) -> list[ev.Action]:
@@ -80,14 +80,14 @@ class Switch(Frame):
 
     def advance(self) -> list[ev.Action]:
         """Let the steps know if the task's watermark rose; what is said about it may wait."""
-        if self.life is not Life.RUNNING:
+        if self.life is not TaskLifecycle.RUNNING:
             return []  # no time passes from a rescale barrier until the task has resumed
         low = self.time.low_us
         if low is None:
             return []
         self.low_us = low
         risen = self.time.advance()
-        return [] if risen is None else [ev.Advance(risen)]
+        return [] if risen is None else [ev.AdvanceWatermark(risen)]
 
     @property
     def has_marks(self) -> bool:
@@ -96,11 +96,11 @@ class Switch(Frame):
 
     def say(self) -> list[ev.Action]:
         """Put on the outputs what they have not been told: the watermark, then idleness."""
-        if self.life is not Life.RUNNING:
+        if self.life is not TaskLifecycle.RUNNING:
             return []  # no mark leaves from a rescale barrier until the task has resumed
         if not self.has_marks:
             return []
-        channels = [c for c in self.outputs if self.holding.open(c)]
+        channels = [c for c in self.outputs if self.buffer.open(c)]
         actions: list[ev.Action] = []
         if self.low_us is not None:
             actions += self.marks.watermark(channels, self.low_us)
@@ -117,10 +117,10 @@ class Switch(Frame):
     def commit(self, epoch: Epoch, version: int) -> list[ev.Action]:
         """Hear, perhaps again, that ``epoch`` is committed and ``version`` holds."""
         actions: list[ev.Action] = []
-        if self.ledger.confirm(epoch):
-            actions.append(ev.Confirm(epoch))
+        if self.snapshots.confirm(epoch):
+            actions.append(ev.ConfirmCommitted(epoch))
         if self.proposed is not None and version == self.proposed.version:
-            self.holding.commit()
+            self.buffer.commit()
         handles = self.sinks.commit(epoch)
         if handles is None:
             return actions
@@ -128,7 +128,7 @@ class Switch(Frame):
         if old:
             actions.append(ev.Forget(old))
         if handles:
-            actions.append(ev.Publish(epoch, handles))
+            actions.append(ev.PublishOutput(epoch, handles))
         else:
             self.sinks.done(epoch)
         return actions
@@ -136,22 +136,22 @@ class Switch(Frame):
     def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
         """Hear that everything up to (term, epoch) that is not committed never will be."""
         self.aligner.off(term, epoch)
-        self.ledger.off(term, epoch)
+        self.snapshots.off(term, epoch)
         if self.waiting is not None and (self.waiting.term, self.waiting.epoch) <= (term, epoch):
             self.waiting = None
-        undecided = self.holding.phase is Phase.UNDECIDED
+        undecided = self.buffer.phase is BufferPhase.UNDECIDED
         return self._undo() if undecided and self.epoch_frozen <= (term, epoch) else []
 
     def before_cut(self, barrier: Barrier) -> list[ev.Action]:
         """Draw what a new barrier says about the epoch and the rescale before it."""
         rescale = self.proposed is not None and barrier.version == self.proposed.version
         actions = self.commit(barrier.committed, self.assignment.version)
-        if self.holding.phase is Phase.UNDECIDED:
+        if self.buffer.phase is BufferPhase.UNDECIDED:
             assert rescale or barrier.version == self.assignment.version, "resumed without us"
             actions += self._undo()
-        elif self.holding.phase is Phase.FORWARD:
+        elif self.buffer.phase is BufferPhase.FORWARD:
             # No epoch starts before all have resumed; their credit may still be on its way.
-            actions += self.holding.forward()
+            actions += self.buffer.forward()
         return actions
 
     # --- Rescale ------------------------------------------------------------------------------
@@ -173,23 +173,23 @@ class Switch(Frame):
 
     def cancel(self, event: ev.Cancelled, _: float) -> list[ev.Action]:
         """The proposed version is off; a joiner is not needed, others return to the old table."""
-        if self.life is Life.JOINING:
-            self.life = Life.ENDED
+        if self.life is TaskLifecycle.JOINING:
+            self.life = TaskLifecycle.ENDED
             return []
         if self.proposed is None or self.proposed.version != event.version:
             return []
-        if self.holding.phase is Phase.FORWARD:
+        if self.buffer.phase is BufferPhase.FORWARD:
             return []  # committed meanwhile: the order is out of date
-        actions = self._undo() if self.life is Life.FROZEN else []
+        actions = self._undo() if self.life is TaskLifecycle.FROZEN else []
         self.proposed = None
         return actions
 
     def freeze(self, barrier: Barrier) -> None:
         """Barrier E of kind rescale was cut and put on all outputs: hold what moves."""
         assert self.proposed is not None, "a rescale barrier needs a proposed table"
-        self.life = Life.FROZEN
+        self.life = TaskLifecycle.FROZEN
         self.epoch_frozen = (barrier.term, barrier.epoch)
-        self.holding.begin(barrier.version, self.channels(self.proposed)[1])
+        self.buffer.begin(barrier.version, self.channels(self.proposed)[1])
         self.marks.restart()
         self.moving = dict.fromkeys(groups_of(self.lost()))
         if self.splits is not None:
@@ -198,15 +198,15 @@ class Switch(Frame):
             self.low_us = None
             self.time.restart()
 
-    def adopt(self, event: ev.Adopting, _: float) -> list[ev.Action]:
+    def adopt(self, event: ev.RescaleCommitted, _: float) -> list[ev.Action]:
         """Step 4: the version is committed; ask for what the task gains."""
-        if event.version == self.assignment.version and self.life is not Life.JOINING:
+        if event.version == self.assignment.version and self.life is not TaskLifecycle.JOINING:
             return [ev.Resumed(event.version)]
         if self.loading is not None:
             return []
         actions = self.commit(event.root.epoch, event.version)
-        joins = self.life is Life.JOINING
-        if not joins and (self.life is not Life.FROZEN or self.proposed is None):
+        joins = self.life is TaskLifecycle.JOINING
+        if not joins and (self.life is not TaskLifecycle.FROZEN or self.proposed is None):
             return actions
         table = self.assignment if joins else self.proposed
         assert table is not None, "checked above"
@@ -219,22 +219,22 @@ class Switch(Frame):
         files = entries_of(event.root, self.stage.steps, share)
         follows = event.root, self.setup.plan, self.task
         mark, until = watermark_of(*follows), emitted_until(*follows)
-        self.loading = ev.Load(event.version, share, files, gained, mark, until)
+        self.loading = ev.LoadState(event.version, share, files, gained, mark, until)
         return [*actions, self.loading]
 
     def peer_version(self, event: ev.PeerVersion, _: float) -> list[ev.Action]:
         """A receiver has loaded a version: release what was held for it, then the marks."""
-        actions: list[ev.Action] = list(self.holding.announced(event.channel, event.version))
+        actions: list[ev.Action] = list(self.buffer.announced(event.channel, event.version))
         actions += self.say()
-        if self.holding.settled() and self.life is Life.RUNNING:
+        if self.buffer.settled() and self.life is TaskLifecycle.RUNNING:
             self.previous = None
         return actions
 
-    def settle(self, event: ev.Settled, _: float) -> list[ev.Action]:
+    def settle(self, event: ev.RescaleSettled, _: float) -> list[ev.Action]:
         """All have resumed: end the streams that this version does not have."""
         if event.version != self.assignment.version:
             return []
-        leaving = self.life is Life.LEAVING
+        leaving = self.life is TaskLifecycle.LEAVING
         ends = self.outputs if leaving else self.dropped
         actions: list[ev.Action] = [ev.Send(channel, EndOfStream()) for channel in ends]
         self.dropped = ()
@@ -242,8 +242,8 @@ class Switch(Frame):
             actions += self.forget_published()
             self.outputs = ()
             if not self.retired:
-                self.life = Life.ENDED
-                actions.append(ev.Finished())
+                self.life = TaskLifecycle.ENDED
+                actions.append(ev.ReportFinished())
         return actions
 
     def retire(self, channel: ChannelId, element: Data[Any] | Control) -> list[ev.Action]:
@@ -252,21 +252,21 @@ class Switch(Frame):
         if not isinstance(element, EndOfStream):
             return []
         del self.retired[channel]
-        if self.life is not Life.LEAVING or self.retired or self.outputs:
+        if self.life is not TaskLifecycle.LEAVING or self.retired or self.outputs:
             return []
-        self.life = Life.ENDED
-        return [ev.Finished()]
+        self.life = TaskLifecycle.ENDED
+        return [ev.ReportFinished()]
 
     def _undo(self) -> list[ev.Action]:
-        self.life = Life.RUNNING
+        self.life = TaskLifecycle.RUNNING
         self.moving = {}
         if self.splits is not None:
             self.splits.go_on()
-        actions: list[ev.Action] = list(self.holding.abort())
+        actions: list[ev.Action] = list(self.buffer.abort())
         return actions + self.advance() + self.say()
 
-    def _join(self, load: ev.Load) -> list[ev.Action]:
-        self.life = Life.RUNNING
+    def _join(self, load: ev.LoadState) -> list[ev.Action]:
+        self.life = TaskLifecycle.RUNNING
         self.time.task_us = load.watermark_us
         if self.splits is not None:
             self.splits.load(load.splits, ())
@@ -276,7 +276,7 @@ class Switch(Frame):
         ]
         return resumed + self.advance() + self.say()
 
-    def _switch(self, load: ev.Load) -> list[ev.Action]:
+    def _switch(self, load: ev.LoadState) -> list[ev.Action]:
         assert self.proposed is not None, "only a proposed table is adopted"
         lost, lost_splits = self.lost(), self.lost_splits()
         before, _ = self.channels(self.assignment)
@@ -290,9 +290,9 @@ class Switch(Frame):
             self.splits.load(load.splits, lost_splits)
         else:
             self.time.replace(inputs)  # those that stay began anew at the barrier, not now
-        self.life = Life.RUNNING
+        self.life = TaskLifecycle.RUNNING
         self.moving = {}
-        if self.holding.settled():
+        if self.buffer.settled():
             self.previous = None
         actions: list[ev.Action] = [ev.CloseSplits(lost_splits)] if lost_splits else []
         if lost:
@@ -305,7 +305,7 @@ class Switch(Frame):
         inputs, _ = self.channels(self.assignment)
         self.retired = dict.fromkeys(inputs)
         self.assignment, self.proposed = table, None
-        self.life = Life.LEAVING
+        self.life = TaskLifecycle.LEAVING
         actions: list[ev.Action] = [ev.CloseSplits(splits)] if splits else []
         if share:
             actions.append(ev.DropGroups(share))

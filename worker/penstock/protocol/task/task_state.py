@@ -17,15 +17,15 @@ from penstock.model.elements import Barrier
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.barrier_aligner import Aligner
+from penstock.protocol.task.barrier_aligner import BarrierAligner
 from penstock.protocol.task.prepared_output import SinkLedger
-from penstock.protocol.task.rescale_buffer import Holding, Phase
-from penstock.protocol.task.snapshot_ledger import Ledger
-from penstock.protocol.task.source_splits import Splits
-from penstock.protocol.task.watermark import Marks, WatermarkMerge
+from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
+from penstock.protocol.task.snapshot_ledger import SnapshotLedger
+from penstock.protocol.task.source_splits import SourceSplits
+from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
 
 
-class Life(Enum):
+class TaskLifecycle(Enum):
     """Where a task is in its life."""
 
     BUILDING = 0
@@ -54,17 +54,16 @@ class TaskSetup:
     joining: bool = False
 
 
-class Frame:
+class TaskState:
     """State of a task's protocol, without transitions."""
 
     __slots__ = (
         "aligner",
         "assignment",
+        "buffer",
         "dropped",
         "epoch_frozen",
-        "holding",
         "hurried",
-        "ledger",
         "life",
         "loading",
         "low_us",
@@ -77,6 +76,7 @@ class Frame:
         "root",
         "setup",
         "sinks",
+        "snapshots",
         "splits",
         "task",
         "time",
@@ -91,13 +91,13 @@ class Frame:
         self.assignment = setup.assignment
         self.previous: Assignment | None = None
         self.proposed: Assignment | None = None
-        self.loading: ev.Load | None = None
-        self.life = Life.JOINING if setup.joining else Life.BUILDING
+        self.loading: ev.LoadState | None = None
+        self.life = TaskLifecycle.JOINING if setup.joining else TaskLifecycle.BUILDING
         epoch = root.epoch if root else NO_EPOCH
-        self.ledger = Ledger(epoch)
+        self.snapshots = SnapshotLedger(epoch)
         self.sinks = SinkLedger(epoch)
-        self.holding = Holding(setup.held_bytes_max)
-        self.marks = Marks()
+        self.buffer = RescaleBuffer(setup.held_bytes_max)
+        self.marks = OutputMarks()
         self.low_us: int | None = None
         self.waiting: Barrier | None = None
         self.hurried = NO_EPOCH  # somebody waits for it, and waited for those before
@@ -106,7 +106,7 @@ class Frame:
         self.retired: dict[ChannelId, None] = {}
         self.dropped: tuple[ChannelId, ...] = ()
         inputs, self.outputs = self.channels(self.assignment)
-        self.aligner = Aligner(inputs)
+        self.aligner = BarrierAligner(inputs)
         watermark = watermark_of(root, setup.plan, self.task) if root else None
         self.splits = self._make_splits(watermark)
         self.time: WatermarkMerge[Any] = (
@@ -116,9 +116,9 @@ class Frame:
     @property
     def routing(self) -> tuple[Assignment, Assignment | None]:
         """Return the tables that rows are routed by: the one that holds, and the next or None."""
-        if self.life is Life.FROZEN:
+        if self.life is TaskLifecycle.FROZEN:
             return self.assignment, self.proposed
-        if self.previous is not None and self.holding.phase is not Phase.NONE:
+        if self.previous is not None and self.buffer.phase is not BufferPhase.NONE:
             return self.previous, self.assignment
         return self.assignment, None
 
@@ -165,10 +165,10 @@ class Frame:
         first = {s.split: s for s in self.setup.first_splits}
         return tuple(first[name] for name in names)
 
-    def _make_splits(self, watermark_us: int | None) -> Splits | None:
+    def _make_splits(self, watermark_us: int | None) -> SourceSplits | None:
         if self.stage.source is None:
             return None
-        return Splits(
+        return SourceSplits(
             bounded=self.stage.bounded,
             idle_after_s=self.setup.idle_after_s,
             out_of_orderness_us=self.setup.out_of_orderness_us,

@@ -105,7 +105,7 @@ class WatermarkMerge(Generic[K]):
         return low
 
 
-class Marks:
+class OutputMarks:
     """What each output channel was told last; nothing is said twice, nothing is left out."""
 
     __slots__ = ("_idle", "_told")

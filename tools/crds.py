@@ -10,11 +10,9 @@ from penstock.contract import (
     streamjob_fields,
     streamjob_status_fields,
     streamsnapshot,
-    streamsnapshot_fields,
 )
-from penstock.contract.fields import Field
-from penstock.contract.metadata import DNS_LABEL
-from penstock.contract.streamjob import API_VERSION, KIND
+from penstock.contract.schema import API_VERSION, DNS_LABEL, Row
+from penstock.contract.streamjob import KIND
 from tools.crd_schema import Schema, schema
 
 FOLDER = Path(__file__).parent.parent / "crds"
@@ -29,8 +27,8 @@ class Resource:
     kind: str
     short: str
     meaning: str
-    spec: Field
-    status: Field
+    spec: Row
+    status: Row
     columns: tuple[Schema, ...]
     rules: tuple[Schema, ...] = ()
     scale: bool = False
@@ -97,8 +95,8 @@ STREAM_SNAPSHOT = Resource(
     streamsnapshot.KIND,
     "ssnap",
     "A savepoint or checkpoint of a StreamJob, asked for or imported.",
-    streamsnapshot_fields.SPEC,
-    streamsnapshot_fields.STATUS,
+    streamsnapshot.SPEC,
+    streamsnapshot.STATUS,
     columns=(
         _STATE,
         _READY,

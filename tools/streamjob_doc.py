@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.contract import streamsnapshot_fields as snapshot
-from penstock.contract.fields import Field, Kind
+from penstock.contract import streamsnapshot as snapshot
+from penstock.contract.schema import Kind, Row
 from penstock.contract.streamjob_fields import SPEC
 from penstock.contract.streamjob_status import REASONS
 from penstock.contract.streamjob_status_fields import STATUS
@@ -67,7 +67,7 @@ def render() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _tables(table: Field, name: str) -> Iterator[str]:
+def _tables(table: Row, name: str) -> Iterator[str]:
     """Give one table for each object below ``table``."""
     for path, row in _objects(table, name):
         yield from (f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + ".")
@@ -90,7 +90,7 @@ def _reasons() -> Iterator[str]:
     yield ""
 
 
-def _objects(row: Field, path: str) -> Iterator[tuple[str, Field]]:
+def _objects(row: Row, path: str) -> Iterator[tuple[str, Row]]:
     if row.fields:
         yield path, row
     for child in row.fields:
@@ -98,7 +98,7 @@ def _objects(row: Field, path: str) -> Iterator[tuple[str, Field]]:
         yield from _objects(child, f"{path}.{child.name}{mark}")
 
 
-def _line(row: Field) -> str:
+def _line(row: Row) -> str:
     shown = row.default not in (None, "") and row.kind is not Kind.OBJECT
     default = "" if not shown else f"`{_plain(row.default)}`"
     cells = (f"`{row.name}`", _type(row), row.meaning, default, _rule(row))
@@ -109,7 +109,7 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(row: Field) -> str:
+def _type(row: Row) -> str:
     match row.kind:
         case Kind.DURATION_US:
             return "duration"
@@ -123,7 +123,7 @@ def _type(row: Field) -> str:
             return str(row.kind)
 
 
-def _rule(row: Field) -> str:
+def _rule(row: Row) -> str:
     bounds = [f">= {row.minimum}"] * (row.minimum is not None)
     bounds += [f"<= {row.maximum}"] * (row.maximum is not None)
     words = (

@@ -14,7 +14,7 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.cluster.rpc import Client, ListenAddress, Method, Nothing, Server, Unreachable
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.trust import Trust
 from penstock.keeper.pod_platform import CONTROL_TOKEN
 from penstock_operator.api.plain import Object, list_at, object_at, text_at

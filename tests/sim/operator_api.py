@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
 from penstock_operator.api.times import stamp
 

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from tests.sim.operator_api import FakeApi, Key

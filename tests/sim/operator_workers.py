@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
-from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal, Term, Version
 from penstock.contract.latest import (
     Answer,
@@ -22,6 +21,7 @@ from penstock.contract.latest import (
     encode_latest,
 )
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from tests.sim.operator_api import FakeApi, job_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import status_plain
-from penstock.contract.streamsnapshot_fields import snapshot_status_plain
+from penstock.contract.streamsnapshot import snapshot_status_plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at

@@ -13,8 +13,8 @@ from enum import StrEnum
 from functools import cache, lru_cache
 
 from penstock.contract.codec import parsed, to_plain
-from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.reader import Origin, Reader
+from penstock.contract.schema import Kind, Plain, Row
 from penstock.contract.streamjob_fields import SPEC
 from penstock_operator.api.plain import at
 
@@ -60,7 +60,7 @@ CLASSES: dict[str, ChangeClass] = {
 }
 
 
-def leaves(row: Field = SPEC, path: str = "") -> Iterator[tuple[str, Field]]:
+def leaves(row: Row = SPEC, path: str = "") -> Iterator[tuple[str, Row]]:
     """List the fields that hold values, with their paths below ``spec``; lists are values."""
     for field in row.fields:
         here = f"{path}.{field.name}" if path else field.name
@@ -116,13 +116,13 @@ def values_of(spec: Plain, wanted: ChangeClass) -> dict[str, Plain]:
 
 
 @cache
-def _rows(wanted: ChangeClass) -> tuple[tuple[str, Field, Plain], ...]:
+def _rows(wanted: ChangeClass) -> tuple[tuple[str, Row, Plain], ...]:
     return tuple(
         (path, row, _meant(row, row.default)) for path, row in leaves() if class_of(path) is wanted
     )
 
 
-def _meant(row: Field, plain: Plain) -> Plain:
+def _meant(row: Row, plain: Plain) -> Plain:
     if plain is None or row.kind in {Kind.OPEN, Kind.OBJECT, Kind.LIST}:
         return plain
     reader = Reader(Origin())

@@ -6,8 +6,8 @@ about to be done: a shrink is safe only when the truth was read last (see ``reco
 
 from dataclasses import dataclass, field
 
-from penstock.contract.fields import Plain
 from penstock.contract.latest import Desired, Latest
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotStatus

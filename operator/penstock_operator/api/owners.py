@@ -1,7 +1,7 @@
 """Whose an object is: of which StreamJob, by its controller's uid, or its label without one."""
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob import KIND
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
 

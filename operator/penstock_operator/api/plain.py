@@ -1,6 +1,6 @@
 """Reading plain JSON without trusting it: each function returns what is there, or a zero value."""
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 
 Object = dict[str, Plain]
 DIGITS_MAX = 18  # of a number that somebody may have written as a text; more would be no int64

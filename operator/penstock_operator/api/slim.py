@@ -4,7 +4,7 @@ A pod's spec is most of what an operator of many jobs would hold in memory, and 
 """
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
 
 WHOLE = frozenset({"StreamJob", "StreamSnapshot"})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 
 T = TypeVar("T")
 View = Callable[[Plain], object]

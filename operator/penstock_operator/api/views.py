@@ -7,12 +7,12 @@ from functools import lru_cache
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
 from penstock.contract.codec import decode, decode_known, parsed
-from penstock.contract.fields import Plain
 from penstock.contract.latest import Desired, Latest, decode_latest
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamjob_status_fields import read_status
-from penstock.contract.streamsnapshot_fields import read_snapshot_status
+from penstock.contract.streamsnapshot import read_snapshot_status
 from penstock_operator.api import names
 from penstock_operator.api.observed import (
     Child,

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobState
 from penstock_operator.api.plain import list_at, text_at
 

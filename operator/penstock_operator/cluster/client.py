@@ -8,7 +8,7 @@ import aiohttp
 from penstock.base.errors import PeerError, StorageError
 from penstock.base.limits import API_ANSWER_BYTES_MAX, API_DEPTH_MAX
 from penstock.contract.codec import parsed
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.kinds import Kind, kind_of
 from penstock_operator.api.names import FIELD_MANAGER
 from penstock_operator.api.plain import Object, list_at, object_at, text_at

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api import kinds, names, views

@@ -19,10 +19,9 @@ from functools import lru_cache
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import pod
 from penstock.contract.codec import parsed
-from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest, Restore
+from penstock.contract.schema import API_VERSION, Plain
 from penstock.contract.streamjob import (
-    API_VERSION,
     KIND,
     Autoscaling,
     Spec,

@@ -6,13 +6,14 @@ from penstock.contract import pod
 from penstock.contract.inputs import unread_text
 from penstock.contract.latest import Latest
 from penstock.contract.streamjob_status import (
+    CONDITIONS_MAX,
     Condition,
     ConditionType,
     Reason,
     StreamJobState,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import CONDITIONS_MAX, fitting
+from penstock.contract.streamjob_status_fields import fitting
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted

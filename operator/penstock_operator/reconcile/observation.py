@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import (
     ClaimView,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from penstock.base.errors import PeerError
 from penstock.contract import pod
 from penstock.contract.codec import parsed
-from penstock.contract.fields import Plain
 from penstock.contract.replacing import SILENT_POD_S
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
 

@@ -42,7 +42,8 @@ from dataclasses import dataclass, replace
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.latest import Answer, Desired, Latest, Request
-from penstock.contract.streamjob import API_VERSION, PeriodicSnapshots
+from penstock.contract.schema import API_VERSION
+from penstock.contract.streamjob import PeriodicSnapshots
 from penstock.contract.streamjob_status import (
     Condition,
     PeriodicStatus,
@@ -56,8 +57,8 @@ from penstock.contract.streamsnapshot import (
     SnapshotState,
     SnapshotStatus,
     SnapshotType,
+    read_stream_snapshot,
 )
-from penstock.contract.streamsnapshot_fields import read_stream_snapshot
 from penstock_operator.api import names
 from penstock_operator.api.folders import Folder, folder_at
 from penstock_operator.api.observed import ChildKey, JobView, Observed, SnapshotView

@@ -1,7 +1,7 @@
 """Who may do what: the keeper's account and Role, and the NetworkPolicy around the workers."""
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 from penstock_operator.resources.target import Owner, Target, framed

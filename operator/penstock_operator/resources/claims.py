@@ -4,7 +4,7 @@ A user's template names the claim of the checkpoints again when his data lives o
 mounts are then those of our volume.
 """
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
 
 

@@ -1,6 +1,6 @@
 """Merges a user's pod template into ours: objects by key, lists of named things by name."""
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, at, object_at
 
 # Lists of pods whose items are told apart by another key than name.

@@ -1,7 +1,7 @@
 """The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it."""
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob import EnvVar, PlacementStrategy
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at

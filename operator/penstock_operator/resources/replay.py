@@ -5,7 +5,7 @@ import json
 import re
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob import OperatorFlavour, Replay
 from penstock_operator.api import names
 from penstock_operator.api.kinds import SPARK_APACHE, SPARK_KUBEFLOW

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
-from penstock.contract.streamjob import API_VERSION, KIND, Spec
+from penstock.contract.schema import API_VERSION, Plain
+from penstock.contract.streamjob import KIND, Spec
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 

@@ -1,7 +1,7 @@
 """The StatefulSet of a job's workers, its Services, and its PodDisruptionBudget."""
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 from penstock_operator.resources.pods import pod_template

@@ -17,7 +17,7 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock.contract.streamjob_status_fields import status_plain
-from penstock.contract.streamsnapshot_fields import read_stream_snapshot
+from penstock.contract.streamsnapshot import read_stream_snapshot
 from tests.integration.gitops.lua import health, run
 from tests.integration.kubernetes.crds.samples import FULL, job, object_of
 from tools.argocd import ACTIONS, FILE, render, script

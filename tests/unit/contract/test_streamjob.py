@@ -14,10 +14,10 @@ from penstock.base.settings import (
     ShuffleSettings,
 )
 from penstock.contract import streamjob as sj
-from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
 from penstock.contract.override import override
 from penstock.contract.reader import Origin, Reader
+from penstock.contract.schema import Kind, Plain, Row
 from penstock.contract.streamjob_fields import SPEC
 from penstock.contract.streamjob_read import STREAM_JOB, cluster_only, read_stream_job
 
@@ -287,7 +287,7 @@ def test_a_list_or_a_text_is_no_job() -> None:
 # --- The table itself --------------------------------------------------------------------------
 
 
-def rows(row: Field, path: str) -> Iterator[tuple[str, Field]]:
+def rows(row: Row, path: str) -> Iterator[tuple[str, Row]]:
     for child in row.fields:
         yield f"{path}.{child.name}", child
         yield from rows(child, f"{path}.{child.name}")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.contract.fields import Field, Plain
+from penstock.contract.schema import Plain, Row
 from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob_status import (
     REASONS,
@@ -27,11 +27,13 @@ from penstock.contract.streamjob_status_fields import (
     read_status,
     status_plain,
 )
-from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus, SnapshotType
-from penstock.contract.streamsnapshot_fields import (
+from penstock.contract.streamsnapshot import (
     STATUS as SNAPSHOT_STATUS,
 )
-from penstock.contract.streamsnapshot_fields import (
+from penstock.contract.streamsnapshot import (
+    SnapshotState,
+    SnapshotStatus,
+    SnapshotType,
     read_snapshot_status,
     read_stream_snapshot,
     snapshot_status_plain,
@@ -171,7 +173,7 @@ def test_a_condition_is_found_by_its_type() -> None:
 @pytest.mark.parametrize(
     ("table", "value"), [(STATUS, StreamJobStatus), (SNAPSHOT_STATUS, SnapshotStatus)]
 )
-def test_rows_are_the_attributes(table: Field, value: type) -> None:
+def test_rows_are_the_attributes(table: Row, value: type) -> None:
     assert {r.target for r in table.fields} == {f.name for f in dataclasses.fields(value)}
 
 

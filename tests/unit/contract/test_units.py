@@ -10,6 +10,7 @@ from penstock.base.units import (
     duration_s,
     duration_us,
     quantity_bytes,
+    quantity_text,
     resource_amount,
     span_text,
 )
@@ -90,8 +91,16 @@ def test_what_is_no_amount(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(600.0, "10m"), (5400.0, "1h30m"), (2.5, "2.5s"), (61.0, "1m1s"), (0.0, "0s")],
+    [(600.0, "10m"), (5400.0, "1h30m"), (2.5, "2.5s"), (61.0, "1m1s"), (0.0, "0s"), (0.2, "200ms")],
 )
 def test_spans_are_spelt_as_one_would_write_them(seconds: float, text: str) -> None:
     assert span_text(seconds) == text
     assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, 0), (1000, 1000), (1024, "1Ki"), (10 * 1024**3, "10Gi"), (1536, 1536)]
+)
+def test_quantities_are_spelt_as_one_would_write_them(size: int, text: str | int) -> None:
+    assert quantity_text(size) == text
+    assert quantity_bytes(text) == size

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from penstock.contract import pod
 from penstock.contract.codec import decode
-from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, BlobName, Epoch, SwapId, Term, Version
 from penstock.contract.latest import Desired, Latest, Retained, encode_latest
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at

@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, Epoch, JobUid, SwapId, Term, Version
 from penstock.contract.latest import Desired, Latest
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import (

@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from penstock.contract.fields import Plain
 from penstock.contract.ids import Attempt, Version
 from penstock.contract.latest import Latest
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock.contract.streamjob_status import (
     AutoscalingStatus,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api.classes import (
     CLASSES,
     ChangeClass,

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import kinds
 from penstock_operator.cluster.access import Access
 from penstock_operator.cluster.client import RETRY_AFTER_MAX_S, ApiError, Client

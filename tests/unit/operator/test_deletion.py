@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from penstock.contract.fields import Plain
 from penstock.contract.ids import JobUid
 from penstock.contract.latest import Answer
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import Condition, ConditionType, Pending
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names

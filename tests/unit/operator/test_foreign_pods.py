@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.versions import Versions

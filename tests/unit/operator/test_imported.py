@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobState
 from penstock_operator.app.metrics import STALLED_MAX, Metrics
 

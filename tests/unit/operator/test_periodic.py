@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api.observed import Observed, SnapshotView

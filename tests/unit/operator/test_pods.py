@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import at, list_at, object_at, text_at
 from penstock_operator.reconcile.accept import mapped, target_of

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob import OperatorFlavour, Replay
 from penstock.contract.streamjob_status import StreamJobStatus

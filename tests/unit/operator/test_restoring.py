@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.contract.fields import Plain
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import ANY_STATE, Latest, Restore
+from penstock.contract.schema import Plain
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.accept import Accepted, accept, fresh_start, nonce_of, restores
 from penstock_operator.reconcile.actions import WriteDesired

@@ -8,6 +8,7 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
 from penstock.contract.latest import Death, Deaths
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schema import MESSAGE_CHARS_MAX
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
@@ -15,7 +16,6 @@ from penstock.contract.streamjob_status import (
     ConditionType,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from tests.unit.operator.observing import running, spec_of

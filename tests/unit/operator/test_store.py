@@ -11,7 +11,6 @@ import pytest
 
 from penstock.contract import pod
 from penstock.contract.codec import encode
-from penstock.contract.fields import Plain
 from penstock.contract.ids import (
     BlobName,
     Epoch,
@@ -23,6 +22,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest, Lost, Retained, encode_latest
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, Load, StepStatus, WorkerStatus
 from penstock_operator.api.plain import Object, object_at
 from penstock_operator.cluster.store import JobKey, Store

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.latest import Retained
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import Condition, ConditionType
 from penstock_operator.api import names
 from penstock_operator.api.observed import Child, ChildKey, Observed

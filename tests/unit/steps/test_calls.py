@@ -14,7 +14,7 @@ import pytest
 
 from penstock.base.errors import StorageError, UserCodeError
 from penstock.contract.graph import Call, OnError, Per
-from penstock.contract.streamjob_status_fields import MESSAGE_CHARS_MAX
+from penstock.contract.schema import MESSAGE_CHARS_MAX
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep

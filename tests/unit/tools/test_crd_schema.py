@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.contract.fields import (
-    Field,
+from penstock.contract.schema import (
+    Row,
     Rule,
     duration,
     group,
@@ -117,4 +117,4 @@ def test_lists_and_maps_of_texts_are_bounded() -> None:
 
 
 def test_a_row_without_bounds_is_bounded_all_the_same() -> None:
-    assert schema(Field("a", text("a", "a").kind, "a"), Place(item=True))["maxLength"] == 253
+    assert schema(Row("a", text("a", "a").kind, "a"), Place(item=True))["maxLength"] == 253

@@ -60,8 +60,10 @@ def duration_s(text: str) -> float:
 
 
 def span_text(seconds: float) -> str:
-    """Spell a duration as one would write it: ``10m``, ``1h30m``, ``2.5s``."""
+    """Spell a duration as one would write it: ``10m``, ``1h30m``, ``2.5s``, ``200ms``."""
     left, parts = round(seconds * 1_000_000), []
+    if 0 < left < 1_000_000 and left % 1_000 == 0:
+        return f"{left // 1_000}ms"
     for unit in ("h", "m"):
         whole, left = divmod(left, _DURATION_US[unit])
         if whole:
@@ -80,6 +82,12 @@ def quantity_bytes(value: str | int) -> int:
             f"{value!r} is no quantity: write a number and Ki, Mi, Gi, k, M or G, like 64Mi"
         )
     return round(float(parts[1]) * _QUANTITY_UNIT[parts[2]])
+
+
+def quantity_text(value: int) -> str | int:
+    """Spell a quantity as one would write it: ``64Mi``, or the number where no unit fits."""
+    fitting = [n for n, size in _QUANTITY_UNIT.items() if n.endswith("i") and value % size == 0]
+    return f"{value // _QUANTITY_UNIT[fitting[-1]]}{fitting[-1]}" if value and fitting else value
 
 
 def resource_amount(value: str) -> Decimal:

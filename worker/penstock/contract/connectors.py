@@ -7,7 +7,7 @@ against, and what the documentation and the CRD are made from.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.fields import Field, Kind, integer, number, quantity, text
+from penstock.contract.schema import Kind, Row, integer, number, quantity, text
 
 
 class Role(StrEnum):
@@ -32,7 +32,7 @@ class ConnectorKind:
     name: str
     role: Role
     meaning: str
-    options: tuple[Field, ...]
+    options: tuple[Row, ...]
     bounded: Bounded = Bounded.ALWAYS
     guarantee: str = ""
 
@@ -133,6 +133,6 @@ def connector_kinds(role: Role) -> dict[str, ConnectorKind]:
     return {c.name: c for c in CONNECTORS if c.role is role}
 
 
-def option_row(kind: ConnectorKind) -> Field:
+def option_row(kind: ConnectorKind) -> Row:
     """Return the row of an object with a kind's options, as ``source: {parquet: ...}`` has it."""
-    return Field(kind.name, Kind.OBJECT, kind.meaning, fields=kind.options, make=dict)
+    return Row(kind.name, Kind.OBJECT, kind.meaning, fields=kind.options, make=dict)

@@ -6,8 +6,9 @@ from penstock.contract import streamjob_rules as rules
 from penstock.contract.columns import Column, normal_type
 from penstock.contract.connectors import CONNECTORS, Role, option_row
 from penstock.contract.declared import DeclaredGraph, Strategy
-from penstock.contract.fields import (
-    Field,
+from penstock.contract.graph import Aggregate, EventTime, Function, OnError, Per, Split, Window
+from penstock.contract.schema import (
+    Row,
     choice,
     duration_us,
     group,
@@ -16,7 +17,6 @@ from penstock.contract.fields import (
     text,
     texts,
 )
-from penstock.contract.graph import Aggregate, EventTime, Function, OnError, Per, Split, Window
 
 NAME = r"[a-z]([-a-z0-9_]*[a-z0-9])?"
 NAME_RULE = "a lower-case letter, then letters, digits, - and _"
@@ -41,7 +41,7 @@ def _column(*, name: str, arrow_type: str) -> Column:
     return Column(name, normal_type(arrow_type))
 
 
-def _columns(name: str, meaning: str) -> Field:
+def _columns(name: str, meaning: str) -> Row:
     return listing(
         name,
         meaning,
@@ -58,7 +58,7 @@ def _columns(name: str, meaning: str) -> Field:
     )
 
 
-def _column_name(name: str, meaning: str, **more: object) -> Field:
+def _column_name(name: str, meaning: str, **more: object) -> Row:
     return text(name, meaning, pattern=COLUMN, rule=COLUMN_RULE, **more)
 
 

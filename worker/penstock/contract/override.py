@@ -10,7 +10,7 @@ import re
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.suggest import unknown
 from penstock.contract.codec import parsed
-from penstock.contract.fields import Field, Kind, Plain
+from penstock.contract.schema import Kind, Plain, Row
 from penstock.contract.streamjob_read import STREAM_JOB
 
 _PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
@@ -48,7 +48,7 @@ def _parts(path: str, setting: str) -> list[str]:
     return parts
 
 
-def _put(plain: Plain, row: Field, parts: list[str], value: str, at: _Setting) -> tuple[Plain, str]:
+def _put(plain: Plain, row: Row, parts: list[str], value: str, at: _Setting) -> tuple[Plain, str]:
     if not parts:
         return _typed(row, value, at), at.done
     if row.kind is Kind.LIST:
@@ -61,7 +61,7 @@ def _put(plain: Plain, row: Field, parts: list[str], value: str, at: _Setting) -
         )
     if row.kind not in (Kind.OBJECT, Kind.TEXT_MAP, Kind.OPEN):
         raise at.error(f"{at.done} is a value ({row.kind}) and has no field {part!r}")
-    child = fields.get(part, Field(part, Kind.OPEN if row.kind is Kind.OPEN else Kind.TEXT, ""))
+    child = fields.get(part, Row(part, Kind.OPEN if row.kind is Kind.OPEN else Kind.TEXT, ""))
     at.done = f"{at.done}.{part}" if at.done else part
     old = plain if isinstance(plain, dict) else {}
     new, path = _put(old.get(part), child, parts[1:], value, at)
@@ -69,17 +69,17 @@ def _put(plain: Plain, row: Field, parts: list[str], value: str, at: _Setting) -
 
 
 def _put_item(
-    plain: Plain, row: Field, parts: list[str], value: str, at: _Setting
+    plain: Plain, row: Row, parts: list[str], value: str, at: _Setting
 ) -> tuple[Plain, str]:
     items = list(plain) if isinstance(plain, list) else []
     index = _index(items, row, parts[0], at)
     at.done = f"{at.done}[{index}]"
-    item = Field("", Kind.OBJECT if row.fields else Kind.TEXT, row.meaning, fields=row.fields)
+    item = Row("", Kind.OBJECT if row.fields else Kind.TEXT, row.meaning, fields=row.fields)
     items[index], path = _put(items[index], item, parts[1:], value, at)
     return items, path
 
 
-def _index(items: list[Plain], row: Field, part: str, at: _Setting) -> int:
+def _index(items: list[Plain], row: Row, part: str, at: _Setting) -> int:
     label = part.strip("[]")
     names = [str(i.get(row.key)) if row.key and isinstance(i, dict) else "" for i in items]
     if label in names:
@@ -91,7 +91,7 @@ def _index(items: list[Plain], row: Field, part: str, at: _Setting) -> int:
     return int(label)
 
 
-def _typed(row: Field, value: str, at: _Setting) -> Plain:
+def _typed(row: Row, value: str, at: _Setting) -> Plain:
     match row.kind:
         case Kind.INTEGER | Kind.NUMBER | Kind.BOOLEAN | Kind.OBJECT | Kind.LIST | Kind.TEXT_MAP:
             return _json(row, value, at)
@@ -101,7 +101,7 @@ def _typed(row: Field, value: str, at: _Setting) -> Plain:
             return value
 
 
-def _json(row: Field, value: str, at: _Setting) -> Plain:
+def _json(row: Row, value: str, at: _Setting) -> Plain:
     try:
         found: Plain = parsed(value)
     except PeerError:

@@ -7,6 +7,9 @@ A part that is empty, ``.`` or ``..`` means another folder than the one that it 
 """
 
 import re
+from typing import Annotated
+
+from penstock.contract.schema import Field
 
 # In the syntax that Python and RE2 share: RE2 knows no look-ahead, so what a part may begin with is
 # spelt out. No control character is in a path.
@@ -15,6 +18,9 @@ _FIRST = r"[^/.\x00-\x1f\x7f]"
 _PART = rf"(?:{_FIRST}|\.{_FIRST}|\.\.{_CHAR}){_CHAR}*"
 PATH = rf"/?{_PART}(?:/{_PART})*"
 PATH_RULE = "a path without an empty part, and without '.' or '..' as a part"
+PATH_CHARS_MAX = 4096
+
+SnapshotPath = Annotated[str, Field(pattern=PATH, rule=PATH_RULE, length_max=PATH_CHARS_MAX)]
 
 _PATH = re.compile(PATH)
 

@@ -8,13 +8,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.units import duration_s, duration_us, quantity_bytes
-from penstock.contract.fields import Field, Kind, Plain
+from penstock.contract.schema import Kind, Plain, Row
 
+T = TypeVar("T")
 PROBLEMS_SHOWN_MAX = 20
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
@@ -73,7 +74,14 @@ class Reader:
             hidden = len(self.problems) - len(shown)
             raise ConfigError("\n".join(shown + ([f"... and {hidden} more"] if hidden else [])))
 
-    def read(self, row: Field, plain: Plain, path: str) -> object:
+    def whole(self, kind: type[T], row: Row, plain: Plain, path: str = "") -> T:
+        """Read a whole value. Raises ConfigError with every problem, one a line."""
+        value = self.read(row, plain, path)
+        self.done()
+        assert isinstance(value, kind), "a reader without problems builds the value"
+        return value
+
+    def read(self, row: Row, plain: Plain, path: str) -> object:
         """Read one value by its row. Returns a placeholder after a complaint; see :meth:`done`."""
         match row.kind:
             case Kind.OBJECT:
@@ -91,7 +99,7 @@ class Reader:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def _object(self, row: Field, plain: Plain, path: str) -> object:
+    def _object(self, row: Row, plain: Plain, path: str) -> object:
         if not isinstance(plain, dict):
             return self._bad(path, f"expected an object, got {shown(plain)}")
         before = len(self.problems)
@@ -112,7 +120,7 @@ class Reader:
         except ConfigError as error:
             return self._bad(path, str(error))
 
-    def _member(self, row: Field, plain: dict[str, Plain], path: str) -> object:
+    def _member(self, row: Row, plain: dict[str, Plain], path: str) -> object:
         value = plain.get(row.name)
         if value is None:
             if row.required or (self.cluster and row.cluster_required):
@@ -127,14 +135,14 @@ class Reader:
             return self._member(row, {}, path)
         return found
 
-    def _check_one_of(self, row: Field, plain: dict[str, Plain], path: str) -> None:
+    def _check_one_of(self, row: Row, plain: dict[str, Plain], path: str) -> None:
         given = [name for name in row.one_of if plain.get(name) is not None]
         if row.one_of and len(given) != 1:
             choices = ", ".join(row.one_of)
             got = "none is there" if not given else f"{' and '.join(given)} are there"
             self.complain(path, f"exactly one of {choices} is needed; {got}")
 
-    def _list(self, row: Field, plain: Plain, path: str) -> object:
+    def _list(self, row: Row, plain: Plain, path: str) -> object:
         if not isinstance(plain, list):
             return self._bad(path, f"expected a list, got {shown(plain)}")
         item = row.item()
@@ -146,7 +154,7 @@ class Reader:
         self._check_keys(row, plain, path)
         return tuple(values)
 
-    def _readable(self, item: Field, plain: list[Plain]) -> tuple[object, ...]:
+    def _readable(self, item: Row, plain: list[Plain]) -> tuple[object, ...]:
         """Read the items that can be read; the others are as if they were not there."""
         values = []
         for one in plain:
@@ -157,7 +165,7 @@ class Reader:
             del self.problems[before:]
         return tuple(values)
 
-    def _check_keys(self, row: Field, plain: list[Plain], path: str) -> None:
+    def _check_keys(self, row: Row, plain: list[Plain], path: str) -> None:
         seen: dict[Plain, int] = {}
         for i, item in enumerate(plain):
             key = item.get(row.key) if row.key and isinstance(item, dict) else None
@@ -167,7 +175,7 @@ class Reader:
                 what = f"{row.key} {key!r}".strip()
                 self.complain(f"{path}[{i}]", f"{what} is there twice (first at {place})")
 
-    def _text_map(self, row: Field, plain: Plain, path: str) -> object:
+    def _text_map(self, row: Row, plain: Plain, path: str) -> object:
         if not isinstance(plain, dict):
             return self._bad(path, f"expected an object, got {shown(plain)}")
         if len(plain) > row.length_max:
@@ -186,7 +194,7 @@ class Reader:
 
     # --- scalars ------------------------------------------------------------------------------
 
-    def _scalar(self, row: Field, plain: Plain, path: str) -> object:
+    def _scalar(self, row: Row, plain: Plain, path: str) -> object:
         if self.lenient and row.kind is Kind.CHOICE and isinstance(plain, str):
             known = plain in row.choices and row.make is not None
             return row.make(plain) if known and row.make is not None else plain
@@ -202,6 +210,16 @@ class Reader:
         return _BAD
 
 
+def read_known(kind: type[T], row: Row, plain: Plain) -> T:
+    """Read what another version may have written, like a status; nothing there is an empty object.
+
+    Fields that this version does not know are left out, values that it does not know stay texts,
+    and what cannot be read is as if it were not there.
+    """
+    known = pruned(row, plain or {})
+    return Reader(Origin(row.name), lenient=True).whole(kind, row, known, row.name)
+
+
 def shown(plain: Plain) -> str:
     """Name a value and its type for a message, shortened."""
     kinds = {dict: "an object", list: "a list", type(None): "nothing", bool: "a boolean"}
@@ -209,7 +227,7 @@ def shown(plain: Plain) -> str:
     return kinds.get(type(plain)) or (value if len(value) <= 40 else value[:37] + "...")
 
 
-def pruned(row: Field, plain: Plain) -> Plain:
+def pruned(row: Row, plain: Plain) -> Plain:
     """Return ``plain`` without the fields that ``row`` does not know, at any depth."""
     if isinstance(plain, list) and row.fields:
         item = row.item()
@@ -224,7 +242,7 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _text(row: Field, plain: Plain) -> str:
+def _text(row: Row, plain: Plain) -> str:
     if not isinstance(plain, str):
         hint = ": put it in quotes" if isinstance(plain, bool | int | float) else ""
         raise ValueError(f"expected a text, got {shown(plain)}{hint}")
@@ -244,7 +262,7 @@ def _whole(plain: Plain) -> Plain:
     return plain
 
 
-def _integer(row: Field, plain: Plain) -> int:
+def _integer(row: Row, plain: Plain) -> int:
     plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, int):
         raise ValueError(f"expected a whole number, got {shown(plain)}")
@@ -253,7 +271,7 @@ def _integer(row: Field, plain: Plain) -> int:
     return plain
 
 
-def _number(row: Field, plain: Plain) -> float:
+def _number(row: Row, plain: Plain) -> float:
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise ValueError(f"expected a number, got {shown(plain)}")
     if isinstance(plain, float) and not math.isfinite(plain):
@@ -261,17 +279,17 @@ def _number(row: Field, plain: Plain) -> float:
     return float(plain)
 
 
-def _boolean(row: Field, plain: Plain) -> bool:
+def _boolean(row: Row, plain: Plain) -> bool:
     if not isinstance(plain, bool):
         raise ValueError(f"expected true or false, got {shown(plain)}")
     return plain
 
 
-def _duration_s(row: Field, plain: Plain) -> float:
+def _duration_s(row: Row, plain: Plain) -> float:
     return duration_s(_duration_text(plain))
 
 
-def _duration_us(row: Field, plain: Plain) -> int:
+def _duration_us(row: Row, plain: Plain) -> int:
     return duration_us(_duration_text(plain))
 
 
@@ -281,20 +299,20 @@ def _duration_text(plain: Plain) -> str:
     return plain
 
 
-def _quantity(row: Field, plain: Plain) -> int:
+def _quantity(row: Row, plain: Plain) -> int:
     plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, str | int):
         raise ValueError(f"expected a quantity like 64Mi, got {shown(plain)}")
     return quantity_bytes(plain)
 
 
-def _choice(row: Field, plain: Plain) -> object:
+def _choice(row: Row, plain: Plain) -> object:
     if not isinstance(plain, str) or plain not in row.choices:
         raise ValueError(unknown("value", str(plain), [str(c) for c in row.choices]))
     return plain if row.make is None else row.make(plain)
 
 
-_SCALARS: Final[dict[Kind, Callable[[Field, Plain], object]]] = {
+_SCALARS: Final[dict[Kind, Callable[[Row, Plain], object]]] = {
     Kind.TEXT: _text,
     Kind.INTEGER: _integer,
     Kind.NUMBER: _number,
@@ -306,7 +324,7 @@ _SCALARS: Final[dict[Kind, Callable[[Field, Plain], object]]] = {
 }
 
 
-def _check_bounds(row: Field, value: object) -> None:
+def _check_bounds(row: Row, value: object) -> None:
     """Compare with the row's bounds, which are written like the value and read the same way."""
     read = _SCALARS[row.kind]
     for bound, word, wrong in ((row.minimum, "least", -1), (row.maximum, "most", 1)):

@@ -18,10 +18,9 @@ from penstock.base.settings import (
 from penstock.base.units import resource_amount
 from penstock.contract import streamjob_rules as rules
 from penstock.contract.declared import DeclaredGraph
-from penstock.contract.fields import Plain
 from penstock.contract.latest import ANY_STATE
+from penstock.contract.schema import Plain
 
-API_VERSION = "penstock.dev/v1alpha1"
 KIND = "StreamJob"
 
 

@@ -17,9 +17,13 @@ from penstock.base.settings import (
 from penstock.base.units import RESOURCE_PATTERN
 from penstock.contract import streamjob as sj
 from penstock.contract import streamjob_rules as rules
-from penstock.contract.fields import (
-    Field,
+from penstock.contract.graph_fields import GRAPH, NAME, NAME_RULE, REFERENCE, REFERENCE_RULE
+from penstock.contract.paths import PATH, PATH_RULE
+from penstock.contract.schema import (
+    OBJECT_NAME,
+    OBJECT_NAME_RULE,
     Kind,
+    Row,
     boolean,
     choice,
     duration,
@@ -27,14 +31,12 @@ from penstock.contract.fields import (
     integer,
     listing,
     number,
+    object_name,
     quantity,
     text,
     text_map,
     texts,
 )
-from penstock.contract.graph_fields import GRAPH, NAME, NAME_RULE, REFERENCE, REFERENCE_RULE
-from penstock.contract.metadata import OBJECT_NAME, OBJECT_NAME_RULE, object_name
-from penstock.contract.paths import PATH, PATH_RULE
 
 SCRIPT_CHARS_MAX = 64 * 1024
 VOLUME_SIZE = "10Gi"
@@ -58,7 +60,7 @@ def _state(*, backend: StateBackend, memory_bytes: int, volume: sj.LocalVolume |
     return sj.State(StateSettings(backend, memory_bytes), volume)
 
 
-def _key_ref(name: str, meaning: str) -> Field:
+def _key_ref(name: str, meaning: str) -> Row:
     return group(
         name,
         meaning,
@@ -69,11 +71,11 @@ def _key_ref(name: str, meaning: str) -> Field:
     )
 
 
-def _image(name: str, meaning: str, **more: object) -> Field:
+def _image(name: str, meaning: str, **more: object) -> Row:
     return text(name, meaning, pattern=IMAGE, rule=IMAGE_RULE, length_max=1024, **more)
 
 
-def _amounts(name: str, meaning: str) -> Field:
+def _amounts(name: str, meaning: str) -> Row:
     return text_map(
         name,
         meaning,
@@ -375,7 +377,7 @@ POD_TEMPLATE = group(
         text_map("labels", "labels of the pods"),
         text_map("annotations", "annotations of the pods", item_length_max=64 * 1024),
     ),
-    Field("spec", Kind.OPEN, "a PodSpec, as Kubernetes spells it; checked when pods are made"),
+    Row("spec", Kind.OPEN, "a PodSpec, as Kubernetes spells it; checked when pods are made"),
     cluster=True,
 )
 

@@ -5,44 +5,23 @@ from collections.abc import Iterator
 
 from penstock.base import limits
 from penstock.base.suggest import unknown
-from penstock.contract.fields import Field, Kind, Plain, group, text
 from penstock.contract.graph_fields import GRAPH
-from penstock.contract.metadata import DNS_LABEL, metadata
 from penstock.contract.reader import Origin, Reader
-from penstock.contract.streamjob import API_VERSION, KIND, Spec, StreamJob
+from penstock.contract.schema import DNS_LABEL, Kind, Plain, Row, document, text
+from penstock.contract.streamjob import KIND, StreamJob
 from penstock.contract.streamjob_fields import SPEC
 
 SET = "--set "  # how the place of a value from the command line begins
 _PARAMETER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
-_METADATA = metadata(
-    text(
-        "name",
-        "name of the job",
-        required=True,
-        pattern=DNS_LABEL,
-        rule="a lower-case letter, then letters, digits and -",
-        length_max=limits.JOB_NAME_CHARS_MAX,
-    )
+_NAME = text(
+    "name",
+    "name of the job",
+    pattern=DNS_LABEL,
+    rule="a lower-case letter, then letters, digits and -",
+    length_max=limits.JOB_NAME_CHARS_MAX,
 )
-
-
-def _stream_job(*, metadata: dict[str, object], spec: Spec, **_: object) -> StreamJob:
-    return StreamJob(str(metadata["name"]), spec, str(metadata["namespace"]))
-
-
-STREAM_JOB = group(
-    "",
-    "a stream job",
-    _stream_job,
-    Field(
-        "apiVersion", Kind.CHOICE, f"must be {API_VERSION}", required=True, choices=(API_VERSION,)
-    ),
-    Field("kind", Kind.CHOICE, f"must be {KIND}", required=True, choices=(KIND,)),
-    _METADATA,
-    SPEC,
-    Field("status", Kind.ANY, "written by the operator; not read here"),
-)
+STREAM_JOB = document(KIND, "a stream job", _NAME, SPEC, StreamJob)
 
 
 def read_stream_job(
@@ -55,10 +34,7 @@ def read_stream_job(
     a line, each as ``file:line: path: what is wrong``.
     """
     reader = Reader(origin or Origin(), cluster=cluster)
-    job = reader.read(STREAM_JOB, _with_parameters(reader, plain), "")
-    reader.done()
-    assert isinstance(job, StreamJob), "a reader without problems builds the value"
-    return job
+    return reader.whole(StreamJob, STREAM_JOB, _with_parameters(reader, plain))
 
 
 def cluster_only(plain: Plain) -> tuple[str, ...]:
@@ -67,7 +43,7 @@ def cluster_only(plain: Plain) -> tuple[str, ...]:
     return tuple(_given(SPEC, spec, "spec"))
 
 
-def _given(row: Field, plain: Plain, path: str) -> Iterator[str]:
+def _given(row: Row, plain: Plain, path: str) -> Iterator[str]:
     rows = {f.name: f for f in row.fields}
     for name, value in plain.items() if isinstance(plain, dict) else ():
         child = rows.get(name)
@@ -100,7 +76,7 @@ class _Filler:
         self.parameters = parameters
         self.asked: set[str] = set()
 
-    def fill(self, row: Field, plain: Plain, path: str) -> Plain:
+    def fill(self, row: Row, plain: Plain, path: str) -> Plain:
         """Fill the texts, durations and quantities; choices and names of items stay."""
         match row.kind, plain:
             case Kind.OBJECT, dict():

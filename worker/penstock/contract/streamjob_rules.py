@@ -4,7 +4,7 @@ The values of ``streamjob`` check the same when they are built and say it in the
 property test compares the two. What is about a *change* (``oldSelf``) only the API server sees.
 """
 
-from penstock.contract.fields import Rule
+from penstock.contract.schema import Rule
 
 RESERVED_ENV = "PENSTOCK_"
 

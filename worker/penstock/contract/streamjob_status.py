@@ -7,10 +7,13 @@ second is not here but in a ConfigMap. Times are RFC 3339 texts, as the API serv
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
+from penstock.contract.schema import Count, Field, Fields, Message, Time
 from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
+
+CONDITIONS_MAX = 16
 
 
 class StreamJobState(StrEnum):
@@ -212,18 +215,48 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Fields):
     """One judgement; ``last_transition_time`` moves only when ``status`` does.
 
-    ``reason`` is a :class:`Reason`, kept as a text: an operator may meet those of a newer one.
+    ``reason`` is a :class:`Reason`. It is kept as a text, because an operator may meet the reasons
+    of a newer one.
     """
 
-    type: str
-    status: Truth
-    reason: str
-    message: str
-    last_transition_time: str
-    observed_generation: int = 0
+    type: Annotated[
+        str,
+        Field(
+            "type",
+            "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, and others",
+            pattern=r"[A-Z][A-Za-z]*",
+            length_max=64,
+        ),
+    ]
+    status: Annotated[Truth, Field("status", "whether it is so")]
+    reason: Annotated[
+        str,
+        Field(
+            "reason",
+            "why, in one word of a fixed list",
+            pattern=r"[A-Z][A-Za-z0-9]*",
+            length_max=64,
+        ),
+    ]
+    message: Annotated[Message, Field("message", "why, for people")]
+    last_transition_time: Annotated[Time, Field("lastTransitionTime", "when status last changed")]
+    observed_generation: Annotated[
+        Count, Field("observedGeneration", "the generation of spec that was judged")
+    ] = 0
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(
+        "conditions",
+        "judgements for programs, one of each type",
+        key="type",
+        length_max=CONDITIONS_MAX,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
 from penstock.contract import streamjob_status as st
-from penstock.contract.fields import (
-    Field,
+from penstock.contract.reader import read_known
+from penstock.contract.schema import (
+    MESSAGE_CHARS_MAX,
     Plain,
+    Row,
     boolean,
     choice,
     duration,
@@ -13,25 +15,23 @@ from penstock.contract.fields import (
     integers,
     listing,
     number,
+    row_of,
     text,
 )
-from penstock.contract.reader import Origin, Reader, pruned
 from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.writer import carried, plain_object
 
-MESSAGE_CHARS_MAX = 2048
 CLIPPED = " [...]"
-CONDITIONS_MAX = 16
 RETAINED_MAX = RETAINED_CHECKPOINTS_MAX + SAVEPOINTS_UNDER_WAY_MAX
 
 
-def time(name: str, meaning: str, **more: object) -> Field:
+def time(name: str, meaning: str, **more: object) -> Row:
     """Build the row of a moment, an RFC 3339 text."""
     return text(name, meaning, format="date-time", length_max=64, **more)
 
 
-def count(name: str, meaning: str, **more: object) -> Field:
+def count(name: str, meaning: str, **more: object) -> Row:
     """Build the row of a whole number that is never negative."""
     return integer(name, meaning, minimum=0, **more)
 
@@ -43,42 +43,8 @@ def fitting(text: str) -> str:
     return text[: MESSAGE_CHARS_MAX - len(CLIPPED)] + CLIPPED
 
 
-def _message(meaning: str, **more: object) -> Field:
+def _message(meaning: str, **more: object) -> Row:
     return text("message", meaning, length_min=0, length_max=MESSAGE_CHARS_MAX, **more)
-
-
-CONDITION = (
-    text(
-        "type",
-        "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, and others",
-        required=True,
-        pattern=r"[A-Z][A-Za-z]*",
-        length_max=64,
-    ),
-    choice("status", "whether it is so", st.Truth, required=True),
-    text(
-        "reason",
-        "why, in one word of a fixed list",
-        required=True,
-        pattern=r"[A-Z][A-Za-z0-9]*",
-        length_max=64,
-    ),
-    _message("why, for people", required=True),
-    time("lastTransitionTime", "when status last changed", required=True),
-    count("observedGeneration", "the generation of spec that was judged", default=0),
-)
-
-
-def conditions() -> Field:
-    """Return the row of ``conditions``, the same in every status."""
-    return listing(
-        "conditions",
-        "judgements for programs, one of each type",
-        st.Condition,
-        *CONDITION,
-        key="type",
-        length_max=CONDITIONS_MAX,
-    )
 
 
 CHECKPOINT = group(
@@ -175,7 +141,7 @@ STATUS = group(
         length_min=0,
         length_max=64,
     ),
-    conditions(),
+    row_of(st.Conditions, ()),
     count("desiredReplicas", "workers that are wanted, by spec.replicas or by the autoscaler"),
     count("replicas", "pods that exist", default=0),
     count("readyReplicas", "pods that are ready", default=0),
@@ -237,11 +203,7 @@ def read_status(plain: Plain) -> st.StreamJobStatus:
     that it does not know stay texts, and what cannot be read is as if it were not there. So an
     operator never stumbles over a status; see :func:`carried_status` for how it writes one.
     """
-    reader = Reader(Origin("status"), lenient=True)
-    status = reader.read(STATUS, pruned(STATUS, plain or {}), "status")
-    reader.done()
-    assert isinstance(status, st.StreamJobStatus), "a reader without problems builds the value"
-    return status
+    return read_known(st.StreamJobStatus, STATUS, plain)
 
 
 def status_plain(status: st.StreamJobStatus) -> dict[str, Plain]:

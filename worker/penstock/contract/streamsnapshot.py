@@ -1,22 +1,39 @@
-"""The StreamSnapshot: a savepoint or checkpoint that is asked for, or imported, by an object.
+"""The StreamSnapshot: an object that asks for a savepoint or checkpoint, or imports one.
 
     Pending ──> InProgress ──> Completed
                     └────────> Failed        after ``retries``, or the deadline
 
-An object with ``path`` names files that are already there: it completes when they are readable.
+An object with ``path`` names files that already exist: it completes when they are readable.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from penstock.contract import streamsnapshot_rules as rules
-from penstock.contract.streamjob_status import Condition
+from penstock.contract.paths import PATH_CHARS_MAX, SnapshotPath
+from penstock.contract.reader import Origin, Reader, read_known
+from penstock.contract.schema import (
+    Count,
+    Duration,
+    Field,
+    Fields,
+    Message,
+    ObjectName,
+    Plain,
+    Rule,
+    Time,
+    document,
+    object_row,
+    row_of,
+)
+from penstock.contract.streamjob_status import Conditions
+from penstock.contract.writer import plain_object
 
 KIND = "StreamSnapshot"
 
 
 class SnapshotType(StrEnum):
-    """A savepoint is the user's and never collected; a checkpoint goes with its job's others."""
+    """A savepoint is the user's and is never collected; a checkpoint goes with its job's others."""
 
     SAVEPOINT = "Savepoint"
     CHECKPOINT = "Checkpoint"
@@ -31,23 +48,55 @@ class SnapshotState(StrEnum):
     FAILED = "Failed"
 
 
+DISPOSABLE = Rule(
+    "!self.disposeOnDelete || self.type == 'Savepoint' && !has(self.path)",
+    "disposeOnDelete is for savepoints that this object asks for: checkpoints are collected by"
+    " their job, and imported files are another's",
+    path=".disposeOnDelete",
+)
+
+
 @dataclass(frozen=True, slots=True)
-class SnapshotSpec:
-    """What is asked for: of the job ``job_ref``, or the files at ``path``.
+class SnapshotSpec(Fields):
+    """What is asked for: a snapshot of the job ``job_ref``, or the files at ``path``."""
 
-    ``dispose_on_delete``: the savepoint's files go with this object.
-    """
+    ONE_OF = ("jobRef", "path")
+    RULES = (DISPOSABLE,)
 
-    job_ref: str | None = None
-    path: str | None = None
-    type: SnapshotType = SnapshotType.SAVEPOINT
-    dispose_on_delete: bool = False
-    deadline_s: float = 600.0
-    retries: int = 3
+    job_ref: Annotated[
+        ObjectName | None,
+        Field("jobRef", "the StreamJob to take it of, in the same namespace", immutable=True),
+    ] = None
+    path: Annotated[
+        SnapshotPath | None,
+        Field(
+            "path",
+            "files that are already there: the folder of a savepoint or checkpoint",
+            immutable=True,
+        ),
+    ] = None
+    type: Annotated[
+        SnapshotType,
+        Field(
+            "type",
+            "a savepoint is kept until it is deleted by hand, a checkpoint as long as its job"
+            " keeps it",
+            immutable=True,
+        ),
+    ] = SnapshotType.SAVEPOINT
+    dispose_on_delete: Annotated[
+        bool, Field("disposeOnDelete", "the files go with this object")
+    ] = False
+    deadline_s: Annotated[
+        Duration, Field("deadline", "it fails when it takes longer", minimum="1s")
+    ] = 600.0
+    retries: Annotated[
+        int, Field("retries", "so many more tries after a failure", minimum=0, maximum=100)
+    ] = 3
 
     def __post_init__(self) -> None:
-        """Refuse what nobody may dispose of."""
-        rules.DISPOSABLE.refuse(
+        """Refuse to dispose of files that belong to somebody else."""
+        DISPOSABLE.refuse(
             self.dispose_on_delete
             and (self.type is SnapshotType.CHECKPOINT or self.path is not None)
         )
@@ -63,20 +112,46 @@ class StreamSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotStatus:
-    """All of ``status``. ``job_uid`` is the job whose state it is; ``path`` what a restore takes.
+class SnapshotStatus(Fields):
+    """All of ``status``. The condition ``Ready`` is True when a job can be restored from it."""
 
-    The condition ``Ready`` is True when a job can be restored from it.
-    """
+    observed_generation: Annotated[
+        Count, Field("observedGeneration", "the generation of spec that this status is about")
+    ] = 0
+    state: Annotated[SnapshotState, Field("state", "how far it is")] = SnapshotState.PENDING
+    conditions: Conditions = ()
+    path: Annotated[
+        str | None, Field("path", "the folder that a restore takes", length_max=PATH_CHARS_MAX)
+    ] = None
+    epoch: Annotated[Count | None, Field("epoch", "the number of its checkpoint")] = None
+    bytes: Annotated[Count | None, Field("bytes", "bytes of its files")] = None
+    started: Annotated[Time | None, Field("started", "when it was begun")] = None
+    completed: Annotated[Time | None, Field("completed", "when it was complete, or given up")] = (
+        None
+    )
+    failures: Annotated[Count, Field("failures", "tries that failed")] = 0
+    message: Annotated[Message, Field("message", "why it failed")] = ""
+    job_uid: Annotated[
+        str | None, Field("jobUid", "the UID of the job whose state it is", length_max=64)
+    ] = None
 
-    observed_generation: int = 0
-    state: SnapshotState = SnapshotState.PENDING
-    conditions: tuple[Condition, ...] = ()
-    path: str | None = None
-    epoch: int | None = None
-    bytes: int | None = None
-    started: str | None = None
-    completed: str | None = None
-    failures: int = 0
-    message: str = ""
-    job_uid: str | None = None
+
+SPEC = object_row(SnapshotSpec, "spec", "what is asked for")
+STATUS = object_row(SnapshotStatus, "status", "what is, as the operator last saw it")
+_NAME = row_of(Annotated[ObjectName, Field("name", "name of the snapshot")])
+STREAM_SNAPSHOT = document(KIND, "a snapshot of a stream job", _NAME, SPEC, StreamSnapshot)
+
+
+def read_stream_snapshot(plain: Plain, origin: Origin | None = None) -> StreamSnapshot:
+    """Build the snapshot from plain data. Raises ConfigError with every problem, one a line."""
+    return Reader(origin or Origin()).whole(StreamSnapshot, STREAM_SNAPSHOT, plain)
+
+
+def read_snapshot_status(plain: Plain) -> SnapshotStatus:
+    """Build the status from an object's ``status``; of another version's it takes what it can."""
+    return read_known(SnapshotStatus, STATUS, plain)
+
+
+def snapshot_status_plain(status: SnapshotStatus) -> dict[str, Plain]:
+    """Spell a status as its object holds it; :func:`read_snapshot_status` reads it back."""
+    return plain_object(STATUS, status)

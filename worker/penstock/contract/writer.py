@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from penstock.contract.fields import Field, Kind, Plain
 from penstock.contract.reader import pruned
+from penstock.contract.schema import Kind, Plain, Row
 
 CLIPPED = " [...]"
 
 
-def plain_object(row: Field, value: object) -> dict[str, Plain]:
+def plain_object(row: Row, value: object) -> dict[str, Plain]:
     """Spell the attributes of ``value`` under the names of ``row.fields``; None is left out.
 
     Raises ValueError for a value that no reader would take, like a list that is too long.
@@ -17,7 +17,7 @@ def plain_object(row: Field, value: object) -> dict[str, Plain]:
     return {f.name: _plain(f, member) for f, member in members if member is not None}
 
 
-def _plain(row: Field, value: object) -> Plain:
+def _plain(row: Row, value: object) -> Plain:
     match row.kind, value:
         case Kind.OBJECT, _:
             return plain_object(row, value)
@@ -32,7 +32,7 @@ def _plain(row: Field, value: object) -> Plain:
     raise ValueError(f"{row.name}: a {row.kind} is not written from {type(value).__name__}")
 
 
-def _list(row: Field, values: Iterable[object]) -> list[Plain]:
+def _list(row: Row, values: Iterable[object]) -> list[Plain]:
     item = row.item()
     items = [_plain(item, value) for value in values]
     if len(items) > row.length_max:
@@ -40,7 +40,7 @@ def _list(row: Field, values: Iterable[object]) -> list[Plain]:
     return items
 
 
-def carried(row: Field, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
+def carried(row: Row, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
     """Return ``new`` with the fields of ``old`` that ``row`` does not know.
 
     A part whose known fields are as they were keeps the unknown ones, too.

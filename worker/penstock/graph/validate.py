@@ -5,7 +5,6 @@ from dataclasses import replace
 from penstock.base import limits
 from penstock.base.suggest import unknown
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
-from penstock.contract.fields import Plain
 from penstock.contract.graph import (
     DEAD_LETTER,
     MAIN,
@@ -19,6 +18,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin, Reader
+from penstock.contract.schema import Plain
 from penstock.graph.draft import GraphDraft
 from penstock.graph.problems import Problems
 

@@ -10,8 +10,8 @@ from typing import Final
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.contract.fields import Plain
 from penstock.contract.reader import Origin
+from penstock.contract.schema import Plain
 from penstock.graph.draft import short_path
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -11,8 +11,8 @@ from dataclasses import replace
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
 from penstock.contract.codec import decode_known
 from penstock.contract.pod import RECORD, status_name
+from penstock.contract.schema import API_VERSION
 from penstock.contract.status import JobState, JobStatus, RequestAnswer
-from penstock.contract.streamjob import API_VERSION
 from penstock.contract.streamjob_status import (
     ConditionType,
     StreamJobState,
@@ -20,8 +20,7 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock.contract.streamjob_status_fields import read_status
-from penstock.contract.streamsnapshot import KIND, SnapshotState
-from penstock.contract.streamsnapshot_fields import read_snapshot_status
+from penstock.contract.streamsnapshot import KIND, SnapshotState, read_snapshot_status
 from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
 
 LOOK_FIRST_S = 0.05

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.contract import streamsnapshot_fields
-from penstock.contract.fields import Field, Kind
+from penstock.contract import streamsnapshot
+from penstock.contract.schema import Kind, Row
 from penstock.contract.streamjob_fields import SPEC
 from tests.integration.kubernetes.crds.samples import job, object_of
 
@@ -50,14 +50,14 @@ def drawn_jobs() -> Values:
 
 def drawn_snapshots() -> Values:
     """Draw StreamSnapshots."""
-    row = streamsnapshot_fields.SPEC
+    row = streamsnapshot.SPEC
     return st.builds(
         lambda spec: object_of("StreamSnapshot", spec, "before"),
         members(row, [f.name for f in row.fields]),
     )
 
 
-def members(row: Field, names: list[str]) -> Values:
+def members(row: Row, names: list[str]) -> Values:
     """Draw an object with at most a few of the named fields, mostly as the table wants them."""
     rows = {f.name: f for f in row.fields if f.name in names}
     must = sorted(n for n in rows if rows[n].required)
@@ -69,12 +69,12 @@ def members(row: Field, names: list[str]) -> Values:
     )
 
 
-def value(row: Field) -> Values:
+def value(row: Row) -> Values:
     """Draw a value of a field; one in a while is of no use."""
     return st.integers(0, 19).flatmap(lambda luck: ODD if luck == 0 else st.deferred(_as(row)))
 
 
-def _as(row: Field) -> Any:
+def _as(row: Row) -> Any:
     def draw() -> Values:
         match row.kind:
             case Kind.OBJECT:
@@ -101,7 +101,7 @@ def _as(row: Field) -> Any:
     return draw
 
 
-def _right(row: Field) -> list[Any]:
+def _right(row: Row) -> list[Any]:
     match row.kind:
         case Kind.DURATION_S | Kind.DURATION_US:
             return ["20s", "1h30m", "1500ms"]
@@ -113,7 +113,7 @@ def _right(row: Field) -> list[Any]:
             return [t for t in TEXTS if re.fullmatch(row.pattern or ".*", t) and len(t) < 64]
 
 
-def _candidates(row: Field) -> list[Any]:
+def _candidates(row: Row) -> list[Any]:
     match row.kind:
         case Kind.DURATION_S | Kind.DURATION_US:
             return DURATIONS

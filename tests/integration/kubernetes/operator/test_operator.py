@@ -9,7 +9,7 @@ import kopf
 import pytest
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock.contract.trust import Trust
 from penstock_operator.api.names import ANNOTATION_LINE, authority_name
 from penstock_operator.cluster.access import access_of, login

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
-from penstock.contract.fields import Plain
 from penstock.contract.latest import Latest
+from penstock.contract.schema import Plain
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (

@@ -10,7 +10,7 @@ import kopf
 import pytest
 
 from penstock.contract import pod
-from penstock.contract.fields import Plain
+from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.classes import digest_of
 from penstock_operator.cluster.access import access_of, login

@@ -8,7 +8,7 @@ import yaml
 from penstock.base import limits
 from penstock.contract import (
     streamjob_fields,
-    streamjob_status_fields,
+    streamjob_status,
     streamsnapshot,
 )
 from penstock.contract.schema import API_VERSION, DNS_LABEL, Row
@@ -65,7 +65,7 @@ STREAM_JOB = Resource(
     "sj",
     "A stateful stream job: what runs, on how many workers, and how its state is kept.",
     streamjob_fields.SPEC,
-    streamjob_status_fields.STATUS,
+    streamjob_status.STATUS,
     columns=(
         _STATE,
         _MATTERS,

@@ -6,8 +6,7 @@ from pathlib import Path
 from penstock.contract import streamsnapshot as snapshot
 from penstock.contract.schema import Kind, Row
 from penstock.contract.streamjob_fields import SPEC
-from penstock.contract.streamjob_status import REASONS
-from penstock.contract.streamjob_status_fields import STATUS
+from penstock.contract.streamjob_status import REASONS, STATUS
 
 FILE = Path(__file__).parent.parent / "docs" / "streamjob.md"
 HEAD = """\

@@ -24,7 +24,7 @@ NOTICED = 10
 WORLDS_KEPT = 50
 UNCHANGED = (
     "penstock.contract.replacing",
-    "penstock.contract.streamjob_status_fields",
+    "penstock.contract.streamjob_status",
     "penstock_operator.api.views",
     "penstock_operator.resources.access",
     "penstock_operator.resources.purge",

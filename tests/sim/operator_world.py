@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from penstock.contract.streamjob_status import StreamJobStatus
-from penstock.contract.streamjob_status_fields import status_plain
+from penstock.contract.streamjob_status import StreamJobStatus, status_plain
 from penstock.contract.streamsnapshot import snapshot_status_plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import JobView, Observed

@@ -10,8 +10,7 @@ from penstock.contract.codec import decode, decode_known, parsed
 from penstock.contract.latest import Desired, Latest, decode_latest
 from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
-from penstock.contract.streamjob_status import StreamJobStatus
-from penstock.contract.streamjob_status_fields import read_status
+from penstock.contract.streamjob_status import StreamJobStatus, read_status
 from penstock.contract.streamsnapshot import read_snapshot_status
 from penstock_operator.api import names
 from penstock_operator.api.observed import (

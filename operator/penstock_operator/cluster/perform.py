@@ -7,7 +7,7 @@ refused, so that the status can say it.
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.streamjob_status_fields import carried_status
+from penstock.contract.streamjob_status import carried_status
 from penstock.contract.streamsnapshot import snapshot_status_plain
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named

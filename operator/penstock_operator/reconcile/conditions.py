@@ -13,7 +13,7 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import fitting
+from penstock.contract.writer import clipped
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
@@ -121,7 +121,7 @@ def _condition(
     old = seen.job.status.condition(kind)
     same = old is not None and old.status is truth
     since = old.last_transition_time if same and old is not None else stamp(seen.now)
-    return Condition(str(kind), truth, str(reason), fitting(message), since, seen.job.generation)
+    return Condition(str(kind), truth, str(reason), clipped(message), since, seen.job.generation)
 
 
 def _ready(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:

@@ -16,7 +16,7 @@ from penstock.contract.reports import (
 from penstock.contract.streamjob_status import (
     Reason,
 )
-from penstock.contract.streamjob_status_fields import fitting
+from penstock.contract.writer import clipped
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
 from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted
@@ -189,7 +189,7 @@ def _needs_claim(target: Target) -> bool:
 
 def _failed(text: str) -> Trouble:
     reason = next((r for words, r in FAILURES if words in text), Reason.JOB_FAILED)
-    return Trouble(reason, fitting(text))
+    return Trouble(reason, clipped(text))
 
 
 def _pod_trouble(found: PodView, now: float) -> Trouble | None:

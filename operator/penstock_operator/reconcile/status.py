@@ -18,10 +18,11 @@ from penstock.contract.streamjob_status import (
     Reason,
     RestartSummary,
     RestoreStatus,
+    SinkSummary,
     StreamJobStatus,
     Truth,
 )
-from penstock.contract.streamjob_status_fields import fitting
+from penstock.contract.writer import clipped
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
@@ -147,7 +148,6 @@ def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
 
 def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> StreamJobStatus:
     leader = latest.leader
-    running = seen.running
     return replace(
         status,
         leader=None if leader is None else f"{pod.workers_name(seen.job.name)}-{leader.ordinal}",
@@ -155,10 +155,15 @@ def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> Str
         attempt=int(latest.attempt),
         assignment=AssignmentStatus(int(latest.version), latest.workers),
         checkpoint=_checkpoint(seen, latest),
-        sinks=running.sinks if running is not None and running.sinks else status.sinks,
+        sinks=_sinks(seen) or status.sinks,
         restore=_restore(seen, latest),
         restarts=_restarts(seen, latest.deaths),
     )
+
+
+def _sinks(seen: Observed) -> tuple[SinkSummary, ...]:
+    sinks = () if seen.running is None else seen.running.sinks
+    return tuple(SinkSummary(sink.name, sink.guarantee) for sink in sinks)
 
 
 def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:
@@ -216,7 +221,7 @@ def _last_failure(at: Judged) -> LastFailure | None:
     text = None if at.latest is None else at.latest.failure
     if text is None or at.trouble is None:
         return old
-    text = fitting(text)
+    text = clipped(text)
     if old is not None and old.message == text:
         return old
     return LastFailure(stamp(at.seen.now), str(at.trouble.reason), text)

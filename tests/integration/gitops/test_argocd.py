@@ -15,8 +15,8 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     StreamJobStatus,
     Truth,
+    status_plain,
 )
-from penstock.contract.streamjob_status_fields import status_plain
 from penstock.contract.streamsnapshot import read_stream_snapshot
 from tests.integration.gitops.lua import health, run
 from tests.integration.kubernetes.crds.samples import FULL, job, object_of

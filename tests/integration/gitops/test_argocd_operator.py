@@ -4,8 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.contract.streamjob_status import REASONS, ConditionType
-from penstock.contract.streamjob_status_fields import status_plain
+from penstock.contract.streamjob_status import REASONS, ConditionType, status_plain
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import decide

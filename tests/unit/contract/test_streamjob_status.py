@@ -6,9 +6,9 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.contract.schema import Plain, Row
-from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob_status import (
     REASONS,
+    STATUS,
     AssignmentStatus,
     CheckpointSummary,
     Condition,
@@ -17,12 +17,10 @@ from penstock.contract.streamjob_status import (
     Reason,
     RestartSummary,
     RestoreStatus,
+    SinkSummary,
     StreamJobState,
     StreamJobStatus,
     Truth,
-)
-from penstock.contract.streamjob_status_fields import (
-    STATUS,
     carried_status,
     read_status,
     status_plain,
@@ -49,7 +47,7 @@ RUNNING = StreamJobStatus(
     replicas=2,
     assignment=AssignmentStatus(4, 2),
     checkpoint=CheckpointSummary(LastCompleted(17, NOW, 5, 0.25, "x")),
-    sinks=(SinkStatus("out", "exactly-once"),),
+    sinks=(SinkSummary("out", "exactly-once"),),
     restore=RestoreStatus("1", NOW, lost_output=(4, 5)),
     restarts=RestartSummary(2, 10, 600.0, "killed by SIGSEGV\nin flight: x", "wc-worker-1"),
 )

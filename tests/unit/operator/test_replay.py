@@ -10,8 +10,7 @@ from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob import OperatorFlavour, Replay
-from penstock.contract.streamjob_status import StreamJobStatus
-from penstock.contract.streamjob_status_fields import read_status, status_plain
+from penstock.contract.streamjob_status import StreamJobStatus, read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
 from penstock_operator.reconcile.actions import Create

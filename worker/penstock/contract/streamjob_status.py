@@ -1,4 +1,4 @@
-"""The ``status`` of a StreamJob: what the operator says of a job, as values.
+"""The ``status`` of a StreamJob: what the operator says of a job.
 
 ``state`` is one word for people; programs read the conditions. Each condition has fixed reasons
 (``REASONS``): they are part of the interface, and messages are not. What changes from second to
@@ -9,11 +9,26 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-from penstock.contract.schema import Count, Field, Fields, Message, Time
-from penstock.contract.status import SinkStatus
+from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
+from penstock.contract.paths import PATH_CHARS_MAX
+from penstock.contract.reader import read_known
+from penstock.contract.schema import (
+    Count,
+    Duration,
+    Field,
+    Fields,
+    Message,
+    Plain,
+    Time,
+    object_row,
+)
 from penstock.contract.streamjob import OperatorFlavour
+from penstock.contract.writer import carried, plain_object
 
 CONDITIONS_MAX = 16
+RETAINED_MAX = RETAINED_CHECKPOINTS_MAX + SAVEPOINTS_UNDER_WAY_MAX
+
+Word = Annotated[str, Field(length_max=64)]
 
 
 class StreamJobState(StrEnum):
@@ -260,162 +275,246 @@ Conditions = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentStatus:
-    """The committed assignment of key groups: its version, and over how many workers."""
+class AssignmentStatus(Fields):
+    """The committed assignment of key groups."""
 
-    version: int
-    workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class LastCompleted:
-    """The newest committed epoch: when, its new bytes, from barrier to commit, and its folder."""
-
-    epoch: int
-    time: str
-    bytes: int = 0
-    duration_s: float = 0.0
-    path: str = ""
+    version: Annotated[Count, Field("version", "rises with every rescale")]
+    workers: Annotated[Count, Field("workers", "workers that own key groups")]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointSummary:
-    """The newest checkpoint, how many in a row have failed since, and the epochs that are kept."""
+class LastCompleted(Fields):
+    """The newest committed epoch."""
 
-    last_completed: LastCompleted | None = None
-    failures: int = 0
-    retained: tuple[int, ...] = ()
+    epoch: Annotated[Count, Field("epoch", "its number")]
+    time: Annotated[Time, Field("time", "when it was committed")]
+    bytes: Annotated[Count, Field("bytes", "new bytes on the volume")] = 0
+    duration_s: Annotated[Duration, Field("duration", "from its barrier to its commit")] = 0.0
+    path: Annotated[
+        str, Field("path", "its folder on the checkpoint volume", length_max=PATH_CHARS_MAX)
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class LastFailure:
+class CheckpointSummary(Fields):
+    """The newest checkpoint, and those that failed since."""
+
+    last_completed: Annotated[
+        LastCompleted | None, Field("lastCompleted", "the newest committed one")
+    ] = None
+    failures: Annotated[Count, Field("failures", "failed ones in a row since then")] = 0
+    retained: Annotated[
+        tuple[Count, ...],
+        Field("retained", "epochs whose files are kept", length_max=RETAINED_MAX),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSummary(Fields):
+    """A sink, and the guarantee of its output."""
+
+    name: Annotated[str, Field("name", "name of the step")]
+    guarantee: Annotated[
+        Word, Field("guarantee", "exactly-once, effectively-once, at-least-once or none")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class LastFailure(Fields):
     """Why the job last rolled back or failed; ``worker`` is a pod's name where one is known."""
 
-    time: str
-    reason: str
-    message: str
-    worker: str | None = None
+    time: Annotated[Time, Field("time", "when")]
+    reason: Annotated[Word, Field("reason", "why, in one word")]
+    message: Annotated[Message, Field("message", "why, for people")]
+    worker: Annotated[str | None, Field("worker", "the pod where it began")] = None
 
 
 @dataclass(frozen=True, slots=True)
-class RestartSummary:
-    """Deaths of engines within the window: ``count``, and the ``limit`` of restarts after them.
+class RestartSummary(Fields):
+    """Deaths of engines within the window."""
 
-    ``last`` says of the newest how it ended, what was in flight, its last words; ``worker`` is the
-    pod's name.
-    """
-
-    count: int
-    limit: int
-    window_s: float
-    last: str = ""
-    worker: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """The target of an operation, written before anything is done about it.
-
-    ``snapshot`` is the savepoint or request that it waits for; after ``deadline`` it is given up.
-    """
-
-    action: str
-    generation: int
-    since: str
-    deadline: str | None = None
-    replicas: int | None = None
-    snapshot: str | None = None
+    count: Annotated[Count, Field("count", "deaths within the window of spec.restart")]
+    limit: Annotated[
+        Count, Field("limit", "restarts that are allowed; one death more fails the job")
+    ]
+    window_s: Annotated[Duration, Field("window", "the window of spec.restart")]
+    last: Annotated[
+        Message, Field("last", "how the newest ended, what was in flight, its last words")
+    ] = ""
+    worker: Annotated[str | None, Field("worker", "the pod where it was")] = None
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreStatus:
-    """The last restore that was carried out. ``replayed``: output may be repeated since it.
+class Pending(Fields):
+    """The target of an operation. It is written before anything is done about it."""
 
-    ``lost_output`` are the epochs whose unpublished output was dropped on request.
-    """
-
-    nonce: str
-    time: str
-    replayed: bool = False
-    lost_output: tuple[int, ...] = ()
+    action: Annotated[Word, Field("action", "what is done")]
+    generation: Annotated[Count, Field("generation", "the generation of spec that it leads to")]
+    since: Annotated[Time, Field("since", "when it was decided")]
+    deadline: Annotated[Time | None, Field("deadline", "when it is given up")] = None
+    replicas: Annotated[Count | None, Field("replicas", "the workers that it leads to")] = None
+    snapshot: Annotated[
+        str | None, Field("snapshot", "the savepoint or request that it waits for")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
-class LastStable:
+class RestoreStatus(Fields):
+    """The last restore that was carried out."""
+
+    nonce: Annotated[str, Field("nonce", "the nonce of spec.restore that asked for it")]
+    time: Annotated[Time, Field("time", "when it was carried out")]
+    replayed: Annotated[bool, Field("replayed", "output may be repeated since then")] = False
+    lost_output: Annotated[
+        tuple[Count, ...],
+        Field("lostOutput", "epochs whose output was dropped on request"),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LastStable(Fields):
     """The last spec that ran and completed a checkpoint: a rollback goes back to it."""
 
-    generation: int
-    digest: str
+    generation: Annotated[Count, Field("generation", "its generation")]
+    digest: Annotated[str, Field("digest", "its hash; a rollback goes back to it", length_max=128)]
 
 
 @dataclass(frozen=True, slots=True)
-class SparkApplicationStatus:
-    """The replay: its object's name, the state as Spark's operator spells it, rows pushed."""
+class SparkApplicationStatus(Fields):
+    """The replay that feeds the job."""
 
-    name: str
-    flavour: OperatorFlavour
-    state: str
-    message: str = ""
-    rows: int = 0
+    name: Annotated[str, Field("name", "name of the SparkApplication")]
+    flavour: Annotated[OperatorFlavour, Field("flavour", "whose SparkApplication it is")]
+    state: Annotated[Word, Field("state", "its state, as Spark's operator spells it")]
+    message: Annotated[Message, Field("message", "why it failed")] = ""
+    rows: Annotated[
+        Count, Field("rows", "rows of it that the job was last heard to have taken")
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalingStatus:
+class AutoscalingStatus(Fields):
     """What the autoscaler has chosen, and all that it remembers: any operator goes on from here.
 
-    ``replicas`` are wanted since ``time``, because of ``message``. ``undone``: because workers
-    that it had asked for did not come. ``busy`` (0..1) is the share of ``step``, the busiest.
+    ``undone``: workers that it had asked for did not come.
     """
 
-    replicas: int
-    time: str
-    message: str = ""
-    undone: bool = False
-    busy: float | None = None
-    step: str | None = None
+    replicas: Annotated[Count, Field("replicas", "workers that it wants")]
+    time: Annotated[Time, Field("time", "since when it wants so many")]
+    message: Annotated[Message, Field("message", "why so many")] = ""
+    undone: Annotated[bool, Field("undone", "more were wanted, and did not come")] = False
+    busy: Annotated[
+        float | None,
+        Field("busy", "share of time at work of the busiest step", minimum=0, maximum=1),
+    ] = None
+    step: Annotated[str | None, Field("step", "the busiest step, over all its tasks")] = None
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodicStatus:
-    """Of the savepoints by the clock: the newest period that one was asked for, and its object."""
+class PeriodicStatus(Fields):
+    """The savepoints by the clock."""
 
-    time: str
-    name: str
+    time: Annotated[Time, Field("time", "the newest period that one was asked for")]
+    name: Annotated[str, Field("name", "its StreamSnapshot")]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamJobStatus:
-    """All of ``status``. ``replicas`` are pods that exist; ``selector`` finds them, as a text.
+class StreamJobStatus(Fields):
+    """All of ``status``. ``term`` and ``attempt`` are those of the last swap."""
 
-    ``reason`` is the one of all conditions' reasons that matters most: why the job stalls, why its
-    spec is not taken, why it is not ready. ``desired_replicas`` are wanted: by ``spec.replicas``,
-    or by the autoscaler. ``leader`` is a pod's name; ``term`` and ``attempt`` are those of the last
-    swap.
-    """
-
-    observed_generation: int = 0
-    state: StreamJobState = StreamJobState.PENDING
-    reason: str = ""
-    conditions: tuple[Condition, ...] = ()
-    desired_replicas: int | None = None
-    replicas: int = 0
-    ready_replicas: int = 0
-    selector: str = ""
-    leader: str | None = None
-    term: int | None = None
-    attempt: int | None = None
-    assignment: AssignmentStatus | None = None
-    checkpoint: CheckpointSummary | None = None
-    sinks: tuple[SinkStatus, ...] = ()
-    last_failure: LastFailure | None = None
-    restarts: RestartSummary | None = None
-    pending: Pending | None = None
-    restore: RestoreStatus | None = None
-    last_stable: LastStable | None = None
-    spark_application: SparkApplicationStatus | None = None
-    autoscaling: AutoscalingStatus | None = None
-    snapshots: PeriodicStatus | None = None
+    observed_generation: Annotated[
+        Count, Field("observedGeneration", "the generation of spec that this status is about")
+    ] = 0
+    state: Annotated[StreamJobState, Field("state", "the state in one word, for people")] = (
+        StreamJobState.PENDING
+    )
+    reason: Annotated[
+        Word,
+        Field("reason", "why it stalls, is not accepted, or is not ready, whichever matters most"),
+    ] = ""
+    conditions: Conditions = ()
+    desired_replicas: Annotated[
+        Count | None,
+        Field("desiredReplicas", "workers that are wanted, by spec.replicas or by the autoscaler"),
+    ] = None
+    replicas: Annotated[Count, Field("replicas", "pods that exist")] = 0
+    ready_replicas: Annotated[Count, Field("readyReplicas", "pods that are ready")] = 0
+    selector: Annotated[
+        str, Field("selector", "label selector of the pods, as a text", length_max=1024)
+    ] = ""
+    leader: Annotated[str | None, Field("leader", "the pod that coordinates the job")] = None
+    term: Annotated[Count | None, Field("term", "rises with every new leader")] = None
+    attempt: Annotated[
+        Count | None, Field("attempt", "rises with every rollback to a checkpoint")
+    ] = None
+    assignment: Annotated[
+        AssignmentStatus | None, Field("assignment", "the committed assignment of key groups")
+    ] = None
+    checkpoint: Annotated[CheckpointSummary | None, Field("checkpoint", "how checkpoints go")] = (
+        None
+    )
+    sinks: Annotated[
+        tuple[SinkSummary, ...],
+        Field("sinks", "the sinks and the guarantee of their output", key="name", length_max=256),
+    ] = ()
+    last_failure: Annotated[
+        LastFailure | None, Field("lastFailure", "why the job last rolled back or failed")
+    ] = None
+    restarts: Annotated[
+        RestartSummary | None,
+        Field("restarts", "deaths of engines of late; absent while there were none"),
+    ] = None
+    pending: Annotated[
+        Pending | None, Field("pending", "the operation under way, written before it begins")
+    ] = None
+    restore: Annotated[
+        RestoreStatus | None, Field("restore", "the last restore that was carried out")
+    ] = None
+    last_stable: Annotated[
+        LastStable | None,
+        Field("lastStable", "the last spec that ran and completed a checkpoint"),
+    ] = None
+    spark_application: Annotated[
+        SparkApplicationStatus | None, Field("sparkApplication", "the replay that feeds the job")
+    ] = None
+    autoscaling: Annotated[
+        AutoscalingStatus | None,
+        Field("autoscaling", "what the autoscaler has chosen; absent where spec.replicas counts"),
+    ] = None
+    snapshots: Annotated[
+        PeriodicStatus | None,
+        Field("snapshots", "savepoints by the clock; absent without spec.snapshots"),
+    ] = None
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """Return the condition of a type; None: not judged yet."""
         return next((c for c in self.conditions if c.type == kind), None)
+
+
+STATUS = object_row(StreamJobStatus, "status", "what is, as the operator last saw it")
+
+
+def read_status(plain: Plain) -> StreamJobStatus:
+    """Build the status from an object's ``status``; none yet is that of a new job.
+
+    Another version of the operator may have written it, and an operator must be able to work with
+    any status: see :func:`penstock.contract.reader.read_known`.
+    """
+    return read_known(StreamJobStatus, STATUS, plain)
+
+
+def status_plain(status: StreamJobStatus) -> dict[str, Plain]:
+    """Spell a status as its object holds it; :func:`read_status` reads the same value back.
+
+    Texts that are too long for the schema are clipped. None is left out.
+    """
+    return plain_object(STATUS, status)
+
+
+def carried_status(old: Plain, status: StreamJobStatus) -> dict[str, Plain]:
+    """Spell a status to be written over ``old``: what another version has written there stays.
+
+    Fields that this version does not know are carried as they are. Those of a part of the status
+    are carried for as long as the known fields of the part stay the same.
+    """
+    return carried(STATUS, old, status_plain(status))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.contract.reader import pruned
-from penstock.contract.schema import Kind, Plain, Row
+from penstock.contract.schema import MESSAGE_CHARS_MAX, Kind, Plain, Row
 
 CLIPPED = " [...]"
 
@@ -56,7 +56,7 @@ def carried(row: Row, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
     return {**new, **{name: value for name, value in old.items() if stays(name, value)}}
 
 
-def clipped(text: str, chars_max: int) -> str:
+def clipped(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     """Shorten a text that is too long, so that one can see it was."""
     return text if len(text) <= chars_max else text[: chars_max - len(CLIPPED)] + CLIPPED
 

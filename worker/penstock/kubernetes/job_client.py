@@ -18,8 +18,8 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     StreamJobStatus,
     Truth,
+    read_status,
 )
-from penstock.contract.streamjob_status_fields import read_status
 from penstock.contract.streamsnapshot import KIND, SnapshotState, read_snapshot_status
 from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
 

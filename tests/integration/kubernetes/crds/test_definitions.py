@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
@@ -20,12 +19,14 @@ from penstock.contract.streamjob_status import (
     PeriodicStatus,
     Reason,
     RestoreStatus,
+    SinkSummary,
     SparkApplicationStatus,
     StreamJobState,
     StreamJobStatus,
     Truth,
+    read_status,
+    status_plain,
 )
-from penstock.contract.streamjob_status_fields import read_status, status_plain
 from tests.integration.kubernetes.crds.samples import FULL, GOOD, job, object_of, snapshot
 from tests.integration.kubernetes.kubectl import Kubectl, Refused
 
@@ -47,7 +48,7 @@ STATUS = StreamJobStatus(
     attempt=1,
     assignment=AssignmentStatus(4, 2),
     checkpoint=CheckpointSummary(LastCompleted(17, NOW, 1 << 40, 0.0125, "default/words/x")),
-    sinks=(SinkStatus("out", "exactly-once"),),
+    sinks=(SinkSummary("out", "exactly-once"),),
     last_failure=LastFailure(NOW, "WorkerLost", "words-1 is gone", "words-1"),
     pending=Pending("Rescaling", 2, NOW, NOW, 3, "s"),
     restore=RestoreStatus("1", NOW, True, (4, 5)),

@@ -36,6 +36,7 @@ class Arrivals:
         self._given = _Given()
         self._reader: Any = None
         self._dictionaries: dict[int, int] = {}
+        self._waiting = 0
 
     def rows(self, message: FlightData) -> pa.RecordBatch | None:
         """Return the rows of a message, None when it only prepares them.
@@ -47,6 +48,7 @@ class Arrivals:
             raise PeerError("a stream has one schema, before its rows")
         if sizes.kind == ipc.DICTIONARIES:
             self._count(sizes)
+            self._wait(message)
         ipc.check(sizes, limits.INGEST_BATCH_BYTES_MAX, limits.INGEST_BATCH_ROWS_MAX)
         self._given.add(message)
         try:
@@ -69,9 +71,10 @@ class Arrivals:
 
     def _decode(self) -> pa.RecordBatch:
         batch = self._reader.read_next_batch().select(self._schema.names)
+        self._waiting = 0
         validate(batch)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            size = _plain_bytes(column)
+            size = _plain_bytes(column, self._schema.field(name).type)
             if size > limits.INGEST_BATCH_BYTES_MAX:
                 raise PeerError(
                     f"column {name!r} has {size} bytes where each value is written out, at most "
@@ -90,24 +93,67 @@ class Arrivals:
                 f"{limits.INGEST_BATCH_BYTES_MAX} are taken"
             )
 
+    def _wait(self, message: FlightData) -> None:
+        """Count what is kept for the next rows: dictionaries are decoded with them."""
+        self._waiting += max(
+            len(message.header) + len(message.body), limits.INGEST_CHARGE_BYTES_MIN
+        )
+        if self._waiting > limits.INGEST_MESSAGE_BYTES_MAX:
+            raise PeerError(
+                f"{self._waiting} bytes of dictionaries came without rows, at most "
+                f"{limits.INGEST_MESSAGE_BYTES_MAX} are kept for them"
+            )
 
-def _plain_bytes(column: pa.Array) -> int:
+
+def _plain_bytes(column: pa.Array, wanted: pa.DataType) -> int:
     """Return the bytes of values that may lie in memory once and be meant many times; else 0.
 
-    The array has been validated. Texts and binaries count, by which a batch can grow.
+    The array has been validated, and becomes one of type ``wanted``. Nulls without a type lie
+    nowhere, and take the room of ``wanted``.
     """
-    if column.type in _VIEWS:
+    kind = column.type
+    if pa.types.is_null(kind):
+        return len(column) * _width(wanted)
+    if kind in _VIEWS:
         return int(_view_lengths(column).sum())
-    if not pa.types.is_dictionary(column.type):
-        return 0
+    if pa.types.is_dictionary(kind):
+        return _meant(column, wanted)
+    return sum(_plain_bytes(child, child.type) for child in _children(column))
+
+
+def _meant(column: pa.DictionaryArray, wanted: pa.DataType) -> int:
+    """Return the bytes of a dictionary's values, each as often as it is meant."""
     values = column.dictionary
+    if pa.types.is_null(values.type):
+        return len(column) * _width(wanted)
     if values.type in _VIEWS:
         lengths = pa.array(_view_lengths(values))
     elif values.type in _TEXTS:
         lengths = pc.binary_length(values).cast(pa.int64())
-    else:
-        return 0
+    else:  # at most: numbers are all alike, and few have lists in a dictionary
+        return len(column) * (_width(values.type) or int(values.nbytes))
     return pc.sum(lengths.take(column.indices)).as_py() or 0
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return the bytes of one value; 0 where they differ."""
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type)
+    if pa.types.is_struct(kind):
+        return sum(_width(field.type) for field in kind)
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:
+        return 0
+
+
+def _children(column: pa.Array) -> list[pa.Array]:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return [column.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [column.keys, column.items]
+    return [column.values] if pa.types.is_nested(kind) else []
 
 
 def _view_lengths(column: pa.Array) -> npt.NDArray[np.int64]:

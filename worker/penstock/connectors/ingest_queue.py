@@ -76,8 +76,8 @@ class PartitionQueue:
             if batch.num_rows < whole.num_rows:
                 rest = whole.slice(batch.num_rows)
                 self._rows.appendleft((offset + batch.num_rows, rest))
-                self._bytes += rest.nbytes
-            self._bytes -= whole.nbytes
+                self._bytes += _charge(rest)
+            self._bytes -= _charge(whole)
             self._changed.notify_all()
             return offset, batch
 
@@ -120,7 +120,7 @@ class PartitionQueue:
                 if isinstance(action, core.Take):
                     kept = batch.slice(action.skip)
                     self._rows.append((offset + action.skip, kept))
-                    self._bytes += kept.nbytes
+                    self._bytes += _charge(kept)
             return self._says[stream].pop(0)
 
     def finish(self, stream: int, offset: int) -> core.Say:
@@ -145,3 +145,8 @@ class PartitionQueue:
                 self._says[action.stream].append(action)
         self._changed.notify_all()
         return actions
+
+
+def _charge(batch: pa.RecordBatch) -> int:
+    """Return what a batch counts in a queue: its objects take memory beside its values."""
+    return max(int(batch.nbytes), limits.INGEST_CHARGE_BYTES_MIN)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from penstock.connectors.announce import (
     Proof,
     announce,
     dialled,
+    finished_note,
     opened,
     read_announcements,
 )
@@ -134,12 +136,39 @@ def a_link(folder: Path) -> None:
     folder.symlink_to("mine")
 
 
+def with_a_strangers_socket(folder: Path) -> None:
+    """Prepare what is left where others could enter once: chmod 700 does not take it away."""
+    folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as planted:
+        planted.bind(str(folder / f"evil{SOCKET_SUFFIX}"))
+    os.chown(folder / f"evil{SOCKET_SUFFIX}", NOBODY, NOBODY)
+
+
+def with_a_strangers_link(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    note = finished_note(folder, 0)
+    note.symlink_to(folder.parent / "precious")
+    os.lchown(note, NOBODY, NOBODY)
+
+
 FOLDERS = [
     pytest.param(open_to_others, "has mode 0750, .*chmod 700 .*announce", id="open"),
     pytest.param(
         of_another_user, "belongs to user 65534, and this is", id="foreign", marks=AS_ROOT
     ),
     pytest.param(a_link, "it has to be a folder, no link", id="link"),
+    pytest.param(
+        with_a_strangers_socket,
+        "'evil.sock' in it belongs to user 65534, who was let in",
+        id="socket",
+        marks=AS_ROOT,
+    ),
+    pytest.param(
+        with_a_strangers_link,
+        "'partition-00000.finished' in it belongs to user 65534",
+        id="planted link",
+        marks=AS_ROOT,
+    ),
 ]
 
 

@@ -50,7 +50,7 @@ class PrivateFolder:
         """Open a folder; ``make`` it, with its parents, where it is missing.
 
         Raises FileNotFoundError where it is missing, ConfigError when it is a link, belongs to
-        another user, or lets others in.
+        another user, lets others in, or has something of another user in it.
         """
         if make:
             with suppress(FileExistsError):
@@ -67,6 +67,7 @@ class PrivateFolder:
             ) from error
         try:
             _check_private(folder, os.fstat(self._handle))
+            _check_contents(folder, self._handle)
         except ConfigError:
             self.close()
             raise
@@ -77,6 +78,11 @@ class PrivateFolder:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+def check_private(folder: Path) -> None:
+    """Raise as :class:`PrivateFolder` does; nobody else can put anything there afterwards."""
+    PrivateFolder(folder).close()
 
 
 def _check_private(folder: Path, found: os.stat_result) -> None:
@@ -91,3 +97,16 @@ def _check_private(folder: Path, found: os.stat_result) -> None:
             f"{folder} has mode {mode:04o}, so other users of this machine may enter it: "
             f"chmod 700 {folder}, or name another folder"
         )
+
+
+def _check_contents(folder: Path, handle: int) -> None:
+    """Others may have been able to enter before: a socket of theirs would be taken for ours."""
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # removed meanwhile, which only its user can do
+                owner = entry.stat(follow_symlinks=False).st_uid
+                if owner != os.geteuid():
+                    raise ConfigError(
+                        f"{folder}: {entry.name!r} in it belongs to user {owner}, who was let in "
+                        "before: name a new folder"
+                    )

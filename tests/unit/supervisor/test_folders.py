@@ -2,6 +2,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.contract.ids import Ordinal
 from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint
+
+NOBODY = 65_534
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 
 
 def test_the_uid_is_given_once(tmp_path: Path) -> None:
@@ -52,3 +56,42 @@ def test_a_damaged_endpoint_and_an_impossible_folder_are_said(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--dir: "):
         JobFolder.make(tmp_path / "file", "words", "default")
+
+
+def of_another_user(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    os.chown(folder, NOBODY, NOBODY)
+
+
+def open_to_others(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+
+
+def with_a_file_of_another(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    (folder / "record.json").touch()
+    os.chown(folder / "record.json", NOBODY, NOBODY)
+
+
+def a_link(folder: Path) -> None:
+    (folder.parent / "mine").mkdir(mode=0o700)
+    folder.symlink_to("mine")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "why"),
+    [
+        pytest.param(of_another_user, "belongs to user 65534", marks=AS_ROOT),
+        pytest.param(with_a_file_of_another, "'record.json' in it belongs to", marks=AS_ROOT),
+        pytest.param(open_to_others, "has mode 1777, so other users of this machine may enter it"),
+        pytest.param(a_link, "it has to be a folder, no link"),
+    ],
+)
+def test_a_folder_where_others_could_put_what_workers_run_is_refused(
+    tmp_path: Path, prepare: Callable[[Path], None], why: str
+) -> None:
+    """Whoever writes there names the job file of a keeper, and so runs code as its user."""
+    prepare(tmp_path / "words")
+    with pytest.raises(ConfigError, match=f"--dir: .*{why}"):
+        JobFolder.make(tmp_path, "words", "default")

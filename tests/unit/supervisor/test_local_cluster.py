@@ -19,7 +19,7 @@ def test_an_impossible_number_of_workers_is_refused(tmp_path: Path, workers: int
 
 
 def test_metadata_of_another_format_is_said_and_the_lock_is_free_again(tmp_path: Path) -> None:
-    (tmp_path / "words").mkdir()
+    (tmp_path / "words").mkdir(mode=0o700)
     other = sqlite3.connect(tmp_path / "words" / "metadata.sqlite")
     other.execute("PRAGMA user_version = 99")
     other.close()

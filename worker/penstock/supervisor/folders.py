@@ -21,6 +21,7 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.cluster.system import RandomIds
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import JobUid, Ordinal
+from penstock.folders import check_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,20 @@ class JobFolder:
 
     @classmethod
     def make(cls, directory: Path, job: str, namespace: str) -> "JobFolder":
-        """Make the folder, for its user's eyes only. Raises ConfigError when that is impossible."""
+        """Make the folder, for its user's eyes only.
+
+        Raises ConfigError when that is impossible, or when others may enter a folder that is there:
+        the supervisor reads there what its workers are to run.
+        """
         root = (directory / job).absolute()
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--dir: {root}: {error.strerror}") from error
+        try:
+            check_private(root)
+        except ConfigError as error:
+            raise ConfigError(f"--dir: {error}") from error
         return cls(root, job, namespace)
 
     @property

@@ -1,5 +1,9 @@
-"""Writes docs/streamjob.md from the tables of fields: ``python -m tools.streamjob_doc``."""
+"""Writes docs/streamjob.md and docs/streamjob-cluster.md from the tables of fields.
 
+``python -m tools.streamjob_doc`` writes both anew.
+"""
+
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,16 +12,13 @@ from penstock.contract.schema import Kind, Row
 from penstock.contract.streamjob_fields import SPEC
 from penstock.contract.streamjob_status import REASONS, STATUS
 
-FILE = Path(__file__).parent.parent / "docs" / "streamjob.md"
+DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """\
-# The StreamJob file
+# The job file
 
-One file describes a job: `penstock run FILE` runs it on this machine, and a cluster's operator runs
-the same object (`kubectl apply -f FILE`). Durations are texts like `500ms`, `10s`, `1m30s`;
-quantities are texts like `64Mi` or `1.5G`. What is not known is an error that names the nearest
-known field, with file and line. `--set path=value` replaces one value:
-`--set checkpoint.interval=1s`, `--set job.parameters.input=data`,
-`--set "job.graph.steps[lines].parallelism=2"`.
+One file describes a job. `penstock run FILE` runs it on this machine. In a cluster, the operator runs the same
+object (`kubectl apply -f FILE`). This page has the fields that a job needs on one machine.
+[The job file in a cluster](streamjob-cluster.md) has the others: image, volumes, scaling, upgrades and the status.
 
 ```yaml
 apiVersion: penstock.dev/v1alpha1
@@ -31,55 +32,88 @@ spec:
     parameters: {input: data/lines}
 ```
 
-`job.entrypoint` is imported from the folder of the file, the working directory or the environment.
-`job.script` is the source of a small job and defines `job(params)`. In the texts, durations and
-quantities of `job.graph`, `${name}` is the parameter of that name (`$${name}` the text itself);
-each step reads the one above unless `inputs` says otherwise (`step` or `step.output`), and exactly
-one of the kinds of step is given. Paths are relative to the working directory.
+- Durations are texts like `500ms`, `10s` or `1m30s`. Quantities are texts like `64Mi` or `1.5G`.
+- An unknown field is an error. The error names file, line and the known field with the nearest name.
+- `--set path=value` replaces one value: `--set checkpoint.interval=1s`, `--set job.parameters.input=data`,
+  `--set "job.graph.steps[lines].parallelism=2"`.
+- `job.entrypoint` is imported from the folder of the file, from the working directory or from the environment.
+  `job.script` holds the source of a small job, which defines `job(params)`.
+- In `job.graph`, `${name}` stands for the parameter of that name, in texts, durations and quantities.
+  `$${name}` is the text `${name}` itself.
+- A step reads the step above it, unless `inputs` names others (`step` or `step.output`). A step has exactly one kind.
+- Relative paths start at the working directory.
 
-This page is made from the table that the reader and the schema of the API server use
-(`python -m tools.streamjob_doc`, `python -m tools.crds`). Fields marked *cluster* are read and
-checked everywhere, and only a cluster uses them; `penstock validate --cluster FILE` also asks for
-those that a cluster needs.
+The tables are made from those that the reader of the file and the API server's schema use
+(`python -m tools.streamjob_doc`, `python -m tools.crds`).
 """
+CLUSTER_HEAD = """\
+# The job file in a cluster
 
-
+These fields are for a cluster. They come on top of [those of the job file](streamjob.md). One machine reads and
+checks them as well, and makes no use of them. `penstock validate --cluster FILE` asks for the fields that a cluster
+needs: `spec.image`, `spec.checkpoint` and `spec.checkpoint.volume`. [Kubernetes](kubernetes.md) shows their use.
+"""
 STATUS_HEAD = """\
 # The status of a StreamJob
 
-Written by the operator, in a cluster. `state` is for people; programs read the conditions, whose
-reasons are fixed. All conditions are good when they are true, but for `Stalled`: a person must act;
-`Progressing` is neither. `kubectl get sj --field-selector status.state=Failed` finds jobs by state.
+The operator writes the status, in a cluster. `state` is for people. Programs read the conditions, whose reasons are
+fixed. A condition is good when it is true. There are two exceptions: `Stalled` is true when a person must act, and
+`Progressing` is neither good nor bad. `kubectl get sj --field-selector status.state=Failed` finds jobs by state.
 """
 SNAPSHOT_HEAD = """\
 # The StreamSnapshot
 
-`kubectl apply` of a StreamSnapshot takes a savepoint of a job, or names one that is already there;
+`kubectl apply` of a StreamSnapshot takes a savepoint of a job, or names one that is already there.
 `spec.restore.snapshotRef` of a StreamJob begins from it.
 """
 
 
-def render() -> str:
-    """Return the whole page."""
-    lines = [HEAD, *_tables(SPEC, "spec"), STATUS_HEAD, *_reasons(), *_tables(STATUS, "status")]
-    lines += [SNAPSHOT_HEAD, *_tables(snapshot.SPEC, "spec"), *_tables(snapshot.STATUS, "status")]
-    return "\n".join(lines).rstrip() + "\n"
+def pages() -> dict[str, str]:
+    """Return both pages by their names."""
+    laptop = [HEAD, *_tables(SPEC, "spec", cluster=False)]
+    cluster = [CLUSTER_HEAD, *_tables(SPEC, "spec", cluster=True)]
+    cluster += [_below(STATUS_HEAD), *_reasons(), *_tables(STATUS, "status")]
+    cluster += [_below(SNAPSHOT_HEAD), *_tables(snapshot.SPEC, "StreamSnapshot spec")]
+    cluster += _tables(snapshot.STATUS, "StreamSnapshot status")
+    parts = {"streamjob.md": laptop, "streamjob-cluster.md": cluster}
+    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in parts.items()}
 
 
-def _tables(table: Row, name: str) -> Iterator[str]:
-    """Give one table for each object below ``table``."""
-    for path, row in _objects(table, name):
+def _below(head: str) -> str:
+    return f"#{head}"
+
+
+def _tables(table: Row, name: str, *, cluster: bool | None = None) -> Iterator[str]:
+    """Give one table for each object below ``table``: all fields, or those of one of the pages."""
+    for path, row, within in _objects(table, name, table.cluster):
+        shown = [r for r in row.fields if cluster is None or (within or r.cluster) is cluster]
+        if not shown:
+            continue
         yield from (f"## `{path}`", "", row.meaning[0].upper() + row.meaning[1:] + ".")
         if row.one_of:
             yield f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}."
-        yield from (f"- {rule.message}." for rule in row.rules)
+        named = [r.name for r in shown]
+        yield from (
+            f"- {r.message}."
+            for r in row.rules
+            if cluster is None or _is_about(r.message, row, named)
+        )
         yield from (
             "",
             "| field | type | meaning | default | rule |",
             "| --- | --- | --- | --- | --- |",
         )
-        yield from (_line(child) for child in row.fields)
+        yield from (_line(child) for child in shown)
         yield ""
+
+
+def _is_about(message: str, row: Row, shown: list[str]) -> bool:
+    """Say whether a rule belongs to the page that shows these fields: it names none of the others."""
+    words = re.split(r"[^\w]+", message)
+    return not any(r.name in words for r in row.fields if r.name not in shown) or (
+        any(name in words for name in shown)
+        and any(r.cluster and r.name in shown for r in row.fields)
+    )
 
 
 def _reasons() -> Iterator[str]:
@@ -89,12 +123,13 @@ def _reasons() -> Iterator[str]:
     yield ""
 
 
-def _objects(row: Row, path: str) -> Iterator[tuple[str, Row]]:
+def _objects(row: Row, path: str, within: bool) -> Iterator[tuple[str, Row, bool]]:
+    """Give each object with its path, and whether it is below a field of clusters."""
     if row.fields:
-        yield path, row
+        yield path, row, within
     for child in row.fields:
         mark = "[]" if child.kind is Kind.LIST else ""
-        yield from _objects(child, f"{path}.{child.name}{mark}")
+        yield from _objects(child, f"{path}.{child.name}{mark}", within or child.cluster)
 
 
 def _line(row: Row) -> str:
@@ -129,9 +164,10 @@ def _rule(row: Row) -> str:
         [row.rule] * bool(row.rule) + ["required"] * row.required + ["immutable"] * row.immutable
     )
     key = [f"`{row.key}` names an item"] * bool(row.key) + ["none twice"] * row.unique
-    where = ["*cluster*"] * row.cluster + ["required in a cluster"] * row.cluster_required
+    where = ["required in a cluster"] * row.cluster_required
     return ", ".join(words + bounds + key + where)
 
 
 if __name__ == "__main__":
-    FILE.write_text(render(), encoding="utf-8")
+    for name, text in pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")

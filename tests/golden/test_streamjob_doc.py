@@ -1,7 +1,28 @@
-"""The documentation of the StreamJob file is made from the table of fields, and is current."""
+"""The pages on the job file are made from the table of fields, and are current."""
 
-from tools.streamjob_doc import FILE, render
+import pytest
+
+from tools.streamjob_doc import DOCS, pages
+
+PAGES = pages()
 
 
-def test_the_page_is_current() -> None:
-    assert FILE.read_text(encoding="utf-8") == render(), "run: python -m tools.streamjob_doc"
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_current(name: str) -> None:
+    written = (DOCS / name).read_text(encoding="utf-8")
+    assert written == PAGES[name], "run: python -m tools.streamjob_doc"
+
+
+def test_each_field_of_a_cluster_is_on_the_page_of_clusters_only() -> None:
+    laptop, cluster = PAGES["streamjob.md"], PAGES["streamjob-cluster.md"]
+    for line in (
+        "| `image` | text",
+        "| `volume` | object",
+        "## `spec.upgrade`",
+        "## `spec.podTemplate.spec`",
+    ):
+        assert line not in laptop
+    assert "| `image` | text" in cluster
+    assert "## `spec.upgrade`" in cluster
+    assert "## `spec.job.graph`" in laptop
+    assert "## `spec.job.graph`" not in cluster

@@ -75,7 +75,7 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
             integer("keys", "number of different words", default=10_000, minimum=1),
             integer(
                 "symbols",
-                "different characters of the words: of few LZ4 makes much less, of many nothing",
+                "number of different characters in words: LZ4 packs few well, and many not at all",
                 default=26,
                 minimum=2,
                 maximum=94,

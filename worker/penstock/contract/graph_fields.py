@@ -67,11 +67,11 @@ FUNCTION = text(
 )
 PER = choice("per", "what the function takes: an Arrow batch, or one record", Per, default="batch")
 BATCH_ROWS = integer(
-    "batchRows", "at most so many rows in one call", minimum=1, maximum=limits.SOURCE_BATCH_ROWS_MAX
+    "batchRows", "rows in one call, at most", minimum=1, maximum=limits.SOURCE_BATCH_ROWS_MAX
 )
 ON_ERROR = choice(
     "onError",
-    "what becomes of a row for which the function raises: fail the job, or the output dead-letter",
+    "what happens when the function raises for a row: the job fails, or the row goes to the output dead-letter",
     OnError,
     default="fail",
 )
@@ -102,7 +102,7 @@ SOURCE = group(
         EventTime,
         _column_name("column", "a timestamp[us] column", required=True),
         duration_us("outOfOrderness", "the bound of disorder", default="0s"),
-        duration_us("idleAfter", "a split silent for so long does not hold others back"),
+        duration_us("idleAfter", "a split that is silent for this long does not hold others back"),
     ),
     integer(
         "batchRows",

@@ -107,18 +107,31 @@ UPGRADE = group(
     "upgrade",
     "how a change of the job is rolled out",
     sj.Upgrade,
-    choice("mode", "from what the new one continues", sj.UpgradeMode, default="LastCheckpoint"),
-    boolean("rollback", "go back when the new one is not stable by its deadline", default=False),
-    duration("stableDeadline", "running and one completed checkpoint by then", default="10m"),
-    duration("savepointDeadline", "for the savepoint before the change", default="10m"),
+    choice(
+        "mode",
+        "the state from which the changed job continues",
+        sj.UpgradeMode,
+        default="LastCheckpoint",
+    ),
+    boolean(
+        "rollback",
+        "go back to the last stable spec when the new one is not stable by its deadline",
+        default=False,
+    ),
+    duration(
+        "stableDeadline",
+        "time in which the job must run and complete one checkpoint",
+        default="10m",
+    ),
+    duration("savepointDeadline", "time for the savepoint before the change", default="10m"),
     default={},
     cluster=True,
 )
 RESTORE = group(
     "restore",
-    "an explicit restore, once per nonce; of the newest checkpoint if nothing else is named",
+    "an explicit restore, once for each nonce; of the newest checkpoint unless another is named",
     sj.RestoreFrom,
-    text("nonce", "a new text asks for a new restore", required=True),
+    text("nonce", "another text asks for another restore", required=True),
     object_name("snapshotRef", "name of a StreamSnapshot in the same namespace"),
     text(
         "path",
@@ -127,10 +140,10 @@ RESTORE = group(
         rule=PATH_RULE,
         length_max=PATH_CHARS_MAX,
     ),
-    boolean("empty", "true: begin without any state, and read all input again"),
+    boolean("empty", "true: begin without state, and read all input again"),
     texts(
         "dropState",
-        "steps whose stored state is given up: they are gone, or begin empty",
+        "steps whose stored state is given up: the step is gone, or it begins empty",
         pattern=NAME,
         rule=NAME_RULE,
         item_length_max=63,
@@ -138,10 +151,15 @@ RESTORE = group(
     ),
     boolean("allowNonRestoredState", "give up all stored state that no step takes", default=False),
     boolean(
-        "allowOutputReplay", "restore before output that is visible: at least once", default=False
+        "allowOutputReplay",
+        "restore to before output that is visible; that output is written again: at least once",
+        default=False,
     ),
     choice(
-        "unpublished", "committed output that cannot be published", sj.Unpublished, default="Fail"
+        "unpublished",
+        "what happens with committed output that cannot be published",
+        sj.Unpublished,
+        default="Fail",
     ),
     rules=rules.RESTORE,
 )
@@ -151,12 +169,16 @@ CHECKPOINT = group(
     _checkpoint,
     duration(
         "interval",
-        "from start to start; longer behind an epoch that took more than half of it",
+        "time from start to start; longer after a checkpoint that took more than half of it",
         default="10s",
         minimum="100ms",
     ),
-    duration("timeout", "an epoch that takes longer is aborted", default="10m", minimum="1s"),
-    duration("minPause", "from the end of one to the start of the next", default="0s"),
+    duration("timeout", "a checkpoint that takes longer is aborted", default="10m", minimum="1s"),
+    duration(
+        "minPause",
+        "least time from the end of one checkpoint to the start of the next",
+        default="0s",
+    ),
     integer(
         "retain",
         "checkpoints kept",
@@ -188,19 +210,19 @@ CHECKPOINT = group(
 )
 RESTART = group(
     "restart",
-    "how often the job is started again after an engine has died, as in Flink's failure-rate "
+    "how often the job starts again after an engine has died, as in Flink's failure-rate "
     "and exponential-delay strategies",
     RestartSettings,
     integer(
         "attempts",
-        "restarts after deaths within the window; the next death fails the job, with 0 the first",
+        "restarts within the window; one more death fails the job, and with 0 the first death does",
         default=limits.RESTART_ATTEMPTS_DEFAULT,
         minimum=0,
         maximum=limits.RESTART_ATTEMPTS_MAX,
     ),
     duration(
         "window",
-        "deaths that are older do not count; a commit between two deaths clears nothing",
+        "older deaths do not count; a commit between two deaths does not reset the count",
         default="10m",
         minimum="1s",
     ),
@@ -208,7 +230,9 @@ RESTART = group(
         "backoff",
         "wait before a restart, doubled with each one",
         BackoffSettings,
-        duration("initial", "before the second one; the first is at once", default="200ms"),
+        duration(
+            "initial", "before the second restart; the first restart is immediate", default="200ms"
+        ),
         duration("max", "at most", default="30s"),
         default={},
         rules=rules.BACKOFF,
@@ -219,7 +243,12 @@ STATE = group(
     "state",
     "how keyed state is kept",
     _state,
-    choice("backend", "in memory with a spill to disk, or on disk", StateBackend, default="hybrid"),
+    choice(
+        "backend",
+        "hybrid: in memory, and on disk what does not fit; rocksdb: on disk",
+        StateBackend,
+        default="hybrid",
+    ),
     quantity(
         "memory", "budget of one worker", default="1Gi", minimum="16Mi", attribute="memory_bytes"
     ),
@@ -237,34 +266,38 @@ SHUFFLE = group(
     "shuffle",
     "buffers and credit between tasks",
     ShuffleSettings,
-    quantity("bufferBytes", "a buffer is sent when it is so full", default="1Mi", minimum=1),
-    duration("flushInterval", "or when its first row is so old", default="5ms"),
+    quantity("bufferBytes", "size at which a buffer is sent", default="1Mi", minimum=1),
+    duration(
+        "flushInterval",
+        "age of its first row at which a buffer is sent, however full it is",
+        default="5ms",
+    ),
     quantity(
         "highWatermark",
-        "a receiver that has so much queued grants nothing; a slow step gets less: 0.25 s of work",
+        "queued bytes at which a receiver grants no more credit; a slow step is bounded by 0.25 s of its work instead",
         default="8Mi",
         attribute="high_watermark_bytes",
     ),
     quantity(
         "lowWatermark",
-        "until it is down to this, where the work that waits is not the bound",
+        "queued bytes at which the receiver grants credit again",
         default="4Mi",
         attribute="low_watermark_bytes",
         rule="below highWatermark",
     ),
     group(
         "compression",
-        "of links between workers",
+        "compression of links between workers",
         CompressionSettings,
         choice(
             "mode",
-            "never, where rows look compressible, or where that is faster, too",
+            "none: never; lz4: where rows look compressible; auto: where they do and sending is faster that way",
             CompressionMode,
             default="none",
         ),
         number(
             "entropyThreshold",
-            "bits per byte; rows above it are not compressed",
+            "bits per byte; rows with more are not compressed",
             default=6.5,
             minimum=0,
             maximum=8,
@@ -276,7 +309,7 @@ SHUFFLE = group(
 )
 PLACEMENT = group(
     "placement",
-    "where tasks go",
+    "where tasks run",
     sj.Placement,
     choice(
         "strategy",
@@ -310,7 +343,7 @@ AUTOSCALING = group(
     ),
     duration(
         "cooldown",
-        "between two changes; fewer workers need three of it without a busier time",
+        "least time between two changes; workers are taken away after three times as long without a busier time",
         default="2m",
     ),
     cluster=True,
@@ -322,14 +355,14 @@ SNAPSHOTS = group(
     sj.PeriodicSnapshots,
     duration(
         "every",
-        "how often; of periods that were missed only the newest is made up for",
+        "how often; after missed periods only one savepoint is taken",
         required=True,
         minimum="1m",
     ),
     integer(
         "keep",
-        "so many of the newest complete ones are kept; the files of older ones go too, but for "
-        "those that a StreamJob restores from",
+        "number of the newest complete savepoints that are kept; older ones are removed with their "
+        "files, unless a StreamJob restores from them",
         default=limits.PERIODIC_SNAPSHOTS_DEFAULT,
         minimum=1,
         maximum=limits.PERIODIC_SNAPSHOTS_MAX,
@@ -343,7 +376,7 @@ REPLAY = group(
     text("dataset", "path of the dataset", required=True, length_max=PATH_CHARS_MAX),
     _image("image", "image with Spark and penstock_spark", required=True),
     integer("rate", "rows per second; as fast as possible when left out", minimum=1),
-    duration("duration", "ends after the rows of so long; with the dataset when left out"),
+    duration("duration", "time after which the replay ends; left out, it ends with the dataset"),
     choice("flavour", "whose SparkApplication", sj.OperatorFlavour, default="kubeflow"),
     cluster=True,
     rules=(rules.REPLAY_LASTS,),
@@ -368,11 +401,11 @@ ENV = listing(
 )
 POD_TEMPLATE = group(
     "podTemplate",
-    "merged into the workers' pods by name, never by position",
+    "merged into the workers' pods; list items are matched by name, never by position",
     dict,
     group(
         "metadata",
-        "what the pods carry besides the operator's own",
+        "labels and annotations of the pods besides the operator's own",
         dict,
         text_map("labels", "labels of the pods"),
         text_map("annotations", "annotations of the pods", item_length_max=64 * 1024),
@@ -383,7 +416,7 @@ POD_TEMPLATE = group(
 
 SPEC = group(
     "spec",
-    "what is wanted",
+    "what you want",
     sj.Spec,
     _image(
         "image",
@@ -431,16 +464,18 @@ SPEC = group(
     REPLAY,
     choice(
         "deletionPolicy",
-        "what becomes of checkpoints when the job is deleted",
+        "what happens to the checkpoints when the job is deleted",
         sj.DeletionPolicy,
         default="Retain",
         cluster=True,
     ),
-    duration("deletionDeadline", "for the savepoint before deletion", default="5m", cluster=True),
+    duration(
+        "deletionDeadline", "time for the savepoint before deletion", default="5m", cluster=True
+    ),
     ENV,
     group(
         "resources",
-        "of a worker, as Kubernetes spells them",
+        "resources of a worker, as Kubernetes spells them",
         sj.Resources,
         _amounts("requests", "what is reserved"),
         _amounts("limits", "what is allowed at most"),
@@ -456,7 +491,7 @@ SPEC = group(
     POD_TEMPLATE,
     group(
         "security",
-        "of the data plane",
+        "security of the connections between workers",
         sj.Security,
         boolean("mtls", "mutual TLS between workers", default=True),
         default={},

@@ -150,7 +150,7 @@ STEP = (
 COMPUTE = (
     Rule(
         "has(self.column) || self.function == 'count'",
-        "only count works without a column",
+        "every function but count needs a column",
         path=".column",
     ),
 )

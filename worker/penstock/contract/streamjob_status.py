@@ -241,12 +241,12 @@ class Condition(Fields):
         str,
         Field(
             "type",
-            "what is judged: Ready, Accepted, Progressing, Checkpointing, Stalled, and others",
+            "the condition: Ready, Accepted, Progressing, Checkpointing, Stalled, and others",
             pattern=r"[A-Z][A-Za-z]*",
             length_max=64,
         ),
     ]
-    status: Annotated[Truth, Field("status", "whether it is so")]
+    status: Annotated[Truth, Field("status", "whether the condition holds")]
     reason: Annotated[
         str,
         Field(
@@ -259,7 +259,7 @@ class Condition(Fields):
     message: Annotated[Message, Field("message", "why, for people")]
     last_transition_time: Annotated[Time, Field("lastTransitionTime", "when status last changed")]
     observed_generation: Annotated[
-        Count, Field("observedGeneration", "the generation of spec that was judged")
+        Count, Field("observedGeneration", "the generation of spec that the condition is about")
     ] = 0
 
 
@@ -267,7 +267,7 @@ Conditions = Annotated[
     tuple[Condition, ...],
     Field(
         "conditions",
-        "judgements for programs, one of each type",
+        "conditions for programs, one of each type",
         key="type",
         length_max=CONDITIONS_MAX,
     ),
@@ -302,7 +302,7 @@ class CheckpointSummary(Fields):
     last_completed: Annotated[
         LastCompleted | None, Field("lastCompleted", "the newest committed one")
     ] = None
-    failures: Annotated[Count, Field("failures", "failed ones in a row since then")] = 0
+    failures: Annotated[Count, Field("failures", "failed checkpoints in a row since then")] = 0
     retained: Annotated[
         tuple[Count, ...],
         Field("retained", "epochs whose files are kept", length_max=RETAINED_MAX),
@@ -339,7 +339,11 @@ class RestartSummary(Fields):
     ]
     window_s: Annotated[Duration, Field("window", "the window of spec.restart")]
     last: Annotated[
-        Message, Field("last", "how the newest ended, what was in flight, its last words")
+        Message,
+        Field(
+            "last",
+            "how the newest one ended, which rows were in flight, and the last lines of its log",
+        ),
     ] = ""
     worker: Annotated[str | None, Field("worker", "the pod where it was")] = None
 
@@ -388,7 +392,7 @@ class SparkApplicationStatus(Fields):
     state: Annotated[Word, Field("state", "its state, as Spark's operator spells it")]
     message: Annotated[Message, Field("message", "why it failed")] = ""
     rows: Annotated[
-        Count, Field("rows", "rows of it that the job was last heard to have taken")
+        Count, Field("rows", "rows of the replay that the job last reported as taken")
     ] = 0
 
 
@@ -399,10 +403,10 @@ class AutoscalingStatus(Fields):
     ``undone``: workers that it had asked for did not come.
     """
 
-    replicas: Annotated[Count, Field("replicas", "workers that it wants")]
-    time: Annotated[Time, Field("time", "since when it wants so many")]
-    message: Annotated[Message, Field("message", "why so many")] = ""
-    undone: Annotated[bool, Field("undone", "more were wanted, and did not come")] = False
+    replicas: Annotated[Count, Field("replicas", "number of workers that it wants")]
+    time: Annotated[Time, Field("time", "since when it wants this number")]
+    message: Annotated[Message, Field("message", "why it wants this number")] = ""
+    undone: Annotated[bool, Field("undone", "more workers were wanted and did not come")] = False
     busy: Annotated[
         float | None,
         Field("busy", "share of time at work of the busiest step", minimum=0, maximum=1),
@@ -414,7 +418,7 @@ class AutoscalingStatus(Fields):
 class PeriodicStatus(Fields):
     """The savepoints by the clock."""
 
-    time: Annotated[Time, Field("time", "the newest period that one was asked for")]
+    time: Annotated[Time, Field("time", "the newest period for which a savepoint was asked")]
     name: Annotated[str, Field("name", "its StreamSnapshot")]
 
 
@@ -450,9 +454,9 @@ class StreamJobStatus(Fields):
     assignment: Annotated[
         AssignmentStatus | None, Field("assignment", "the committed assignment of key groups")
     ] = None
-    checkpoint: Annotated[CheckpointSummary | None, Field("checkpoint", "how checkpoints go")] = (
-        None
-    )
+    checkpoint: Annotated[
+        CheckpointSummary | None, Field("checkpoint", "the state of checkpoints")
+    ] = None
     sinks: Annotated[
         tuple[SinkSummary, ...],
         Field("sinks", "the sinks and the guarantee of their output", key="name", length_max=256),
@@ -462,7 +466,7 @@ class StreamJobStatus(Fields):
     ] = None
     restarts: Annotated[
         RestartSummary | None,
-        Field("restarts", "deaths of engines of late; absent while there were none"),
+        Field("restarts", "recent deaths of engines; absent when there were none"),
     ] = None
     pending: Annotated[
         Pending | None, Field("pending", "the operation under way, written before it begins")
@@ -491,7 +495,7 @@ class StreamJobStatus(Fields):
         return next((c for c in self.conditions if c.type == kind), None)
 
 
-STATUS = object_row(StreamJobStatus, "status", "what is, as the operator last saw it")
+STATUS = object_row(StreamJobStatus, "status", "what the operator last saw")
 
 
 def read_status(plain: Plain) -> StreamJobStatus:

@@ -65,7 +65,7 @@ class SnapshotSpec(Fields):
 
     job_ref: Annotated[
         ObjectName | None,
-        Field("jobRef", "the StreamJob to take it of, in the same namespace", immutable=True),
+        Field("jobRef", "the StreamJob that is saved, in the same namespace", immutable=True),
     ] = None
     path: Annotated[
         SnapshotPath | None,
@@ -88,10 +88,10 @@ class SnapshotSpec(Fields):
         bool, Field("disposeOnDelete", "the files go with this object")
     ] = False
     deadline_s: Annotated[
-        Duration, Field("deadline", "it fails when it takes longer", minimum="1s")
+        Duration, Field("deadline", "the snapshot fails when it takes longer", minimum="1s")
     ] = 600.0
     retries: Annotated[
-        int, Field("retries", "so many more tries after a failure", minimum=0, maximum=100)
+        int, Field("retries", "number of further tries after a failure", minimum=0, maximum=100)
     ] = 3
 
     def __post_init__(self) -> None:
@@ -136,8 +136,8 @@ class SnapshotStatus(Fields):
     ] = None
 
 
-SPEC = object_row(SnapshotSpec, "spec", "what is asked for")
-STATUS = object_row(SnapshotStatus, "status", "what is, as the operator last saw it")
+SPEC = object_row(SnapshotSpec, "spec", "what you ask for")
+STATUS = object_row(SnapshotStatus, "status", "what the operator last saw")
 _NAME = row_of(Annotated[ObjectName, Field("name", "name of the snapshot")])
 STREAM_SNAPSHOT = document(KIND, "a snapshot of a stream job", _NAME, SPEC, StreamSnapshot)
 

@@ -11,7 +11,7 @@ from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.accept import clamped
-from penstock_operator.reconcile.scaling import SATURATED, TOLERANCE, choose
+from penstock_operator.reconcile.scaling import SATURATED, TOLERANCE, recommend
 
 NOW_S = 1_700_000_000.0
 WINDOW_S = 15.0
@@ -27,7 +27,7 @@ BOUNDS = st.builds(
 
 def next_of(replicas: int, shares: tuple[float, ...], bounds: Autoscaling) -> int:
     current = AutoscalingStatus(replicas, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, shares, (0.0,) * len(shares), "s"), bounds, current)
+    wish = recommend(NOW_S, Load(WINDOW_S, shares, (0.0,) * len(shares), "s"), bounds, current)
     return replicas if wish is None else wish.replicas
 
 

@@ -31,7 +31,7 @@ MUTANTS = {
         "workers go only when the smaller number is committed and its output is published",
         _line(
             "workers",
-            "needed = workers_needed(latest, now.value, at.replicas)",
+            "needed = workers_needed(latest, now.value, current.replicas)",
             "needed = now.value.workers",
         ),
         10,
@@ -40,8 +40,8 @@ MUTANTS = {
         "a start waits until no pod of the spec before is left",
         _line(
             "lifecycle",
-            "return not seen.pods and _empty(seen) and (at is None or at.observed)",
-            "return _empty(seen)",
+            "return not seen.pods and _has_no_replicas(seen) and settled",
+            "return _has_no_replicas(seen)",
         ),
         7,
     ),
@@ -49,7 +49,7 @@ MUTANTS = {
         "-latest is created only while nothing shows that the job ever began",
         _line(
             "children",
-            "if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):",
+            "if has_begun(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):",
             "if False:",
         ),
         13,
@@ -70,9 +70,8 @@ MUTANTS = {
         "only a purge removes what is committed",
         _line(
             "lifecycle",
-            "elif deletion_policy(seen) is DeletionPolicy.PURGE "
-            "and not _forgotten(seen, latest, draft):",
-            "elif not _forgotten(seen, latest, draft):",
+            "if purges and not _is_metadata_deleted(seen, builder):",
+            "if not _is_metadata_deleted(seen, builder):",
         ),
         2,
         steps=120,
@@ -103,8 +102,8 @@ MUTANTS = {
         "a spec that was rolled back to is scaled like any other",
         _line(
             "scaling",
-            "held = accepted.held not in {None, Reason.ROLLED_BACK}",
-            "held = accepted.held is not None",
+            "held = accepted.given_up not in {None, Reason.ROLLED_BACK}",
+            "held = accepted.given_up is not None",
         ),
         0,
         steps=120,
@@ -121,8 +120,8 @@ MUTANTS = {
         "the record of an earlier job of the same name is kept under its uid",
         _line(
             "children",
-            "draft.do(Archive(str(old), seen.latest.uid, seen.latest.version))",
-            'draft.do(Delete("ConfigMap", f"{seen.job.name}-ckpt-latest", seen.latest.uid))',
+            "builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))",
+            'builder.do(Delete("ConfigMap", f"{seen.job.name}-ckpt-latest", seen.latest.uid))',
         ),
         21,
     ),
@@ -154,7 +153,7 @@ MUTANTS = {
     ),
     "waits-for-ever": Mutant(
         "workers that do not come are given up, and what is committed is wanted again",
-        _line("scaling", "missing = _missing(at, old, bounds)", "missing = None"),
+        _line("scaling", "missing = _take_back(inputs, old, bounds)", "missing = None"),
         4,
         habits=("load",),
     ),

@@ -20,7 +20,7 @@ from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import summary_of
 from penstock_operator.reconcile.certificates import trust_steps
 from penstock_operator.reconcile.observation import Moment, assemble
-from penstock_operator.reconcile.snapshots import asked_uids, may_have_too_many
+from penstock_operator.reconcile.snapshots import may_exceed_retention, requested_snapshot_uids
 
 NAMESPACE_ASKED_EVERY_S = 5.0
 EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile
@@ -177,7 +177,7 @@ class Observer:
         """A request whose StreamSnapshot is not known may be new, or gone: the list says which."""
         desired = objects.get(("ConfigMap", pod.desired_name(key.name)))
         view = None if desired is None else self.versions.view(views.desired_view, desired)
-        asked = set() if view is None else asked_uids(view.value)
+        asked = set() if view is None else requested_snapshot_uids(view.value)
         known = {text_at(o, "metadata", "uid") for (k, _), o in objects.items() if k in SNAPSHOTS}
         if asked <= known:
             return
@@ -249,7 +249,7 @@ class Observer:
     def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
         """Return what jobs of the namespace restore from, where retention may remove something."""
         known = sum(text_at(plain, "kind") in SNAPSHOTS for plain in listed)
-        if not may_have_too_many(self.versions.view(views.job_view, job), known):
+        if not may_exceed_retention(self.versions.view(views.job_view, job), known):
             return frozenset()
         near = [k for k in self.store.jobs() if k.namespace == key.namespace]
         return views.restores_of(filter(None, map(self.store.job, near)))

@@ -49,21 +49,21 @@ STATELESS = "stateless "  # begins the nonce of a restore that no spec names
 class Accepted:
     """``target`` is what is to run, None while there is nothing good.
 
-    ``taken``: it is the newest spec; ``bounds`` are its autoscaler's, None where that is off.
-    ``reason`` and ``message`` are those of the condition Accepted; ``held`` says why the newest
+    ``is_newest``: it is the newest spec; ``bounds`` are its autoscaler's, None where that is off.
+    ``reason`` and ``message`` are those of the condition Accepted; ``given_up`` says why the newest
     spec was given up (a reason of Stalled). ``restore_path`` is where a keeper finds the restore.
     """
 
     target: Target | None
     reason: Reason
     message: str
-    held: Reason | None = None
+    given_up: Reason | None = None
     restore_path: str | None = None
-    taken: bool = True
+    is_newest: bool = True
     bounds: Autoscaling | None = None
 
 
-class NotTakenError(Exception):
+class SpecRefusedError(Exception):
     """The newest spec cannot be taken."""
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -82,16 +82,16 @@ def accept(seen: Observed) -> Accepted:
     """Choose the spec that is to run."""
     try:
         found = _newest(seen)
-    except NotTakenError as error:
-        return Accepted(last_good(seen), error.reason, error.message, taken=False)
-    held = held_reason(seen)
-    if held is None:
+    except SpecRefusedError as error:
+        return Accepted(running_target(seen), error.reason, error.message, is_newest=False)
+    given_up = reason_given_up(seen)
+    if given_up is None:
         return found
-    kept = stable(seen) if held is Reason.ROLLED_BACK else last_good(seen)
-    return replace(found, target=kept or found.target, held=held, restore_path=None)
+    kept = last_stable_target(seen) if given_up is Reason.ROLLED_BACK else running_target(seen)
+    return replace(found, target=kept or found.target, given_up=given_up, restore_path=None)
 
 
-def held_reason(seen: Observed) -> Reason | None:
+def reason_given_up(seen: Observed) -> Reason | None:
     """Say why the newest spec was given up; a new generation is tried again."""
     stalled = seen.job.status.condition(ConditionType.STALLED)
     if stalled is None or stalled.observed_generation != seen.job.generation:
@@ -99,28 +99,28 @@ def held_reason(seen: Observed) -> Reason | None:
     return next((r for r in HELD if r == stalled.reason), None)
 
 
-def asked(seen: Observed) -> Target | None:
+def requested_target(seen: Observed) -> Target | None:
     """Return what the newest spec asks for, whether it can be taken or not; None: not readable."""
     return _target(seen, seen.job.spec_text)
 
 
-def last_good(seen: Observed) -> Target | None:
+def running_target(seen: Observed) -> Target | None:
     """Return what runs now, with the number of workers that is wanted of it."""
-    at = seen.stateful_set
-    if at is None or at.config not in seen.configs:
+    current = seen.stateful_set
+    if current is None or current.config not in seen.configs:
         return None
-    target = _target(seen, _text(seen.configs[at.config]))
+    target = _target(seen, _text(seen.configs[current.config]))
     if target is None:
         return None
     workers = target.spec.replicas if seen.desired is None else seen.desired.value.workers
     stopped = (
         seen.latest is not None and seen.latest.value is not None and seen.latest.value.stopped
     )
-    spec = replace(target.spec, replicas=workers, suspend=at.replicas == 0 and stopped)
-    return replace(target, spec=spec, digest=at.digest)
+    spec = replace(target.spec, replicas=workers, suspend=current.replicas == 0 and stopped)
+    return replace(target, spec=spec, digest=current.digest)
 
 
-def stable(seen: Observed) -> Target | None:
+def last_stable_target(seen: Observed) -> Target | None:
     """Return the last spec that ran and completed a checkpoint, scaled as is wanted now."""
     kept = seen.job.status.last_stable
     if kept is None:
@@ -176,8 +176,8 @@ def _newest(seen: Observed) -> Accepted:
     try:
         target = target_of(owner_of(job), job.spec_text)
     except ConfigError as error:
-        raise NotTakenError(Reason.SPEC_INVALID, str(error)) from error
-    target = _sized(target, replicas_of(seen, target.spec))
+        raise SpecRefusedError(Reason.SPEC_INVALID, str(error)) from error
+    target = _with_replicas(target, replicas_of(seen, target.spec))
     _check_changes(seen, target)
     _check_claim(seen, target)
     source, path = _restore(seen, target)
@@ -190,7 +190,7 @@ def _newest(seen: Observed) -> Accepted:
 
 
 @lru_cache(SPECS_KEPT)
-def _sized(target: Target, replicas: int) -> Target:
+def _with_replicas(target: Target, replicas: int) -> Target:
     """Return the target with so many workers: the same one again, for what is kept with it."""
     if target.spec.replicas == replicas:
         return target
@@ -198,13 +198,13 @@ def _sized(target: Target, replicas: int) -> Target:
 
 
 def _check_changes(seen: Observed, target: Target) -> None:
-    at = seen.stateful_set
-    if at is None or at.config not in seen.configs:
+    current = seen.stateful_set
+    if current is None or current.config not in seen.configs:
         return
-    changed = refused(seen.configs[at.config], target.plain)
+    changed = refused(seen.configs[current.config], target.plain)
     if changed:
         fields = ", ".join(f"spec.{path}" for path in changed)
-        raise NotTakenError(
+        raise SpecRefusedError(
             Reason.SPEC_INVALID,
             f"{fields} cannot change in the life of a job: the last good spec goes on; change "
             "back, or create a job under another name that restores a savepoint of this one",
@@ -214,7 +214,7 @@ def _check_changes(seen: Observed, target: Target) -> None:
 def _check_claim(seen: Observed, target: Target) -> None:
     if seen.claim is not None and "ReadWriteMany" not in seen.claim.access_modes:
         modes = ", ".join(seen.claim.access_modes) or "none"
-        raise NotTakenError(
+        raise SpecRefusedError(
             Reason.VOLUME_NOT_READ_WRITE_MANY,
             f"claim {target.claim} has the access modes {modes}: all workers write checkpoints, "
             "which needs ReadWriteMany",
@@ -224,23 +224,23 @@ def _check_claim(seen: Observed, target: Target) -> None:
 def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str | None]:
     """Find the folder that is to be restored: what to mount, and its path in a container."""
     wanted = target.spec.restore
-    if wanted is None or wanted.empty or wanted.newest or restored(seen) == wanted.nonce:
+    if wanted is None or wanted.empty or wanted.newest or last_restore_nonce(seen) == wanted.nonce:
         return None, None
     path = wanted.path
     if wanted.snapshot_ref is not None:
         found = [s for s in seen.snapshots if s.name == wanted.snapshot_ref]
         path = found[0].status.path if found else None
         if not found or path is None or found[0].status.state is not SnapshotState.COMPLETED:
-            raise NotTakenError(
+            raise SpecRefusedError(
                 Reason.RESTORE_NOT_FOUND,
                 f"StreamSnapshot {wanted.snapshot_ref} "
                 + (f"is {found[0].status.state}, not Completed" if found else "does not exist"),
             )
     assert path is not None, "the newest checkpoint needs none"
-    return mapped(target, path)
+    return restore_source(target, path)
 
 
-def restored(seen: Observed) -> str:
+def last_restore_nonce(seen: Observed) -> str:
     """Return the nonce of the last restore that was carried out, empty when there was none."""
     latest = seen.latest.value if seen.latest is not None else None
     return "" if latest is None else nonce_of(latest)
@@ -253,15 +253,15 @@ def nonce_of(latest: Latest) -> str:
     return latest.restored
 
 
-def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
+def restore_source(target: Target, path: str) -> tuple[RestoreSource | None, str]:
     """Turn a folder on the claim into what to mount (None: it is ours) and its path in a pod.
 
-    Raises NotTakenError for a path that leads elsewhere, or that is spelt as if it might.
+    Raises SpecRefusedError for a path that leads elsewhere, or that is spelt as if it might.
     """
     owner = target.owner
     folder = folder_at(owner.namespace, path)
     if folder is None:
-        raise NotTakenError(
+        raise SpecRefusedError(
             Reason.RESTORE_NOT_FOUND,
             f"spec.restore.path {path!r}: expected {owner.namespace}/JOB/savepoints/NAME on the "
             "claim of the checkpoints, as status.path of a StreamSnapshot shows it",
@@ -272,16 +272,16 @@ def mapped(target: Target, path: str) -> tuple[RestoreSource | None, str]:
     return source, f"{pod.RESTORE_FOLDER}/{folder.inside}"
 
 
-def restores(target: Target, latest: Latest) -> bool:
+def wants_restore(target: Target, latest: Latest) -> bool:
     """Say whether the spec asks for a restore that was not carried out yet."""
     wanted = target.spec.restore
     return wanted is not None and wanted.nonce != nonce_of(latest)
 
 
-def restore_of(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
+def requested_restore(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
     """Return what the spec asks for; None when it is done, or is not found."""
     wanted = target.spec.restore
-    if wanted is None or not restores(target, latest):
+    if wanted is None or not wants_restore(target, latest):
         return None
     if accepted.restore_path is None and not (wanted.empty or wanted.newest):
         return None
@@ -295,7 +295,7 @@ def restore_of(accepted: Accepted, target: Target, latest: Latest) -> Restore | 
     )
 
 
-def fresh_start(target: Target, latest: Latest, run: str) -> Restore | None:
+def stateless_restore(target: Target, latest: Latest, run: str) -> Restore | None:
     """Return the restore of an upgrade in the mode Stateless; None where no state would go."""
     if target.spec.upgrade.mode is not UpgradeMode.STATELESS or latest.max_epoch == 0:
         return None

@@ -169,7 +169,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Draft:
+class DecisionBuilder:
     """A decision being made: the modules of this package add to it in turn."""
 
     actions: list[Action] = field(default_factory=list)

@@ -19,7 +19,7 @@ would believe. Then another **trust line** begins, and workers of an older line 
 from penstock_operator.api import names
 from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.api.trusted import CertificatesView, Root, TrustView
-from penstock_operator.reconcile.actions import Draft, WriteAuthority, WriteCertificates
+from penstock_operator.reconcile.actions import DecisionBuilder, WriteAuthority, WriteCertificates
 from penstock_operator.resources.target import Target
 
 DAY_S = 24 * 3600.0
@@ -32,21 +32,21 @@ NEWEST = ""  # as a signer: the newest authority of all
 RENEWED, LOST = "CertificatesRenewed", "CertificatesLost"  # reasons of events
 
 
-def keep_trust(seen: Observed, target: Target, draft: Draft) -> None:
+def reconcile_certificates(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
     """Make, mend and renew the Secrets with certificates; nothing while they were not read."""
     if seen.trust is None or not target.spec.security.mtls:
         return
     for secret in sorted(seen.trust):
-        if _is_taken(seen, secret):
+        if _is_foreign(seen, secret):
             continue
-        steps = trust_steps(secret, seen.trust[secret], line_of(seen, secret), seen.now)
+        steps = trust_steps(secret, seen.trust[secret], trust_line_of(seen, secret), seen.now)
         for step in steps:
-            draft.do(step)
-        if steps and seen.stateful_set is not None and not _lost(seen, seen.trust[secret]):
-            draft.tell(RENEWED, f"Secret {secret}: {_news(seen.trust[secret])}")
+            builder.do(step)
+        if steps and seen.stateful_set is not None and not _both_lost(seen, seen.trust[secret]):
+            builder.tell(RENEWED, f"Secret {secret}: {_renewal_message(seen.trust[secret])}")
 
 
-def _is_taken(seen: Observed, secret: str) -> bool:
+def _is_foreign(seen: Observed, secret: str) -> bool:
     """Say whether one of the two is of somebody else: see ``children``."""
     both = (ChildKey("Secret", name) for name in (secret, names.authority_name(secret)))
     return any(not seen.owns(seen.children[key]) for key in both if key in seen.children)
@@ -112,24 +112,26 @@ def _is_due(begins: float, ends: float, now: float) -> bool:
 # --- Lines ------------------------------------------------------------------------------------
 
 
-def line_of(seen: Observed, secret: str) -> int:
+def trust_line_of(seen: Observed, secret: str) -> int:
     """Return the line of a Secret: that which it has, or gets when nothing is left of it."""
     view = (seen.trust or {}).get(secret, TrustView())
-    if _is_taken(seen, secret):
+    if _is_foreign(seen, secret):
         return _line_of_set(seen)
     if view.authority is not None:
         return view.authority.line
     if view.certificates is not None:
         return view.certificates.line
-    return _line_of_set(seen) + (1 if _lost(seen, view) else 0)
+    return _line_of_set(seen) + (1 if _both_lost(seen, view) else 0)
 
 
-def line_to_start(seen: Observed) -> int:
+def trust_line_to_start(seen: Observed) -> int:
     """Return the line that workers are of when they start now."""
-    return max((line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen))
+    return max(
+        (trust_line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen)
+    )
 
 
-def workers_are_cut_off(seen: Observed, target: Target) -> bool:
+def certificates_lost(seen: Observed, target: Target) -> bool:
     """Say whether the workers that run are of an older line: joiners cannot speak with them.
 
     Workers of another spec are none of these: they end anyway, and may never have had certificates.
@@ -137,21 +139,23 @@ def workers_are_cut_off(seen: Observed, target: Target) -> bool:
     at = seen.stateful_set
     if seen.trust is None or at is None or not target.spec.security.mtls:
         return False
-    return at.digest == target.digest and line_to_start(seen) > _line_of_set(seen)
+    return at.digest == target.digest and trust_line_to_start(seen) > _line_of_set(seen)
 
 
-def tell_of_lost_trust(seen: Observed, target: Target | None, draft: Draft) -> None:
+def warn_of_lost_certificates(
+    seen: Observed, target: Target | None, builder: DecisionBuilder
+) -> None:
     """Say with the status that begins a restart why it is one."""
-    if target is not None and workers_are_cut_off(seen, target):
-        draft.tell(LOST, lost_text(seen), warning=True)
+    if target is not None and certificates_lost(seen, target):
+        builder.tell(LOST, lost_certificates_message(seen), warning=True)
 
 
-def lost_text(seen: Observed) -> str:
+def lost_certificates_message(seen: Observed) -> str:
     """Say for people why workers are started again."""
     lost = ", ".join(
         f"{secret} and {names.authority_name(secret)}"
         for secret, view in sorted((seen.trust or {}).items())
-        if line_of(seen, secret) > _line_of_set(seen)
+        if trust_line_of(seen, secret) > _line_of_set(seen)
     )
     return (
         f"the Secrets {lost} were lost, both at once: nobody can sign certificates that workers "
@@ -163,13 +167,13 @@ def _line_of_set(seen: Observed) -> int:
     return 1 if seen.stateful_set is None else max(1, seen.stateful_set.line)
 
 
-def _lost(seen: Observed, view: TrustView) -> bool:
+def _both_lost(seen: Observed, view: TrustView) -> bool:
     at = seen.stateful_set
     runs = bool(seen.pods) or (at is not None and at.replicas > 0)
     return view.authority is None and view.certificates is None and runs
 
 
-def _news(view: TrustView) -> str:
+def _renewal_message(view: TrustView) -> str:
     if view.certificates is None:
         return "was lost, and made again by the same authority: workers that run believe it"
     if view.authority is None:

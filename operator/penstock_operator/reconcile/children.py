@@ -24,59 +24,66 @@ from penstock_operator.api import kinds, names
 from penstock_operator.api.observed import Child, ChildKey, Observed
 from penstock_operator.api.plain import Object, text_at
 from penstock_operator.reconcile.accept import owner_of
-from penstock_operator.reconcile.actions import Apply, Archive, Create, Delete, Draft, SetFinalizer
-from penstock_operator.reconcile.certificates import keep_trust
-from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.reconcile.actions import (
+    Apply,
+    Archive,
+    Create,
+    DecisionBuilder,
+    Delete,
+    SetFinalizer,
+)
+from penstock_operator.reconcile.certificates import reconcile_certificates
+from penstock_operator.reconcile.diagnosis import Problem
 from penstock_operator.reconcile.lifecycle import deletion_policy, is_down
-from penstock_operator.reconcile.workers import first_desired
+from penstock_operator.reconcile.workers import initial_desired
 from penstock_operator.resources import access, records, workload
-from penstock_operator.resources.applied import content_hash, marked
+from penstock_operator.resources.applied import content_hash, with_applied_hash
 from penstock_operator.resources.replay import replay_name
 from penstock_operator.resources.target import Target
 
 
-def surround(seen: Observed, target: Target, draft: Draft) -> None:
+def apply_children(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
     """Make the objects that pods need before they start, and those that guard them."""
     owner = target.owner
     # First what the Role names: it gives no rights over objects of others.
     if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
-        draft.do(Create(records.empty_status(owner)))
+        builder.do(Create(records.empty_status(owner)))
     if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
-        draft.do(Create(records.leader_lease(owner)))
+        builder.do(Create(records.leader_lease(owner)))
     volume = target.spec.checkpoint.volume
     template = None if volume is None else volume.claim_template
     if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
-        draft.do(Create(records.claim(owner, template)))
-    keep_trust(seen, target, draft)
+        builder.do(Create(records.claim(owner, template)))
+    reconcile_certificates(seen, target, builder)
     for key, manifest, applied in applied_objects(target):
         child = seen.children.get(key)
         if child is None:
-            draft.do(Apply(manifest, applied))
+            builder.do(Apply(manifest, applied))
         elif seen.owns(child) and (child.applied != applied or seen.refresh):
-            draft.do(Apply(manifest, applied, uid=child.uid))
-    _prune_configs(seen, target, draft)
+            builder.do(Apply(manifest, applied, uid=child.uid))
+    _prune_configs(seen, target, builder)
 
 
-def keep_finalizer(seen: Observed, draft: Draft) -> None:
+def reconcile_finalizer(seen: Observed, builder: DecisionBuilder) -> None:
     """Carry a finalizer only while the deletion has something to wait for."""
     job = seen.job
     wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN
     if wanted != (names.FINALIZER in job.finalizers):
-        draft.do(SetFinalizer(wanted, version=job.version))
+        builder.do(SetFinalizer(wanted, version=job.version))
 
 
-def drop_views(seen: Observed, draft: Draft) -> None:
+def delete_epoch_views(seen: Observed, builder: DecisionBuilder) -> None:
     """Delete the views of single epochs that earlier operators made: the status lists them now."""
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
         epoch = records.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
         if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
-            draft.do(Delete("ConfigMap", key.name, child.uid))
+            builder.do(Delete("ConfigMap", key.name, child.uid))
 
 
-def of_earlier(seen: Observed) -> list[str]:
+def left_by_earlier_job(seen: Observed) -> list[str]:
     """Name what an earlier job of this name has left and its collection still has to remove.
 
-    What has no owner is collected by nobody, and so is not waited for; see ``names_taken``.
+    What has no owner is collected by nobody, and so is not waited for; see ``foreign_objects``.
     """
     kept = {
         ("ConfigMap", pod.latest_name(seen.job.name)),
@@ -111,7 +118,9 @@ def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
         workload.disruption_budget(owner),
     ]
     hashes = [content_hash(manifest) for manifest in found]
-    return tuple((_key_of(m), marked(m, h), h) for m, h in zip(found, hashes, strict=True))
+    return tuple(
+        (_key_of(m), with_applied_hash(m, h), h) for m, h in zip(found, hashes, strict=True)
+    )
 
 
 def _key_of(manifest: Object) -> ChildKey:
@@ -119,7 +128,7 @@ def _key_of(manifest: Object) -> ChildKey:
     return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
 
 
-def _prune_configs(seen: Observed, target: Target, draft: Draft) -> None:
+def _prune_configs(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
     """Keep the specs that run, are to run, or ran stably."""
     used = {target.config}
     if seen.stateful_set is not None:
@@ -129,20 +138,19 @@ def _prune_configs(seen: Observed, target: Target, draft: Draft) -> None:
     for name in sorted(seen.configs.keys() - used):
         child = seen.children.get(ChildKey("ConfigMap", name))
         if child is not None and seen.owns(child) and not child.deleting:
-            draft.do(Delete("ConfigMap", name, child.uid))
+            builder.do(Delete("ConfigMap", name, child.uid))
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """``latest`` is the job's own; None while it is not there, for ``reason``."""
+    """The job's own ``-latest``; None while it does not exist, with the problem if there is one."""
 
     latest: Latest | None
-    reason: Reason | None = None
-    message: str = ""
+    problem: Problem | None = None
 
 
-def metadata_of(
-    seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], draft: Draft
+def reconcile_metadata(
+    seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], builder: DecisionBuilder
 ) -> Metadata:
     """Look at ``-latest``, and create both objects where that is certain to be right.
 
@@ -153,16 +161,16 @@ def metadata_of(
         return Metadata(None)
     if found is not None and found.value is None:
         reason = Reason.FORMAT_NEWER if found.newer else Reason.METADATA_MISSING
-        return Metadata(None, reason, f"-latest cannot be read: {found.problem}")
+        return Metadata(None, Problem(reason, f"-latest cannot be read: {found.problem}"))
     if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
-        return Metadata(None) if taken else _earlier(seen, draft)
+        return Metadata(None) if taken else _archive_earlier(seen, builder)
     if found is None or found.value is None:
-        return Metadata(None) if taken else _absent(seen, target, draft)
+        return Metadata(None) if taken else _create_latest(seen, target, builder)
     key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
     wanted = target is not None and (seen.job.deleting_since is None or _ends_with_savepoint(seen))
     if seen.desired is None and wanted and key not in taken:
         assert target is not None
-        draft.do(first_desired(seen, target, found.value, found.uid))
+        builder.do(initial_desired(seen, target, found.value, found.uid))
     return Metadata(found.value)
 
 
@@ -172,7 +180,7 @@ def _ends_with_savepoint(seen: Observed) -> bool:
     return waits and deletion_policy(seen) is DeletionPolicy.SAVEPOINT and not is_down(seen)
 
 
-def began(seen: Observed) -> bool:
+def has_begun(seen: Observed) -> bool:
     """Say whether anything shows that this job ever had a -latest."""
     status = seen.job.status
     return (
@@ -183,20 +191,19 @@ def began(seen: Observed) -> bool:
     )
 
 
-def _absent(seen: Observed, target: Target | None, draft: Draft) -> Metadata:
+def _create_latest(seen: Observed, target: Target | None, builder: DecisionBuilder) -> Metadata:
     if target is None or seen.job.deleting_since is not None:
         return Metadata(None)
-    left = of_earlier(seen)
+    left = left_by_earlier_job(seen)
     if left:
-        return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
-    if began(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):
-        return Metadata(
-            None,
-            Reason.METADATA_MISSING,
+        return Metadata(None, Problem(Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone"))
+    if has_begun(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):
+        text = (
             f"ConfigMap {seen.job.name}-ckpt-latest is gone, and with it what is committed: put "
-            "it back, or set spec.restore to begin from a savepoint",
+            "it back, or set spec.restore to begin from a savepoint"
         )
-    draft.do(Create(records.first_latest(owner_of(seen.job))))
+        return Metadata(None, Problem(Reason.METADATA_MISSING, text))
+    builder.do(Create(records.first_latest(owner_of(seen.job))))
     return Metadata(None)
 
 
@@ -208,34 +215,34 @@ def _asks_to_restore(seen: Observed, target: Target) -> bool:
     return done is None or done.nonce != wanted.nonce
 
 
-def _earlier(seen: Observed, draft: Draft) -> Metadata:
+def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
     """Put what an earlier job of this name has committed out of the way; nothing adopts it."""
     assert seen.latest is not None
     assert seen.latest.value is not None
-    left = of_earlier(seen)
+    left = left_by_earlier_job(seen)
     if left:
-        return Metadata(None, Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone")
+        return Metadata(None, Problem(Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone"))
     old = seen.latest.value.job_uid
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
         view = key.kind == "ConfigMap" and records.epoch_of(seen.job.name, key.name) is not None
         if view and child.job_uid == old and not child.deleting:
-            draft.do(Delete("ConfigMap", key.name, child.uid))
-    draft.do(Archive(str(old), seen.latest.uid, seen.latest.version))
-    return Metadata(None, Reason.WAITING_FOR_OLD, "putting an earlier job's record away")
+            builder.do(Delete("ConfigMap", key.name, child.uid))
+    builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))
+    return Metadata(None, Problem(Reason.WAITING_FOR_OLD, "putting an earlier job's record away"))
 
 
 NAMED_MAX = 3  # in one message; the others follow when these are gone
 
 
-def names_taken(seen: Observed, target: Target | None) -> tuple[ChildKey, ...]:
+def foreign_objects(seen: Observed, target: Target | None) -> tuple[ChildKey, ...]:
     """List what has a name of the job's and is not its own, nor an earlier job's of its name."""
     if target is None:
         return ()
     found = (key for key in _wanted(seen, target) if key in seen.children)
-    return tuple(key for key in found if _is_taken(seen, key, seen.children[key]))
+    return tuple(key for key in found if _is_foreign(seen, key, seen.children[key]))
 
 
-def taken_trouble(seen: Observed, taken: tuple[ChildKey, ...]) -> Trouble | None:
+def foreign_objects_problem(seen: Observed, taken: tuple[ChildKey, ...]) -> Problem | None:
     """Say which objects have names of the job's, and what to do about it; None: no object has."""
     if not taken:
         return None
@@ -245,7 +252,7 @@ def taken_trouble(seen: Observed, taken: tuple[ChildKey, ...]) -> Trouble | None
     advice = "remove it or have its owner rename it, or give the job another name"
     if any(k.kind == kinds.CLAIM.kind for k in taken):
         advice += "; a claim that is there is used by checkpoint.volume.claimName"
-    return Trouble(
+    return Problem(
         Reason.NAME_TAKEN,
         f"not of this job, and left as it is: {text}: {advice}; the operator looks again by itself",
     )
@@ -257,7 +264,7 @@ def _whose(child: Child) -> str:
     return "of an earlier job, which nothing collects" if child.job_uid else "of nobody"
 
 
-def _is_taken(seen: Observed, key: ChildKey, child: Child) -> bool:
+def _is_foreign(seen: Observed, key: ChildKey, child: Child) -> bool:
     if seen.owns(child):
         return False
     if key.kind == kinds.CLAIM.kind:  # one that works is not given up by a newer operator

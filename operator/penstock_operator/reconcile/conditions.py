@@ -17,10 +17,10 @@ from penstock.contract.writer import clipped
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
-from penstock_operator.reconcile.certificates import lost_text, workers_are_cut_off
-from penstock_operator.reconcile.diagnosis import Trouble
-from penstock_operator.reconcile.lifecycle import Course, Heading, deletion_text
-from penstock_operator.reconcile.snapshots import judge_periodic
+from penstock_operator.reconcile.certificates import certificates_lost, lost_certificates_message
+from penstock_operator.reconcile.diagnosis import Problem
+from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle, deletion_message
+from penstock_operator.reconcile.snapshots import periodic_condition
 
 STALE_INTERVALS = 3
 NAMED_MAX = 3  # foreign pods in one message
@@ -44,32 +44,32 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ConditionInputs:
     """What the conditions are made of."""
 
     seen: Observed
     accepted: Accepted
     latest: Latest | None
-    heading: Heading
-    trouble: Trouble | None
+    lifecycle: Lifecycle
+    problem: Problem | None
 
 
-def state_of(at: Judged) -> StreamJobState:
+def state_of(inputs: ConditionInputs) -> StreamJobState:
     """Say in one word where the job stands."""
-    latest, target = at.latest, at.accepted.target
-    if at.seen.job.deleting_since is not None:
+    latest, target = inputs.latest, inputs.accepted.target
+    if inputs.seen.job.deleting_since is not None:
         return StreamJobState.DELETING
     if target is None or latest is None:
         return StreamJobState.PENDING
-    if latest.finished and at.heading.operation is None:
+    if latest.finished and inputs.lifecycle.operation is None:
         return StreamJobState.FINISHED
-    if at.heading.course is Course.DOWN:
+    if inputs.lifecycle.phase is JobPhase.DOWN:
         return StreamJobState.SUSPENDED
-    if latest.failure is not None and at.heading.course is Course.RUN:
+    if latest.failure is not None and inputs.lifecycle.phase is JobPhase.RUN:
         return StreamJobState.FAILED
-    if at.heading.operation is not None:
-        return STATES.get(at.heading.operation, StreamJobState.STARTING)
-    if ready_workers(at.seen) < target.spec.replicas:
+    if inputs.lifecycle.operation is not None:
+        return STATES.get(inputs.lifecycle.operation, StreamJobState.STARTING)
+    if ready_workers(inputs.seen) < target.spec.replicas:
         return StreamJobState.RESTARTING
     return StreamJobState.RUNNING
 
@@ -79,24 +79,24 @@ def ready_workers(seen: Observed) -> int:
     return sum(p.ready and not p.deleting for p in seen.pods)
 
 
-def conditions_of(at: Judged, state: StreamJobState) -> tuple[Condition, ...]:
+def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condition, ...]:
     """Judge; a time moves only when its condition's status does."""
     judged = {
-        ConditionType.READY: _ready(at, state),
-        ConditionType.ACCEPTED: _accepted(at),
-        ConditionType.PROGRESSING: _progressing(at),
-        ConditionType.CHECKPOINTING: _checkpointing(at, state),
-        ConditionType.STALLED: _stalled(at),
-        ConditionType.INPUT_COMPLETE: _input_complete(at),
+        ConditionType.READY: _ready(inputs, state),
+        ConditionType.ACCEPTED: _accepted(inputs),
+        ConditionType.PROGRESSING: _progressing(inputs),
+        ConditionType.CHECKPOINTING: _checkpointing(inputs, state),
+        ConditionType.STALLED: _stalled(inputs),
+        ConditionType.INPUT_COMPLETE: _input_complete(inputs),
         ConditionType.COMPLETE: _complete(state),
-        ConditionType.SECURED: _secured(at),
+        ConditionType.SECURED: _secured(inputs),
     }
-    wanted = None if at.accepted.target is None else at.accepted.target.spec.snapshots
+    wanted = None if inputs.accepted.target is None else inputs.accepted.target.spec.snapshots
     if wanted is not None:
-        judged[ConditionType.SNAPSHOTS_TAKEN] = judge_periodic(at.seen, wanted)
+        judged[ConditionType.SNAPSHOTS_TAKEN] = periodic_condition(inputs.seen, wanted)
     # Those of another version stay: it knows what they mean.
-    others = [c for c in at.seen.job.status.conditions if c.type not in set(ConditionType)]
-    ours = [_condition(at.seen, kind, *found) for kind, found in judged.items()]
+    others = [c for c in inputs.seen.job.status.conditions if c.type not in set(ConditionType)]
+    ours = [_condition(inputs.seen, kind, *found) for kind, found in judged.items()]
     return (*ours, *others)[:CONDITIONS_MAX]
 
 
@@ -124,16 +124,16 @@ def _condition(
     return Condition(str(kind), truth, str(reason), clipped(message), since, seen.job.generation)
 
 
-def _ready(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
-    ready = ready_workers(at.seen)
-    target = at.accepted.target
+def _ready(inputs: ConditionInputs, state: StreamJobState) -> tuple[Truth, Reason, str]:
+    ready = ready_workers(inputs.seen)
+    target = inputs.accepted.target
     if state is StreamJobState.FINISHED:  # it has done what it is for: nobody waits for more
-        return Truth.TRUE, Reason.FINISHED, _words(at)
-    failing = _checkpoint_failure(at, state)
-    if state is StreamJobState.RUNNING and failing and _is_hopeless(at):
+        return Truth.TRUE, Reason.FINISHED, _progress_message(inputs)
+    failing = _checkpoint_failure(inputs, state)
+    if state is StreamJobState.RUNNING and failing and _fails_for_good(inputs):
         return Truth.FALSE, Reason.CHECKPOINT_FAILING, failing
     if state is StreamJobState.RUNNING:
-        age = checkpoint_age(at)
+        age = checkpoint_age(inputs)
         if age is not None and target is not None:
             limit = STALE_INTERVALS * target.spec.checkpoint.settings.interval_s + 60.0
             if age > limit:
@@ -143,41 +143,43 @@ def _ready(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
     if state is StreamJobState.RESTARTING and target is not None:
         text = f"{ready} of {target.spec.replicas} workers are ready"
         return Truth.FALSE, Reason.WORKERS_NOT_READY, text
-    message = at.trouble.message if at.trouble is not None else _words(at)
+    message = inputs.problem.message if inputs.problem is not None else _progress_message(inputs)
     return Truth.FALSE, Reason(state), message
 
 
-def _words(at: Judged) -> str:
-    if at.latest is not None and at.latest.rescale:
-        return at.latest.rescale
-    if at.latest is not None and at.latest.finished:
+def _progress_message(inputs: ConditionInputs) -> str:
+    if inputs.latest is not None and inputs.latest.rescale:
+        return inputs.latest.rescale
+    if inputs.latest is not None and inputs.latest.finished:
         return "all input was read and all output is published"
     return ""
 
 
-def _accepted(at: Judged) -> tuple[Truth, Reason, str]:
-    valid = at.accepted.reason is Reason.VALID
-    return Truth.TRUE if valid else Truth.FALSE, at.accepted.reason, at.accepted.message
+def _accepted(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
+    valid = inputs.accepted.reason is Reason.VALID
+    return Truth.TRUE if valid else Truth.FALSE, inputs.accepted.reason, inputs.accepted.message
 
 
-def _progressing(at: Judged) -> tuple[Truth, Reason, str]:
-    operation = at.heading.operation
-    if at.trouble is not None and at.trouble.reason is Reason.WAITING_FOR_OLD:
-        return Truth.TRUE, Reason.WAITING_FOR_OLD, at.trouble.message
+def _progressing(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
+    operation = inputs.lifecycle.operation
+    if inputs.problem is not None and inputs.problem.reason is Reason.WAITING_FOR_OLD:
+        return Truth.TRUE, Reason.WAITING_FOR_OLD, inputs.problem.message
     if operation is None:
         return Truth.FALSE, Reason.IDLE, ""
-    pending = at.seen.job.status.pending
+    pending = inputs.seen.job.status.pending
     if operation is Reason.DELETING:
-        return Truth.TRUE, operation, deletion_text(at.seen, at.accepted.target)
+        return Truth.TRUE, operation, deletion_message(inputs.seen, inputs.accepted.target)
     waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
-    if at.accepted.target is not None and workers_are_cut_off(at.seen, at.accepted.target):
-        return Truth.TRUE, operation, lost_text(at.seen)
-    return Truth.TRUE, operation, _words(at) or waits
+    if inputs.accepted.target is not None and certificates_lost(
+        inputs.seen, inputs.accepted.target
+    ):
+        return Truth.TRUE, operation, lost_certificates_message(inputs.seen)
+    return Truth.TRUE, operation, _progress_message(inputs) or waits
 
 
-def _checkpointing(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, str]:
-    latest = at.latest
-    failure = _checkpoint_failure(at, state)
+def _checkpointing(inputs: ConditionInputs, state: StreamJobState) -> tuple[Truth, Reason, str]:
+    latest = inputs.latest
+    failure = _checkpoint_failure(inputs, state)
     if failure:
         return Truth.FALSE, Reason.FAILING, failure
     if latest is None or latest.epoch == 0:
@@ -189,27 +191,32 @@ def _checkpointing(at: Judged, state: StreamJobState) -> tuple[Truth, Reason, st
     return Truth.TRUE, Reason.COMPLETED, f"epoch {latest.epoch}"
 
 
-def _checkpoint_failure(at: Judged, state: StreamJobState) -> str:
+def _checkpoint_failure(inputs: ConditionInputs, state: StreamJobState) -> str:
     """Return why the leader commits nothing, as long as it says so; empty when it does not.
 
     Beside a running job all that it says keeps it from committing; an engine that is not ready yet
     is no news of checkpoints.
     """
-    running, latest = at.seen.running, at.latest
-    if running is None or latest is None or latest.closed() or at.heading.course is not Course.RUN:
+    running, latest = inputs.seen.running, inputs.latest
+    if (
+        running is None
+        or latest is None
+        or latest.closed()
+        or inputs.lifecycle.phase is not JobPhase.RUN
+    ):
         return ""
-    fails = running.failed_checkpoints > 0 or _is_full(at)
+    fails = running.failed_checkpoints > 0 or _is_full(inputs)
     return running.failure or "" if fails or state is StreamJobState.RUNNING else ""
 
 
-def _is_full(at: Judged) -> bool:
-    return at.trouble is not None and at.trouble.reason is Reason.VOLUME_FULL
+def _is_full(inputs: ConditionInputs) -> bool:
+    return inputs.problem is not None and inputs.problem.reason is Reason.VOLUME_FULL
 
 
-def _is_hopeless(at: Judged) -> bool:
+def _fails_for_good(inputs: ConditionInputs) -> bool:
     """Say whether checkpoints fail for good: a full volume does not pass, one slow write does."""
-    failed = 0 if at.seen.running is None else at.seen.running.failed_checkpoints
-    return _is_full(at) or failed >= FAILURES_LEFT
+    failed = 0 if inputs.seen.running is None else inputs.seen.running.failed_checkpoints
+    return _is_full(inputs) or failed >= FAILURES_LEFT
 
 
 def _complete(state: StreamJobState) -> tuple[Truth, Reason, str]:
@@ -218,10 +225,10 @@ def _complete(state: StreamJobState) -> tuple[Truth, Reason, str]:
     return Truth.FALSE, Reason.NOT_FINISHED, ""
 
 
-def _stalled(at: Judged) -> tuple[Truth, Reason, str]:
-    if at.trouble is not None and at.trouble.reason is not Reason.WAITING_FOR_OLD:
-        return Truth.TRUE, at.trouble.reason, at.trouble.message
-    return Truth.FALSE, Reason.NOT_STALLED, _foreign_text(at.seen)
+def _stalled(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
+    if inputs.problem is not None and inputs.problem.reason is not Reason.WAITING_FOR_OLD:
+        return Truth.TRUE, inputs.problem.reason, inputs.problem.message
+    return Truth.FALSE, Reason.NOT_STALLED, _foreign_text(inputs.seen)
 
 
 def _foreign_text(seen: Observed) -> str:
@@ -237,19 +244,19 @@ def _foreign_text(seen: Observed) -> str:
     )
 
 
-def _input_complete(at: Judged) -> tuple[Truth, Reason, str]:
+def _input_complete(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
     """Judge by the last look of the workers; what they do not list, nobody knows."""
-    inputs = () if at.seen.running is None else at.seen.running.inputs
-    if not inputs:
+    found = () if inputs.seen.running is None else inputs.seen.running.inputs
+    if not found:
         return Truth.UNKNOWN, Reason.NOT_LISTED, ""
-    unread = [text for text in map(unread_text, inputs) if text]
+    unread = [text for text in map(unread_text, found) if text]
     if not unread:
         return Truth.TRUE, Reason.ALL_KNOWN, ""
     return Truth.FALSE, Reason.FILES_NOT_READ, "; ".join(unread)
 
 
-def _secured(at: Judged) -> tuple[Truth, Reason, str]:
-    target = at.accepted.target
+def _secured(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
+    target = inputs.accepted.target
     if target is None:
         return Truth.UNKNOWN, Reason.NOT_ACCEPTED, ""
     if target.spec.security.mtls:
@@ -257,15 +264,15 @@ def _secured(at: Judged) -> tuple[Truth, Reason, str]:
     return Truth.FALSE, Reason.MUTUAL_TLS_OFF, PLAIN_TEXT
 
 
-def checkpoint_age(at: Judged) -> float | None:
+def checkpoint_age(inputs: ConditionInputs) -> float | None:
     """Return how old the newest checkpoint is; None when nobody has said when it was."""
-    latest, told, known = at.latest, at.seen.running, at.seen.job.status.checkpoint
+    latest, told, known = inputs.latest, inputs.seen.running, inputs.seen.job.status.checkpoint
     if latest is None:
         return None
     newest = None if told is None else told.checkpoint
     if newest is not None and newest.epoch == latest.epoch and newest.time_us:
-        return max(0.0, at.seen.now - newest.time_us / 1e6)
+        return max(0.0, inputs.seen.now - newest.time_us / 1e6)
     done = None if known is None else known.last_completed
     if done is None or done.epoch != latest.epoch:
         return None
-    return max(0.0, at.seen.now - seconds(done.time))
+    return max(0.0, inputs.seen.now - seconds(done.time))

@@ -1,154 +1,153 @@
-"""The decision of one reconcile: what is there and the time in, actions and a status out.
+"""One reconcile as a pure function: from an observation to actions, a status and events.
 
-Order: the target is written into the status before anything is done about it; metadata and the
-surroundings come before the workers; nothing is done about workers without metadata.
+This file is the table of contents of the package; every step has a file of its own. What makes the
+order safe:
+
+- An operation is written into the status before anything is done for it: a crash leaves a trace.
+- The metadata and the other children come before the workers.
+- Nothing is done about the workers while there is no metadata.
 """
 
-from penstock.contract.streamjob_status import ConditionType, Pending, Reason
+from penstock.contract.streamjob_status import Pending, StreamJobStatus
 from penstock_operator.api.observed import Observed
-from penstock_operator.reconcile.accept import Accepted, accept, last_good
-from penstock_operator.reconcile.actions import Decision, Draft
-from penstock_operator.reconcile.certificates import tell_of_lost_trust
+from penstock_operator.reconcile.accept import accept, running_target
+from penstock_operator.reconcile.actions import Decision, DecisionBuilder
+from penstock_operator.reconcile.certificates import warn_of_lost_certificates
 from penstock_operator.reconcile.children import (
-    Metadata,
-    drop_views,
-    keep_finalizer,
-    metadata_of,
-    names_taken,
-    of_earlier,
-    surround,
-    taken_trouble,
+    apply_children,
+    delete_epoch_views,
+    foreign_objects,
+    foreign_objects_problem,
+    left_by_earlier_job,
+    reconcile_finalizer,
+    reconcile_metadata,
 )
-from penstock_operator.reconcile.conditions import Judged
+from penstock_operator.reconcile.conditions import ConditionInputs
 from penstock_operator.reconcile.diagnosis import (
-    Trouble,
     diagnose,
-    given_up_upgrade,
-    unstable_upgrade,
+    given_up_problem,
+    last_savepoint_problem,
+    upgrade_given_up,
+    upgrade_overdue,
 )
-from penstock_operator.reconcile.lifecycle import (
-    Course,
-    Heading,
-    deletion_text,
-    failed_savepoint,
-    heading,
-    let_go,
+from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle, finalize, lifecycle_of
+from penstock_operator.reconcile.replay import (
+    check_replay_available,
+    reconcile_replay,
+    replay_problem,
 )
-from penstock_operator.reconcile.replay import decide_replay, replay_trouble, unavailable
 from penstock_operator.reconcile.snapshots import (
-    decide_imported,
-    decide_periodic,
-    decide_snapshots,
-    dispose,
+    reconcile_disposal,
+    reconcile_imported,
+    reconcile_periodic,
+    reconcile_requested,
+    why_no_snapshot,
 )
-from penstock_operator.reconcile.status import Worth, events_of, pending_of, status_of, worth_of
-from penstock_operator.reconcile.workers import refresh_set, replace_lost, steer
+from penstock_operator.reconcile.status import (
+    StatusChange,
+    events_of,
+    operation_under_way,
+    status_change,
+    status_of,
+)
+from penstock_operator.reconcile.workers import (
+    reapply_stateful_set,
+    reconcile_workers,
+    replace_lost_pods,
+)
 
-REST_S = 60.0  # of a job at rest: how often its epochs and rows are looked at, to be shown
-WATCHFUL_S = 5.0  # while an operation is under way, beside the watches
+REST_S = 60.0  # how often a job at rest is reconciled, to show its epochs and rows
+WATCHFUL_S = 5.0  # how often during an operation, in addition to what the watches report
+AT_ONCE_S = 0.05
 
 
 def decide(seen: Observed) -> Decision:
-    """Decide. The same observation gives the same decision, whoever asks and however often."""
-    draft = Draft()
-    accepted = unavailable(seen, accept(seen))
-    taken = names_taken(seen, accepted.target)
-    metadata = metadata_of(seen, accepted.target, taken, draft)
-    going = heading(seen, accepted, metadata.latest)
-    pending = pending_of(seen, accepted, going)
-    trouble = _trouble(seen, accepted, metadata, going, taken_trouble(seen, taken))
-    at = Judged(seen, accepted, metadata.latest, going, trouble)
-    status = decide_replay(at, status_of(at, pending), draft)
-    if _changed(seen.job.status.pending, pending):
-        # Written before anything is done about it: a crash leaves a trace of what was meant.
-        draft.actions.clear()
-        tell_of_lost_trust(seen, accepted.target, draft)
-        events = (*draft.events, *events_of(seen.job.status, status))
-        return Decision((), status, status_first=True, events=events, again_s=0.05)
-    _act(at, pending, draft, taken=bool(taken))
-    runs = not _why_no_snapshot(at) and going.operation is None and at.latest is not None
-    status = decide_periodic(seen, accepted.target, status, draft, runs=runs)
-    if seen.look_again_s is not None:
-        draft.again(seen.look_again_s)
-    draft.again(WATCHFUL_S if going.operation is not None or _lacks_pods(seen) else REST_S)
-    worth = worth_of(seen.job.status, status)
+    """Decide. The same observation always gives the same decision."""
+    builder = DecisionBuilder()
+    accepted = check_replay_available(seen, accept(seen))
+    foreign = foreign_objects(seen, accepted.target)
+    metadata = reconcile_metadata(seen, accepted.target, foreign, builder)
+    lifecycle = lifecycle_of(seen, accepted, metadata.latest)
+    operation = operation_under_way(seen, accepted, lifecycle)
+    problem = (
+        last_savepoint_problem(seen, accepted.target)
+        or metadata.problem
+        or given_up_problem(seen, accepted)
+        or foreign_objects_problem(seen, foreign)
+        or upgrade_given_up(seen, accepted, metadata.latest, lifecycle)
+        or diagnose(seen, accepted.target, metadata.latest)
+        or upgrade_overdue(seen, lifecycle)
+        or replay_problem(seen, accepted)
+    )
+    inputs = ConditionInputs(seen, accepted, metadata.latest, lifecycle, problem)
+    status = reconcile_replay(inputs, status_of(inputs, operation), builder)
+    if operation is not None and operation != seen.job.status.pending:
+        return _announce(inputs, status, builder)
+    _act(inputs, operation, builder, foreign=bool(foreign))
+    runs = not why_no_snapshot(metadata.latest, lifecycle) and lifecycle.operation is None
+    status = reconcile_periodic(seen, accepted.target, status, builder, runs=runs)
+    _requeue(seen, lifecycle, builder)
+    change = status_change(seen.job.status, status)
     return Decision(
-        tuple(draft.actions),
-        None if worth is Worth.NOTHING else status,
-        shows=worth is Worth.SHOWN and not draft.actions,
-        events=(*draft.events, *events_of(seen.job.status, status)),
-        again_s=draft.again_s,
+        tuple(builder.actions),
+        None if change is StatusChange.NONE else status,
+        shows=change is StatusChange.PROGRESS and not builder.actions,
+        events=(*builder.events, *events_of(seen.job.status, status)),
+        again_s=builder.again_s,
     )
 
 
-def _lacks_pods(seen: Observed) -> bool:
-    """Say whether a set has fewer pods than it should: why is in events, which nobody watches."""
-    at = seen.stateful_set
-    return at is not None and sum(not p.deleting for p in seen.pods) < at.replicas
+def _announce(
+    inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder
+) -> Decision:
+    """Write the operation into the status, and do nothing else yet."""
+    seen = inputs.seen
+    builder.actions.clear()
+    warn_of_lost_certificates(seen, inputs.accepted.target, builder)
+    events = (*builder.events, *events_of(seen.job.status, status))
+    return Decision((), status, status_first=True, events=events, again_s=AT_ONCE_S)
 
 
-def _act(at: Judged, pending: Pending | None, draft: Draft, *, taken: bool) -> None:
-    """``taken``: an object of others has a name of the job's; no worker is started beside it."""
-    seen, accepted, going = at.seen, at.accepted, at.heading
-    begins = taken and seen.stateful_set is None
-    newer = seen.latest is not None and seen.latest.newer  # whoever reads it writes the rest, too
+def _act(
+    inputs: ConditionInputs, operation: Pending | None, builder: DecisionBuilder, *, foreign: bool
+) -> None:
+    """Act on the children, then on the workers, then on the snapshots.
+
+    ``foreign``: an object of another owner has one of the job's names. No worker starts then.
+    """
+    seen, accepted, phase = inputs.seen, inputs.accepted, inputs.lifecycle.phase
     if seen.job.deleting_since is not None:
-        let_go(seen, accepted, going.course, draft)
+        finalize(seen, accepted, phase, builder)
     else:
-        keep_finalizer(seen, draft)
-        if accepted.target is not None and not (of_earlier(seen) or begins or newer):
-            surround(seen, accepted.target, draft)
-            refresh_set(seen, accepted.target, draft)
-            drop_views(seen, draft)
-    if at.latest is not None and not (taken and going.course is Course.START):
-        steer(seen, accepted, going.course, pending, draft)
-    if at.latest is not None:
-        replace_lost(seen, at.latest, draft)
-    decide_snapshots(seen, draft, _why_no_snapshot(at))
-    decide_imported(seen, draft)
-    dispose(seen, accepted.target or last_good(seen), draft)
+        reconcile_finalizer(seen, builder)
+        if accepted.target is not None and _may_apply_children(seen, foreign=foreign):
+            apply_children(seen, accepted.target, builder)
+            reapply_stateful_set(seen, accepted.target, builder)
+            delete_epoch_views(seen, builder)
+    if inputs.latest is not None:
+        if not (foreign and phase is JobPhase.START):
+            reconcile_workers(seen, accepted, phase, operation, builder)
+        replace_lost_pods(seen, inputs.latest, builder)
+    reconcile_requested(seen, builder, why_no_snapshot(inputs.latest, inputs.lifecycle))
+    reconcile_imported(seen, builder)
+    reconcile_disposal(seen, accepted.target or running_target(seen), builder)
 
 
-def _trouble(
-    seen: Observed,
-    accepted: Accepted,
-    metadata: Metadata,
-    going: Heading,
-    taken: Trouble | None,
-) -> Trouble | None:
-    text = failed_savepoint(seen)
-    if text:
-        return Trouble(
-            Reason.SAVEPOINT_FAILED,
-            f"the last savepoint before the deletion: {text}; it is tried again, and "
-            f"{deletion_text(seen, accepted.target)}",
-        )
-    if metadata.reason is not None:
-        return Trouble(metadata.reason, metadata.message)
-    if accepted.held is not None:
-        stalled = seen.job.status.condition(ConditionType.STALLED)
-        return Trouble(accepted.held, "" if stalled is None else stalled.message)
-    if taken is not None:
-        return taken
-    given_up = given_up_upgrade(seen, accepted, metadata.latest, going)
-    if given_up is not None:
-        return given_up
-    found = diagnose(seen, accepted.target, metadata.latest)
-    return found or unstable_upgrade(seen, going) or replay_trouble(seen, accepted)
+def _may_apply_children(seen: Observed, *, foreign: bool) -> bool:
+    would_begin = foreign and seen.stateful_set is None
+    # An operator of a newer version wrote -latest, so it also writes the other objects.
+    newer = seen.latest is not None and seen.latest.newer
+    return not (left_by_earlier_job(seen) or would_begin or newer)
 
 
-def _changed(old: Pending | None, new: Pending | None) -> bool:
-    return new is not None and old != new
+def _requeue(seen: Observed, lifecycle: Lifecycle, builder: DecisionBuilder) -> None:
+    if seen.look_again_s is not None:
+        builder.again(seen.look_again_s)
+    busy = lifecycle.operation is not None or _lacks_pods(seen)
+    builder.again(WATCHFUL_S if busy else REST_S)
 
 
-def _why_no_snapshot(at: Judged) -> str:
-    latest = at.latest
-    if latest is None:
-        return "the job has no metadata yet"
-    if latest.finished:
-        return "the job has finished"
-    if latest.failure is not None:
-        return "the job has failed"
-    if at.heading.course is not Course.RUN:
-        return "the job does not run"
-    return ""
+def _lacks_pods(seen: Observed) -> bool:
+    """Say whether pods are missing: the reason is in events, which no watch reports."""
+    workers = seen.stateful_set
+    return workers is not None and sum(not p.deleting for p in seen.pods) < workers.replicas

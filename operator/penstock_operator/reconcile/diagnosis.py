@@ -14,6 +14,8 @@ from penstock.contract.reports import (
     RESTARTS_EXHAUSTED,
 )
 from penstock.contract.streamjob_status import (
+    ConditionType,
+    Pending,
     Reason,
 )
 from penstock.contract.writer import clipped
@@ -22,9 +24,11 @@ from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.lifecycle import (
     CHANGES,
-    Course,
-    Heading,
-    refused,
+    JobPhase,
+    Lifecycle,
+    deletion_message,
+    last_savepoint_failure,
+    savepoint_refused,
 )
 from penstock_operator.resources.target import Target
 
@@ -71,25 +75,25 @@ POD_REFUSALS = (
 CRASHES = 3  # deaths of engines within the window of spec.restart
 MEMORY_CRASHES = 2  # of them: what has filled the memory twice fills it again
 OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's word for a container
-PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no trouble
+PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no problem
 REFUSAL_PATIENCE_S = 5.0  # of a write that may pass by itself; it is tried about four times by then
 CRASHED_LATELY_S = 600.0  # a container that ended longer ago, and runs since, is well
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Problem:
     """A reason of the condition Stalled, and what to do about it."""
 
     reason: Reason
     message: str
 
 
-def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Trouble | None:
+def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Problem | None:
     """Return the first cause, the nearest to the user's hands first; None when all is well."""
     if latest is not None and latest.failure is not None:
         return _failed(latest.failure)
     if target is not None and seen.claim is None and _needs_claim(target):
-        return Trouble(
+        return Problem(
             Reason.CLAIM_MISSING,
             f"PersistentVolumeClaim {target.claim} (spec.checkpoint.volume.claimName) does not "
             "exist: create it; the workers start by themselves then",
@@ -97,7 +101,7 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
     if seen.refusal is not None and _lasts(seen.refusal, seen.now):
         return _refused(seen.refusal)
     wanted = [p for p in seen.pods if not p.deleting]
-    for found in (_pod_trouble(p, seen.now) for p in sorted(wanted, key=lambda p: p.ordinal)):
+    for found in (_pod_problem(p, seen.now) for p in sorted(wanted, key=lambda p: p.ordinal)):
         if found is not None:
             return found
     if seen.set_trouble and len(wanted) < (seen.stateful_set.replicas if seen.stateful_set else 0):
@@ -105,7 +109,7 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
     if latest is not None and latest.deaths.newest and _crashes(latest.deaths):
         return _crash_loop(latest.deaths, latest.deaths.newest[-1])
     if latest is not None and (text := _full(seen, latest)):
-        return Trouble(
+        return Problem(
             Reason.VOLUME_FULL,
             f"a volume is full: {text}: make it larger or remove files of yours; the job goes on "
             "by itself then",
@@ -113,7 +117,7 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Tr
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
-        return Trouble(reason, latest.stalled)
+        return Problem(reason, latest.stalled)
     return None
 
 
@@ -121,10 +125,10 @@ def _lasts(found: Refusal, now: float) -> bool:
     return not found.transient or now - found.since >= REFUSAL_PATIENCE_S
 
 
-def _refused(found: Refusal) -> Trouble:
+def _refused(found: Refusal) -> Problem:
     quota = any(words in found.text for words in ("exceeded quota", "failed quota"))
     reason = Reason.QUOTA_EXCEEDED if quota else Reason.OBJECT_REFUSED
-    return Trouble(
+    return Problem(
         reason,
         f"the API server does not take {found.what}: {found.text}: correct the spec (most of a "
         "StatefulSet is spec.podTemplate, spec.env and spec.resources) or what refuses it; it is "
@@ -132,13 +136,13 @@ def _refused(found: Refusal) -> Trouble:
     )
 
 
-def _no_pods(text: str) -> Trouble:
+def _no_pods(text: str) -> Problem:
     reason = next((r for words, r in POD_REFUSALS if words in text), Reason.POD_REFUSED)
     advice = {
         Reason.SERVICE_ACCOUNT_MISSING: "create it, or correct spec.serviceAccountName",
         Reason.QUOTA_EXCEEDED: "raise the quota, lower spec.resources, or scale down",
     }.get(reason, "the namespace's admission refuses it: correct spec.podTemplate or the policy")
-    return Trouble(reason, f"pods cannot be made: {text}: {advice}")
+    return Problem(reason, f"pods cannot be made: {text}: {advice}")
 
 
 def _full(seen: Observed, latest: Latest) -> str:
@@ -162,14 +166,14 @@ def _by_memory(death: Death) -> bool:
     return OUT_OF_MEMORY in death.reason
 
 
-def _crash_loop(deaths: Deaths, last: Death) -> Trouble:
+def _crash_loop(deaths: Deaths, last: Death) -> Problem:
     if _by_memory(last):
-        return Trouble(
+        return Problem(
             Reason.ENGINE_OUT_OF_MEMORY,
             f"give the engine more by spec.resources.limits.memory, or more workers: "
             f"{crash_text(deaths, last)}",
         )
-    return Trouble(Reason.CRASH_LOOP, crash_text(deaths, last))
+    return Problem(Reason.CRASH_LOOP, crash_text(deaths, last))
 
 
 def crash_text(deaths: Deaths, last: Death) -> str:
@@ -187,25 +191,25 @@ def _needs_claim(target: Target) -> bool:
     return volume is not None and volume.claim_name is not None
 
 
-def _failed(text: str) -> Trouble:
+def _failed(text: str) -> Problem:
     reason = next((r for words, r in FAILURES if words in text), Reason.JOB_FAILED)
-    return Trouble(reason, clipped(text))
+    return Problem(reason, clipped(text))
 
 
-def _pod_trouble(found: PodView, now: float) -> Trouble | None:
+def _pod_problem(found: PodView, now: float) -> Problem | None:
     if found.unschedulable:
         missing = "persistentvolumeclaim" in found.unschedulable and "not found" in (
             found.unschedulable
         )
         reason = Reason.CLAIM_MISSING if missing else Reason.UNSCHEDULABLE
-        return Trouble(reason, f"pod {found.name} cannot be scheduled: {found.unschedulable}")
+        return Problem(reason, f"pod {found.name} cannot be scheduled: {found.unschedulable}")
     for container in found.containers:
-        trouble = _container_trouble(found, container, now)
-        if trouble is not None:
-            return trouble
+        problem = _container_problem(found, container, now)
+        if problem is not None:
+            return problem
     if found.phase == "Pending" and found.created and now - found.created > PATIENCE_S:
         waits = next((c.waiting for c in found.containers if c.waiting), "nothing that it tells")
-        return Trouble(
+        return Problem(
             Reason.WAITING_FOR_WORKERS,
             f"pod {found.name} has been pending for {now - found.created:.0f} s ({waits}); "
             f"kubectl describe pod {found.name} shows its events",
@@ -213,11 +217,11 @@ def _pod_trouble(found: PodView, now: float) -> Trouble | None:
     return None
 
 
-def _container_trouble(found: PodView, container: ContainerView, now: float) -> Trouble | None:
+def _container_problem(found: PodView, container: ContainerView, now: float) -> Problem | None:
     place = f"pod {found.name}, container {container.name}"
     if container.waiting in IMAGE_WAITS:
         text = container.waiting_message or container.waiting
-        return Trouble(
+        return Problem(
             Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct spec.image or imagePullSecrets"
         )
     ended = container.ended_message.strip()
@@ -231,39 +235,39 @@ def _container_trouble(found: PodView, container: ContainerView, now: float) -> 
         if termination is not None:
             return _terminated(place, termination)
         text = ended or f"exit status {container.exit_code}"
-        return Trouble(Reason.CRASH_LOOP, f"{place} ended {container.restarts} times: {text}")
+        return Problem(Reason.CRASH_LOOP, f"{place} ended {container.restarts} times: {text}")
     return None
 
 
-def _out_of_memory(place: str, container: ContainerView) -> Trouble:
+def _out_of_memory(place: str, container: ContainerView) -> Problem:
     """Blame a container's limit; the keeper's is not the user's to set by spec.resources."""
     engine = container.name == pod.ENGINE_CONTAINER
     reason = Reason.ENGINE_OUT_OF_MEMORY if engine else Reason.CRASH_LOOP
     field = "spec.resources.limits.memory" if engine else "its limit in spec.podTemplate"
-    return Trouble(
+    return Problem(
         reason,
         f"{place} was killed {container.restarts} times because memory ran out (OOMKilled): "
         f"give it more by {field}",
     )
 
 
-def _terminated(place: str, termination: pod.Termination) -> Trouble:
+def _terminated(place: str, termination: pod.Termination) -> Problem:
     reason = TERMINATIONS.get(termination.reason, Reason.CRASH_LOOP)
     if reason is Reason.CLAIM_READ_ONLY and _says_no_room(termination.message):
         reason = Reason.VOLUME_FULL
-    return Trouble(reason, f"{place}: {termination.reason}: {termination.message}")
+    return Problem(reason, f"{place}: {termination.reason}: {termination.message}")
 
 
-def _not_created(place: str, container: ContainerView) -> Trouble:
+def _not_created(place: str, container: ContainerView) -> Problem:
     text = container.waiting_message or container.waiting
     read_only = any(words in text.lower() for words in READ_ONLY)
     if read_only:
         advice = "the claim must be writable for the workers"
-        return Trouble(Reason.CLAIM_READ_ONLY, f"{place}: {text}: {advice}")
+        return Problem(Reason.CLAIM_READ_ONLY, f"{place}: {text}: {advice}")
     if "executable file not found" in text:
         advice = "spec.image is no Penstock worker image"
-        return Trouble(Reason.CRASH_LOOP, f"{place}: {text}: {advice}")
-    return Trouble(Reason.CRASH_LOOP, f"{place}: {text}")
+        return Problem(Reason.CRASH_LOOP, f"{place}: {text}: {advice}")
+    return Problem(Reason.CRASH_LOOP, f"{place}: {text}")
 
 
 def _termination(text: str) -> pod.Termination | None:
@@ -281,45 +285,82 @@ def _termination(text: str) -> pod.Termination | None:
     return None
 
 
-def unstable_upgrade(seen: Observed, going: Heading) -> Trouble | None:
-    """Say that an upgrade takes too long, where nothing says why and nothing goes back."""
-    pending = seen.job.status.pending
-    if pending is None or pending.action != Reason.UPGRADING or going.course is Course.STOP:
+def last_savepoint_problem(seen: Observed, target: Target | None) -> Problem | None:
+    """Return the problem of a deletion whose last savepoint failed."""
+    text = last_savepoint_failure(seen)
+    if not text:
         return None
-    if going.operation is not Reason.UPGRADING or not 0 < seconds(pending.deadline) < seen.now:
-        return None
-    return Trouble(
-        Reason.UPGRADE_FAILED,
-        f"the new spec was not stable (running, with a checkpoint of its own) by "
-        f"{pending.deadline}: change the spec; with spec.upgrade.rollback the one before comes "
-        "back by itself",
+    return Problem(
+        Reason.SAVEPOINT_FAILED,
+        f"the last savepoint before the deletion: {text}; it is tried again, and "
+        f"{deletion_message(seen, target)}",
     )
 
 
-def given_up_upgrade(
-    seen: Observed, accepted: Accepted, latest: Latest | None, going: Heading
-) -> Trouble | None:
-    """Give an upgrade up that waits too long: for its savepoint, or to become stable."""
+def given_up_problem(seen: Observed, accepted: Accepted) -> Problem | None:
+    """Return again why the newest spec was given up: it stays so until the spec changes."""
+    if accepted.given_up is None:
+        return None
+    stalled = seen.job.status.condition(ConditionType.STALLED)
+    return Problem(accepted.given_up, "" if stalled is None else stalled.message)
+
+
+def upgrade_given_up(
+    seen: Observed, accepted: Accepted, latest: Latest | None, lifecycle: Lifecycle
+) -> Problem | None:
+    """Return why an upgrade is given up now: it got no savepoint, or did not become stable."""
     pending, target = seen.job.status.pending, accepted.target
     if pending is None or target is None or latest is None:
         return None
-    late = 0 < seconds(pending.deadline) < seen.now
-    if going.course is Course.STOP and going.operation in CHANGES:
-        if late or refused(pending, latest):
-            answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
-            text = f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old "
-            return Trouble(
-                Reason.SAVEPOINT_FAILED,
-                text + "spec goes on; change the spec, or spec.upgrade.mode to LastCheckpoint",
-            )
-        return None
+    if lifecycle.phase is JobPhase.STOP and lifecycle.operation in CHANGES:
+        return _no_savepoint(pending, latest, seen.now)
     kept = seen.job.status.last_stable
-    if pending.action != Reason.UPGRADING or going.operation is not Reason.UPGRADING:
+    if not target.spec.upgrade.rollback or kept is None or kept.digest == target.digest:
         return None
-    if late and target.spec.upgrade.rollback and kept is not None and kept.digest != target.digest:
-        return Trouble(
-            Reason.ROLLED_BACK,
-            "the new spec was not stable (running, with a checkpoint of its own) by "
-            f"{pending.deadline}: generation {kept.generation} runs again until the spec changes",
-        )
-    return None
+    if not _is_unstable(pending, lifecycle, seen.now):
+        return None
+    return Problem(
+        Reason.ROLLED_BACK,
+        f"{_not_stable_text(pending)}: generation {kept.generation} runs again until the spec "
+        "changes",
+    )
+
+
+def upgrade_overdue(seen: Observed, lifecycle: Lifecycle) -> Problem | None:
+    """Return that an upgrade takes too long; only needed when nothing else explains it."""
+    pending = seen.job.status.pending
+    if pending is None or lifecycle.phase is JobPhase.STOP:
+        return None
+    if not _is_unstable(pending, lifecycle, seen.now):
+        return None
+    return Problem(
+        Reason.UPGRADE_FAILED,
+        f"{_not_stable_text(pending)}: change the spec; with spec.upgrade.rollback the one before "
+        "comes back by itself",
+    )
+
+
+def _no_savepoint(pending: Pending, latest: Latest, now: float) -> Problem | None:
+    if not (_is_late(pending, now) or savepoint_refused(pending, latest)):
+        return None
+    answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
+    return Problem(
+        Reason.SAVEPOINT_FAILED,
+        f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old spec goes "
+        "on; change the spec, or spec.upgrade.mode to LastCheckpoint",
+    )
+
+
+def _is_unstable(pending: Pending, lifecycle: Lifecycle, now: float) -> bool:
+    upgrading = pending.action == Reason.UPGRADING and lifecycle.operation is Reason.UPGRADING
+    return upgrading and _is_late(pending, now)
+
+
+def _is_late(pending: Pending, now: float) -> bool:
+    return 0 < seconds(pending.deadline) < now
+
+
+def _not_stable_text(pending: Pending) -> str:
+    return (
+        f"the new spec was not stable (running, with a checkpoint of its own) by {pending.deadline}"
+    )

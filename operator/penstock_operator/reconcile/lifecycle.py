@@ -1,24 +1,29 @@
-"""Where a job is going: one word, chosen from what is there and what is wanted.
+"""The phase that a job is in, the operation that the phase is part of, and the end of a deletion.
 
-::
+The operator remembers nothing between two reconciles. The phase follows from where the workers are
+(:class:`Workers`) and from what is asked of them (:class:`Demand`), by the table ``PHASES``::
 
-    HOLD ──metadata there──> START ──> RUN ──suspend, Savepoint upgrade──> STOP ──stopped──> END
-                               ^        └─────changed, finished, purge──────────────────────> │
-                               └──────────────── wanted again ── DOWN <──── no pod is left ───┘
+    demand     workers: none   leaving     present
+    ---------  --------------  ----------  ----------
+    run        start           terminate   run
+    replace    start           terminate   stop
+    reissue    start           terminate   terminate
+    suspend    down            terminate   stop
+    finish     down            terminate   terminate
+    delete     down            terminate   stop
 
-Nothing is remembered: a START that was cut off is a START again. Old and new pods never run
-together: all pods of one spec are gone before one of the next is made.
+The phase is ``wait`` while the job has no metadata or no readable spec. A ``stop`` becomes a
+``terminate`` when no savepoint has to be awaited (:class:`Ending`). A start that was interrupted is
+simply a start again. Workers of two specs never run together: ``start`` needs workers ``none``.
 
-A job that is being deleted: what its policy asks for, within the deadline, then let go.
+A deletion ends with :func:`finalize`, which does what the deletion policy asks for::
 
-::
+    Retain     nothing is awaited; the checkpoints and -latest stay
+    Savepoint  a last savepoint is awaited; the checkpoints and -latest stay
+    Purge      the workers end, a Job removes the files, then -latest and the epoch views are deleted
 
-    Retain     nothing waits; checkpoints and -latest stay
-    Savepoint  a last savepoint, then the same
-    Purge      workers end, a Job removes the files, -latest and the views go
-
-Nothing can be made in a namespace that ends, and what is in it goes all the same, the claim too:
-there nothing is waited for.
+Nothing is awaited in a namespace that is being deleted: no object can be created in it, and the
+claim is deleted with it.
 """
 
 from dataclasses import dataclass
@@ -32,204 +37,284 @@ from penstock_operator.api import names
 from penstock_operator.api.classes import without_nonce
 from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.api.times import seconds, stamp
-from penstock_operator.reconcile.accept import Accepted, last_good, owner_of, restores
-from penstock_operator.reconcile.actions import Create, Delete, Draft, SetFinalizer
-from penstock_operator.reconcile.certificates import workers_are_cut_off
+from penstock_operator.reconcile.accept import Accepted, running_target, wants_restore
+from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete, SetFinalizer
+from penstock_operator.reconcile.certificates import certificates_lost
 from penstock_operator.resources import records
 from penstock_operator.resources.purge import purge_job
 from penstock_operator.resources.target import Target
 
-DELETION_DEADLINE_S = 300.0  # where no spec can be read
+DELETION_DEADLINE_S = 300.0  # when the spec cannot be read
 CHANGES = frozenset({Reason.UPGRADING, Reason.ROLLING_BACK, Reason.RESTARTING})
+STARTS = frozenset({Reason.DEPLOYING, Reason.RESUMING, Reason.RESTORING}) | CHANGES
 
 
-class Course(StrEnum):
-    """What is done with the workers now."""
+class JobPhase(StrEnum):
+    """What the operator does with the workers now."""
 
-    HOLD = "hold"  # something must come first; nothing is touched
-    START = "start"  # no worker is there, and some are wanted
-    RUN = "run"  # keep them running, and rescale
-    STOP = "stop"  # ask for a savepoint, then END
-    END = "end"  # no workers; what is committed is what counts
-    DOWN = "down"  # none are there and none are wanted
+    WAIT = "wait"  # nothing; metadata or a readable spec must come first
+    START = "start"  # creates the workers
+    RUN = "run"  # keeps the workers running, and rescales them
+    STOP = "stop"  # asks the leader for a savepoint, after which the job stops
+    TERMINATE = "terminate"  # scales to zero; the committed checkpoint is what counts
+    DOWN = "down"  # nothing; no worker is there, and none is wanted
+
+
+class Workers(StrEnum):
+    """Where the workers are."""
+
+    NONE = "none"  # no pod is there, and none can appear
+    LEAVING = "leaving"  # the StatefulSet has zero replicas, and the last pods are ending
+    PRESENT = "present"  # the StatefulSet has replicas
+
+
+class Demand(StrEnum):
+    """What is asked of the workers."""
+
+    RUN = "run"  # to run this spec
+    REPLACE = "replace"  # to run another spec than the present workers do
+    REISSUE = "reissue"  # to run with new certificates, which the present workers do not trust
+    SUSPEND = "suspend"  # not to run
+    FINISH = "finish"  # not to run: the job has finished
+    DELETE = "delete"  # not to run: the StreamJob is being deleted
+
+
+class Ending(StrEnum):
+    """How workers that are asked to end do so: after a savepoint, or at once for a reason."""
+
+    SAVEPOINT = "a savepoint is awaited"
+    NOT_ASKED_FOR = "neither the spec nor the deletion policy asks for a savepoint"
+    CLOSED = "the job has finished, failed or stopped"
+    NEVER_BEGAN = "the job has committed nothing yet"
+    TOO_LATE = "the deadline of the savepoint has passed, and the job ends without it"
+    REFUSED = "the leader could not take the savepoint, and the job ends without it"
+
+
+PHASES = {
+    (Workers.NONE, Demand.RUN): JobPhase.START,
+    (Workers.NONE, Demand.REPLACE): JobPhase.START,
+    (Workers.NONE, Demand.REISSUE): JobPhase.START,
+    (Workers.NONE, Demand.SUSPEND): JobPhase.DOWN,
+    (Workers.NONE, Demand.FINISH): JobPhase.DOWN,
+    (Workers.NONE, Demand.DELETE): JobPhase.DOWN,
+    (Workers.LEAVING, Demand.RUN): JobPhase.TERMINATE,
+    (Workers.LEAVING, Demand.REPLACE): JobPhase.TERMINATE,
+    (Workers.LEAVING, Demand.REISSUE): JobPhase.TERMINATE,
+    (Workers.LEAVING, Demand.SUSPEND): JobPhase.TERMINATE,
+    (Workers.LEAVING, Demand.FINISH): JobPhase.TERMINATE,
+    (Workers.LEAVING, Demand.DELETE): JobPhase.TERMINATE,
+    (Workers.PRESENT, Demand.RUN): JobPhase.RUN,
+    (Workers.PRESENT, Demand.REPLACE): JobPhase.STOP,
+    (Workers.PRESENT, Demand.REISSUE): JobPhase.TERMINATE,
+    (Workers.PRESENT, Demand.SUSPEND): JobPhase.STOP,
+    (Workers.PRESENT, Demand.FINISH): JobPhase.TERMINATE,
+    (Workers.PRESENT, Demand.DELETE): JobPhase.STOP,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
-    """The course, and the operation that it is part of (None: at rest)."""
+class Lifecycle:
+    """The phase, and the operation that it is part of (None: the job is at rest)."""
 
-    course: Course
+    phase: JobPhase
     operation: Reason | None = None
 
 
-def heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Heading:
-    """Choose the course; an upgrade away from a spec that was given up is a way back."""
-    found = _heading(seen, accepted, latest)
-    if found.operation is Reason.UPGRADING and accepted.held is Reason.ROLLED_BACK:
-        return Heading(found.course, Reason.ROLLING_BACK)
-    return found
+# --- The phase --------------------------------------------------------------------------------
 
 
-def _heading(seen: Observed, accepted: Accepted, latest: Latest | None) -> Heading:
+def lifecycle_of(seen: Observed, accepted: Accepted, latest: Latest | None) -> Lifecycle:
+    """Choose the phase and name the operation."""
     target = accepted.target
     deleting = seen.job.deleting_since is not None
-    if deleting and latest is not None:
-        return _deleting(seen, latest)  # also without -desired: workers that nobody steers end
+    if deleting and latest is not None:  # also without -desired: workers that nobody controls end
+        return Lifecycle(_phase(seen, latest, target, Demand.DELETE), Reason.DELETING)
     if latest is None or seen.desired is None or target is None:
-        return Heading(Course.HOLD, None if target is None else Reason.DEPLOYING)
-    wanted = not target.spec.suspend and not (latest.finished and not restores(target, latest))
+        return Lifecycle(JobPhase.WAIT, None if target is None else Reason.DEPLOYING)
+    demand = _demand(seen, latest, target)
+    operation = _operation(seen, latest, target, demand)
+    if operation is Reason.UPGRADING and accepted.given_up is Reason.ROLLED_BACK:
+        operation = Reason.ROLLING_BACK
+    return Lifecycle(_phase(seen, latest, target, demand), operation)
+
+
+def _phase(seen: Observed, latest: Latest, target: Target | None, demand: Demand) -> JobPhase:
+    phase = PHASES[_workers(seen), demand]
+    if phase is JobPhase.STOP and ending_of(seen, latest, target, demand) is not Ending.SAVEPOINT:
+        return JobPhase.TERMINATE
+    return phase
+
+
+def _workers(seen: Observed) -> Workers:
     if is_down(seen):
-        if not wanted:
-            return Heading(Course.DOWN)
-        return Heading(Course.START, _starting_reason(seen, target, latest))
-    if _empty(seen):  # scaled to nothing, and the last pods are going
-        return Heading(Course.END, _leaving_reason(seen, target, latest))
-    if not wanted:
-        finished = latest.finished
-        course = Course.END if finished else _stop_or_end(seen, latest, target, stops=True)
-        return Heading(course, None if finished else Reason.SUSPENDING)
-    if _changed(seen, target):
-        stops = target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
-        operation = _leaving_reason(seen, target, latest)
-        return Heading(_stop_or_end(seen, latest, target, stops=stops), operation)
-    if workers_are_cut_off(seen, target):
-        return Heading(Course.END, Reason.RESTARTING)
-    return Heading(Course.RUN, _running_reason(seen, target, latest))
+        return Workers.NONE
+    return Workers.LEAVING if _has_no_replicas(seen) else Workers.PRESENT
 
 
 def is_down(seen: Observed) -> bool:
-    """Say whether no worker is there and none can come."""
-    at = seen.stateful_set
-    return not seen.pods and _empty(seen) and (at is None or at.observed)
+    """Say whether no worker is there and none can appear."""
+    workers = seen.stateful_set
+    settled = workers is None or workers.observed
+    return not seen.pods and _has_no_replicas(seen) and settled
 
 
-def _empty(seen: Observed) -> bool:
+def _has_no_replicas(seen: Observed) -> bool:
     return seen.stateful_set is None or seen.stateful_set.replicas == 0
 
 
-def _changed(seen: Observed, target: Target) -> bool:
+def _demand(seen: Observed, latest: Latest, target: Target) -> Demand:
+    if latest.finished and (target.spec.suspend or not wants_restore(target, latest)):
+        return Demand.FINISH
+    if target.spec.suspend:
+        return Demand.SUSPEND
+    if _is_changed(seen, target):
+        return Demand.REPLACE
+    return Demand.REISSUE if certificates_lost(seen, target) else Demand.RUN
+
+
+def _is_changed(seen: Observed, target: Target) -> bool:
     return seen.stateful_set is not None and seen.stateful_set.digest != target.digest
 
 
-def _deleting(seen: Observed, latest: Latest) -> Heading:
-    if is_down(seen):
-        return Heading(Course.DOWN, Reason.DELETING)
-    stops = deletion_policy(seen) is DeletionPolicy.SAVEPOINT
-    return Heading(_stop_or_end(seen, latest, None, stops=stops), Reason.DELETING)
+# --- The way the workers end ------------------------------------------------------------------
 
 
-def deletion_policy(seen: Observed) -> DeletionPolicy:
-    """Read the policy from the newest spec, which need not be valid otherwise."""
-    spec = seen.job.spec
-    text = spec.get("deletionPolicy") if isinstance(spec, dict) else None
-    return next((p for p in DeletionPolicy if p == text), DeletionPolicy.RETAIN)
+def ending_of(seen: Observed, latest: Latest, target: Target | None, demand: Demand) -> Ending:
+    """Decide whether a savepoint is awaited before the present workers end.
 
-
-def deletion_due(seen: Observed, target: Target | None) -> float:
-    """Return when a deletion no longer waits for what its policy asks, in seconds since 1970."""
-    limit = DELETION_DEADLINE_S if target is None else target.spec.deletion_deadline_s
-    return (seen.job.deleting_since or seen.now) + limit
-
-
-def _stop_or_end(seen: Observed, latest: Latest, target: Target | None, *, stops: bool) -> Course:
-    """To stop takes a job that runs; one that is closed or never began is ended at once."""
-    began = latest.attempt > 0 and latest.epoch > 0
-    if not stops or latest.closed() or not began or _empty(seen):
-        return Course.END
+    During a deletion a refused savepoint is tried again until the deadline. A suspension without
+    its savepoint later continues from the last checkpoint, and an upgrade without state loses
+    nothing. An upgrade from a savepoint waits: ``diagnosis`` gives it up at its deadline.
+    """
+    if not _asks_for_savepoint(seen, target, demand):
+        return Ending.NOT_ASKED_FOR
+    if latest.closed():
+        return Ending.CLOSED
+    if latest.attempt == 0 or latest.epoch == 0:
+        return Ending.NEVER_BEGAN
     pending = seen.job.status.pending
     late = pending is not None and 0 < seconds(pending.deadline) < seen.now
-    if seen.job.deleting_since is not None:
-        return Course.END if late else Course.STOP  # the savepoint is tried again until then
-    # Without its savepoint a suspension goes back to the last checkpoint instead, and an upgrade
-    # without state loses nothing; an upgrade from a savepoint is given up.
-    goes_on = target is None or target.spec.suspend or not _upgrades_from_savepoint(target)
-    return Course.END if goes_on and (late or refused(pending, latest)) else Course.STOP
+    if demand is Demand.DELETE:
+        return Ending.TOO_LATE if late else Ending.SAVEPOINT
+    assert target is not None
+    if demand is Demand.REPLACE and target.spec.upgrade.mode is UpgradeMode.SAVEPOINT:
+        return Ending.SAVEPOINT
+    if late:
+        return Ending.TOO_LATE
+    return Ending.REFUSED if savepoint_refused(pending, latest) else Ending.SAVEPOINT
 
 
-def _upgrades_from_savepoint(target: Target) -> bool:
-    return target.spec.upgrade.mode is UpgradeMode.SAVEPOINT
+def _asks_for_savepoint(seen: Observed, target: Target | None, demand: Demand) -> bool:
+    if demand is Demand.DELETE:
+        return deletion_policy(seen) is DeletionPolicy.SAVEPOINT
+    if demand is Demand.REPLACE:
+        assert target is not None
+        return target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
+    return True
 
 
-def refused(pending: Pending | None, latest: Latest) -> bool:
+def savepoint_refused(pending: Pending | None, latest: Latest) -> bool:
     """Say whether the leader could not take the savepoint that a stop waits for."""
     if pending is None or pending.snapshot is None:
         return False
     return any(a.request == pending.snapshot and not a.ok for a in latest.answers)
 
 
-def _starting_reason(seen: Observed, target: Target, latest: Latest) -> Reason:
-    """Name the operation that a start is part of."""
+# --- The operation ----------------------------------------------------------------------------
+
+
+def _operation(seen: Observed, latest: Latest, target: Target, demand: Demand) -> Reason | None:
+    match _workers(seen), demand:
+        case Workers.NONE, Demand.SUSPEND | Demand.FINISH:
+            return None
+        case Workers.NONE, _:
+            return _starting_operation(seen, target, latest)
+        case Workers.LEAVING, _:
+            return _ending_operation(seen, target, latest)
+        case _, Demand.FINISH:
+            return None
+        case _, Demand.SUSPEND:
+            return Reason.SUSPENDING
+        case _, Demand.REPLACE:
+            return _ending_operation(seen, target, latest)
+        case _, Demand.REISSUE:
+            return Reason.RESTARTING
+        case _:
+            return _running_operation(seen, target, latest)
+
+
+def _starting_operation(seen: Observed, target: Target, latest: Latest) -> Reason:
     pending = seen.job.status.pending
-    if restores(target, latest):
+    if wants_restore(target, latest):
         return Reason.RESTORING
     if seen.stateful_set is None:
         return Reason.DEPLOYING
-    if _changed(seen, target):
-        return _leaving_reason(seen, target, latest) or Reason.UPGRADING
+    if _is_changed(seen, target):
+        return _ending_operation(seen, target, latest) or Reason.UPGRADING
     if pending is not None and pending.action in CHANGES:
         return Reason(pending.action)
     return Reason.RESUMING
 
 
-def _leaving_reason(seen: Observed, target: Target, latest: Latest) -> Reason | None:
+def _ending_operation(seen: Observed, target: Target, latest: Latest) -> Reason | None:
     if target.spec.suspend:
         return Reason.SUSPENDING
-    if latest.finished and not restores(target, latest):
+    if latest.finished and not wants_restore(target, latest):
         return None
-    if restores(target, latest):
+    if wants_restore(target, latest):
         return Reason.RESTORING
-    return Reason.RESTARTING if _only_restarts(seen, target) else Reason.UPGRADING
+    return Reason.RESTARTING if _only_nonce_differs(seen, target) else Reason.UPGRADING
 
 
-def _only_restarts(seen: Observed, target: Target) -> bool:
-    """Say whether nothing but spec.restartNonce differs from what ran."""
-    at = seen.stateful_set
-    if at is None or at.config not in seen.configs:
+def _only_nonce_differs(seen: Observed, target: Target) -> bool:
+    """Say whether ``spec.restartNonce`` is all that differs from the spec of the workers."""
+    workers = seen.stateful_set
+    if workers is None or workers.config not in seen.configs:
         return False
-    return without_nonce(seen.configs[at.config]) == without_nonce(target.plain)
+    return without_nonce(seen.configs[workers.config]) == without_nonce(target.plain)
 
 
-def _running_reason(seen: Observed, target: Target, latest: Latest) -> Reason | None:
-    """An operation goes on until it has its effect; a rescale is one while the numbers differ."""
+def _running_operation(seen: Observed, target: Target, latest: Latest) -> Reason | None:
+    """A start goes on until it has its effect; a rescale goes on while any number differs."""
     pending = seen.job.status.pending
-    starting = {
-        Reason.DEPLOYING,
-        Reason.UPGRADING,
-        Reason.ROLLING_BACK,
-        Reason.RESUMING,
-        Reason.RESTORING,
-        Reason.RESTARTING,
-    }
-    if pending is not None and pending.action in starting and not has_started(seen, target, latest):
+    if pending is not None and pending.action in STARTS and not has_started(seen, target, latest):
         return Reason(pending.action)
     if latest.attempt == 0 and not latest.closed():
-        return Reason.DEPLOYING  # a spec that cannot be taken ended the operation, not its work
-    at = seen.stateful_set
-    assert at is not None
+        # A spec that was refused has ended the operation in the status; the deployment goes on.
+        return Reason.DEPLOYING
+    workers = seen.stateful_set
+    assert workers is not None
     assert seen.desired is not None
-    same = latest.workers in {0, target.spec.replicas} and at.replicas == target.spec.replicas
-    if seen.desired.value.workers != target.spec.replicas or not same:
+    wanted = target.spec.replicas
+    same = latest.workers in {0, wanted} and workers.replicas == wanted
+    if seen.desired.value.workers != wanted or not same:
         return Reason.RESCALING
     return None if latest.settled == latest.version or latest.closed() else Reason.RESCALING
 
 
 def has_started(seen: Observed, target: Target, latest: Latest) -> bool:
-    """Say whether a start has had its effect: workers ready, and one checkpoint since it."""
-    if latest.closed() or latest.attempt == 0 or seen.desired is None:
-        return latest.closed() and latest.run == (seen.desired.value.run if seen.desired else "")
+    """Say whether a start has had its effect: workers are ready, and a checkpoint was committed."""
+    run = seen.desired.value.run if seen.desired is not None else ""
+    if latest.closed():
+        return latest.run == run
+    if latest.attempt == 0 or seen.desired is None:
+        return False
     ready = sum(p.ready and not p.deleting for p in seen.pods)
     return ready >= min(target.spec.replicas, latest.workers or 1) and latest.epoch > base_epoch(
-        seen.desired.value.run
+        run
     )
 
 
+# --- Runs -------------------------------------------------------------------------------------
+
+
 def run_name(number: int, epoch: int, digest: str) -> str:
-    """Name a run: its number, the epoch it began from, and what it runs."""
+    """Name a run: its number, the epoch that it starts from, and the digest of its spec."""
     return f"{number}-{epoch}-{digest[:8]}"
 
 
 def run_parts(run: str) -> tuple[int, int, str]:
-    """Read a name of :func:`run_name` back; zeros for another's."""
+    """Split a name made by :func:`run_name`; another name gives zeros."""
     parts = run.split("-")
     if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return 0, 0, ""
@@ -237,39 +322,53 @@ def run_parts(run: str) -> tuple[int, int, str]:
 
 
 def base_epoch(run: str) -> int:
-    """Return the epoch that a run began from."""
+    """Return the epoch that a run started from."""
     return run_parts(run)[1]
 
 
-def let_go(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> None:
-    """Do what the policy still asks for, then take the finalizer away."""
-    job = seen.job
-    if names.FINALIZER not in job.finalizers:
-        return
-    target = accepted.target or last_good(seen)
-    due = deletion_due(seen, target)
-    latest = seen.latest.value if seen.latest is not None else None
-    if seen.namespace_ends:
-        pass
-    elif seen.now >= due:
-        text = f"the deadline of the deletion, {stamp(due)}, has passed without {left_to_do(seen)}"
-        draft.tell("DeletionTimedOut", text, warning=True)
-    elif not _is_done(seen, accepted, course, draft):
-        draft.again(due - seen.now)
-        return
-    elif deletion_policy(seen) is DeletionPolicy.PURGE and not _forgotten(seen, latest, draft):
-        return
-    draft.do(SetFinalizer(False, version=job.version))
+# --- Deletion ---------------------------------------------------------------------------------
 
 
-def left_to_do(seen: Observed) -> str:
-    """Name what the policy of a deletion waits for, and why it is not there yet where that is said.
+def deletion_policy(seen: Observed) -> DeletionPolicy:
+    """Read the policy from the newest spec, whose other fields may be invalid."""
+    spec = seen.job.spec
+    text = spec.get("deletionPolicy") if isinstance(spec, dict) else None
+    return next((p for p in DeletionPolicy if p == text), DeletionPolicy.RETAIN)
 
-    For the condition and the event; empty where it waits for nothing.
+
+def deletion_due(seen: Observed, target: Target | None) -> float:
+    """Return when a deletion stops waiting for its policy, in seconds since 1970."""
+    limit = DELETION_DEADLINE_S if target is None else target.spec.deletion_deadline_s
+    return (seen.job.deleting_since or seen.now) + limit
+
+
+def finalize(seen: Observed, accepted: Accepted, phase: JobPhase, builder: DecisionBuilder) -> None:
+    """Do what the deletion policy still asks for, then remove the finalizer."""
+    if names.FINALIZER not in seen.job.finalizers:
+        return
+    due = deletion_due(seen, accepted.target or running_target(seen))
+    if seen.now >= due and not seen.namespace_ends:
+        awaited = awaited_by_deletion(seen)
+        text = f"the deadline of the deletion, {stamp(due)}, has passed without {awaited}"
+        builder.tell("DeletionTimedOut", text, warning=True)
+    elif not seen.namespace_ends:
+        if not _is_policy_fulfilled(seen, accepted, phase, builder):
+            builder.again(due - seen.now)
+            return
+        purges = deletion_policy(seen) is DeletionPolicy.PURGE
+        if purges and not _is_metadata_deleted(seen, builder):
+            return
+    builder.do(SetFinalizer(False, version=seen.job.version))
+
+
+def awaited_by_deletion(seen: Observed) -> str:
+    """Say what the deletion waits for, and why it is late where the leader has said so.
+
+    The text is for the condition and the event. It is empty when nothing is awaited.
     """
     match deletion_policy(seen):
         case DeletionPolicy.SAVEPOINT:
-            answer = failed_savepoint(seen)
+            answer = last_savepoint_failure(seen)
             return "a last savepoint" + (f" (the newest try failed: {answer})" if answer else "")
         case DeletionPolicy.PURGE:
             return "the removal of the checkpoints, after the workers have ended"
@@ -277,61 +376,65 @@ def left_to_do(seen: Observed) -> str:
             return ""
 
 
-def failed_savepoint(seen: Observed) -> str:
-    """Return why the newest try of a last savepoint failed; empty when none did."""
+def last_savepoint_failure(seen: Observed) -> str:
+    """Return why the newest try of the last savepoint failed; empty when it did not fail."""
     pending, latest = seen.job.status.pending, seen.latest.value if seen.latest else None
     if seen.job.deleting_since is None or pending is None or latest is None:
         return ""
     return next((a.text for a in latest.answers if a.request == pending.snapshot and not a.ok), "")
 
 
-def deletion_text(seen: Observed, target: Target | None) -> str:
-    """Say what a deletion waits for, until when, and how it is done at once."""
+def deletion_message(seen: Observed, target: Target | None) -> str:
+    """Say what the deletion waits for, until when, and how a person can end the wait."""
     if names.FINALIZER not in seen.job.finalizers:
         return ""
+    due = stamp(deletion_due(seen, target))
     return (
-        f"waits for {left_to_do(seen)}; without it from {stamp(deletion_due(seen, target))} on "
+        f"waits for {awaited_by_deletion(seen)}; without it from {due} on "
         f"(spec.deletionDeadline); at once: kubectl patch sj {seen.job.name} --type=merge -p "
         """'{"spec":{"deletionPolicy":"Retain"}}'"""
     )
 
 
-def _is_done(seen: Observed, accepted: Accepted, course: Course, draft: Draft) -> bool:
+def _is_policy_fulfilled(
+    seen: Observed, accepted: Accepted, phase: JobPhase, builder: DecisionBuilder
+) -> bool:
+    """Say whether nothing is awaited any more. Creates the Job that removes files when needed."""
     policy = deletion_policy(seen)
-    if policy is DeletionPolicy.RETAIN or not _has_record(seen):
+    if policy is DeletionPolicy.RETAIN or not _has_latest(seen):
         return True
     if policy is DeletionPolicy.SAVEPOINT:
-        return course is not Course.STOP
+        return phase is not JobPhase.STOP
     if not is_down(seen):
         return False
-    target = accepted.target or last_good(seen)
+    target = accepted.target or running_target(seen)
     name = names.purge_name(seen.job.name, seen.job.uid)
     if target is None or seen.purges.get(name):
         return True
     if ChildKey("Job", name) not in seen.children:
-        draft.do(Create(purge_job(target)))
+        builder.do(Create(purge_job(target)))
     return False
 
 
-def _has_record(seen: Observed) -> bool:
-    """Say whether a ``-latest`` is there that is not of an earlier job of this name.
+def _has_latest(seen: Observed) -> bool:
+    """Say whether a ``-latest`` exists that does not belong to an earlier job of this name.
 
-    The job's own one says that it may have begun. Without it nothing is stopped, nor removed.
+    It shows that the job may have begun. Without it nothing has to be stopped or removed.
     """
     found = seen.latest
     return found is not None and (found.value is None or found.value.job_uid == seen.job.uid)
 
 
-def _forgotten(seen: Observed, latest: Latest | None, draft: Draft) -> bool:
-    """Delete the record and its views; True when none is left."""
-    owner = owner_of(seen.job)
-    left = False
+def _is_metadata_deleted(seen: Observed, builder: DecisionBuilder) -> bool:
+    """Delete ``-latest`` and the views of epochs; True when none of them is left."""
+    uid, left = seen.job.uid, False
+    latest = seen.latest.value if seen.latest is not None else None
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        view = key.kind == "ConfigMap" and records.epoch_of(owner.name, key.name) is not None
-        if view and child.job_uid == owner.uid and not child.deleting:
-            draft.do(Delete("ConfigMap", key.name, child.uid))
+        view = key.kind == "ConfigMap" and records.epoch_of(seen.job.name, key.name) is not None
+        if view and child.job_uid == uid and not child.deleting:
+            builder.do(Delete("ConfigMap", key.name, child.uid))
             left = True
-    if latest is not None and latest.job_uid == owner.uid and seen.latest is not None:
-        draft.do(Delete("ConfigMap", pod.latest_name(owner.name), seen.latest.uid))
+    if latest is not None and latest.job_uid == uid and seen.latest is not None:
+        builder.do(Delete("ConfigMap", pod.latest_name(seen.job.name), seen.latest.uid))
         left = True
     return not left

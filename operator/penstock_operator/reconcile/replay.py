@@ -12,9 +12,9 @@ from penstock.contract.streamjob_status import (
 from penstock_operator.api import kinds
 from penstock_operator.api.observed import ChildKey, Observed, SparkView
 from penstock_operator.reconcile.accept import Accepted
-from penstock_operator.reconcile.actions import Create, Delete, Draft
-from penstock_operator.reconcile.conditions import Judged
-from penstock_operator.reconcile.diagnosis import Trouble
+from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete
+from penstock_operator.reconcile.conditions import ConditionInputs
+from penstock_operator.reconcile.diagnosis import Problem
 from penstock_operator.resources.replay import (
     pushed_steps,
     replay_application,
@@ -39,7 +39,7 @@ MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
 
 
-def replay_trouble(seen: Observed, accepted: Accepted) -> Trouble | None:
+def replay_problem(seen: Observed, accepted: Accepted) -> Problem | None:
     """Say why the replay failed; None when it did not, or is not wanted."""
     target = accepted.target
     if target is None or target.spec.replay is None or not _is_wanted(seen.spark, target):
@@ -47,7 +47,7 @@ def replay_trouble(seen: Observed, accepted: Accepted) -> Trouble | None:
     assert seen.spark is not None
     if seen.spark.state in FAILED:
         text = seen.spark.message[:MESSAGE_CHARS_MAX] or seen.spark.state
-        return Trouble(
+        return Problem(
             Reason.REPLAY_FAILED,
             f"SparkApplication {seen.spark.name}: {text}; its driver's log says more; a change of "
             "spec.replay runs it again",
@@ -55,7 +55,7 @@ def replay_trouble(seen: Observed, accepted: Accepted) -> Trouble | None:
     return None
 
 
-def unavailable(seen: Observed, accepted: Accepted) -> Accepted:
+def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
     """The job runs without Spark; only that its replay cannot is said."""
     target = accepted.target
     if target is None or target.spec.replay is None or accepted.reason is not Reason.VALID:
@@ -71,49 +71,55 @@ def unavailable(seen: Observed, accepted: Accepted) -> Accepted:
     return replace(accepted, reason=Reason.REPLAY_UNAVAILABLE, message=text)
 
 
-def decide_replay(at: Judged, status: StreamJobStatus, draft: Draft) -> StreamJobStatus:
+def reconcile_replay(
+    inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder
+) -> StreamJobStatus:
     """Make the SparkApplication of ``spec.replay`` and show its state."""
-    seen, target = at.seen, at.accepted.target
+    seen, target = inputs.seen, inputs.accepted.target
     wanted = None if target is None else target.spec.replay
-    _remove_others(seen, target if wanted is not None else None, draft)
+    _remove_others(seen, target if wanted is not None else None, builder)
     if target is None or wanted is None:
         return replace(status, spark_application=None)
     name = replay_name(target)
     found = seen.spark if _is_wanted(seen.spark, target) else None
-    if found is None and seen.spark_installed and status.state in RUNS and _has_begun(at):
-        draft.do(Create(replay_application(target, wanted)))
+    if found is None and seen.spark_installed and status.state in RUNS and _has_begun(inputs):
+        builder.do(Create(replay_application(target, wanted)))
     state, message = ("", "") if found is None else (found.state, found.message)
     shown = SparkApplicationStatus(
-        name, wanted.flavour, state or PENDING, message[:MESSAGE_CHARS_MAX], _rows(at, target, name)
+        name,
+        wanted.flavour,
+        state or PENDING,
+        message[:MESSAGE_CHARS_MAX],
+        _rows(inputs, target, name),
     )
     return replace(status, spark_application=shown)
 
 
-def _rows(at: Judged, target: Target, name: str) -> int:
+def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:
     """Count what the job has taken of it. An attempt counts from 0; the figure shown never falls.
 
     Of a job in Python the steps' kinds are not known here: its first step is a source.
     """
-    before = at.seen.job.status.spark_application
+    before = inputs.seen.job.status.spark_application
     least = 0 if before is None or before.name != name else before.rows
-    steps = () if at.seen.running is None else at.seen.running.steps
+    steps = () if inputs.seen.running is None else inputs.seen.running.steps
     pushed = pushed_steps(target) or {step.name for step in steps[:1]}
     return max(least, sum(step.rows_in for step in steps if step.name in pushed))
 
 
-def _has_begun(at: Judged) -> bool:
+def _has_begun(inputs: ConditionInputs) -> bool:
     """Workers announce themselves when they run; a sender before that would only wait."""
-    return at.latest is not None and at.latest.attempt > 0 and not at.latest.closed()
+    return inputs.latest is not None and inputs.latest.attempt > 0 and not inputs.latest.closed()
 
 
 def _is_wanted(found: SparkView | None, target: Target) -> bool:
     return found is not None and found.name == replay_name(target)
 
 
-def _remove_others(seen: Observed, target: Target | None, draft: Draft) -> None:
+def _remove_others(seen: Observed, target: Target | None, builder: DecisionBuilder) -> None:
     kept = "" if target is None else replay_name(target)
     kind = kinds.SPARK_KUBEFLOW.kind
     for key in [ChildKey(k.kind, k.name) for k in seen.children if k.kind == kind]:
         child = seen.children[key]
         if key.name != kept and child.job_uid == seen.job.uid and not child.deleting:
-            draft.do(Delete(kind, key.name, child.uid))
+            builder.do(Delete(kind, key.name, child.uid))

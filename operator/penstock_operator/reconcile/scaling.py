@@ -12,7 +12,7 @@ windows in a row ask for them, fewer only when no window of a longer time asked 
 A job that is held up although no step is busy on the whole (one hot key, a slow network) keeps its
 workers: more would not help it, and fewer would harm it.
 
-The autoscaler's part of a reconcile: when it may choose, and what it remembers.
+The autoscaler's part of a reconcile: when it may recommend, and what it remembers.
 
 It chooses by writing a number into the status, and nothing else. The next reconcile takes that
 number where it would take spec.replicas, and rescales as after ``kubectl scale``: so a choice
@@ -30,7 +30,7 @@ from penstock.contract.streamjob_status import AutoscalingStatus, Reason, Stream
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import clamped
-from penstock_operator.reconcile.conditions import Judged
+from penstock_operator.reconcile.conditions import ConditionInputs
 from penstock_operator.reconcile.workers import STALE_S
 
 TOLERANCE = 0.1  # of the ratio: what is so near to the target is left alone
@@ -44,14 +44,16 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Recommendation:
     """So many workers, and why, for people."""
 
     replicas: int
     why: str
 
 
-def choose(now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus) -> Wish | None:
+def recommend(
+    now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus
+) -> Recommendation | None:
     """Return another number of workers and why; None: it stays as it is.
 
     ``current`` runs and is within the bounds, and ``load`` was measured under it.
@@ -67,11 +69,11 @@ def choose(now: float, load: Load, bounds: Autoscaling, current: AutoscalingStat
     if more > current.replicas:
         may = not current.undone or rested >= UNDONE_REST_S
         newest = load.busy[-UP_WINDOWS:]
-        return Wish(more, _why(load.step, min(newest), bounds)) if may else None
+        return Recommendation(more, _why(load.step, min(newest), bounds)) if may else None
     windows = windows_down(load.window_s, bounds)
     fewer = max(asked[-windows:]) if len(asked) >= windows else current.replicas
     if fewer < current.replicas:
-        return Wish(fewer, _why(load.step, max(load.busy[-windows:]), bounds))
+        return Recommendation(fewer, _why(load.step, max(load.busy[-windows:]), bounds))
     return None
 
 
@@ -103,13 +105,13 @@ TAKE_BACK_S = 600.0  # for workers to come: nodes may have to be bought, and ima
 BUSY_STEP = 0.05  # a smaller change of what is shown is not worth a write
 
 
-def autoscaling_of(at: Judged, state: StreamJobState) -> AutoscalingStatus | None:
+def autoscaling_of(inputs: ConditionInputs, state: StreamJobState) -> AutoscalingStatus | None:
     """Return what is chosen now; None where the autoscaler is off."""
-    seen, accepted = at.seen, at.accepted
+    seen, accepted = inputs.seen, inputs.accepted
     old, target, bounds = seen.job.status.autoscaling, accepted.target, accepted.bounds
     # What was rolled back to is scaled like any other spec: it may run so for a long time.
-    held = accepted.held not in {None, Reason.ROLLED_BACK}
-    undecided = not accepted.taken or held or target is None
+    held = accepted.given_up not in {None, Reason.ROLLED_BACK}
+    undecided = not accepted.is_newest or held or target is None
     if undecided or seen.job.deleting_since is not None:
         return old
     if bounds is None:
@@ -121,12 +123,12 @@ def autoscaling_of(at: Judged, state: StreamJobState) -> AutoscalingStatus | Non
     if old.replicas != wanted:
         text = f"at least {bounds.min_replicas} and at most {bounds.max_replicas} are allowed"
         return AutoscalingStatus(wanted, stamp(seen.now), text)
-    missing = _missing(at, old, bounds)
+    missing = _take_back(inputs, old, bounds)
     if missing is not None:
         return AutoscalingStatus(missing.replicas, stamp(seen.now), missing.why, undone=True)
     if state is not StreamJobState.RUNNING:
         return old  # least of all in the middle of a rescale
-    load = None if at.latest is None else _load(seen, at.latest)
+    load = None if inputs.latest is None else _load(seen, inputs.latest)
     return old if load is None else _chosen(seen.now, load, bounds, old)
 
 
@@ -134,7 +136,7 @@ def _chosen(
     now: float, load: Load, bounds: Autoscaling, old: AutoscalingStatus
 ) -> AutoscalingStatus:
     busy = load.busy[-1]
-    wish = choose(now, load, bounds, old)
+    wish = recommend(now, load, bounds, old)
     if wish is not None:
         return AutoscalingStatus(wish.replicas, stamp(now), wish.why, busy=busy, step=load.step)
     same = old.busy is not None and abs(busy - old.busy) < BUSY_STEP
@@ -151,16 +153,18 @@ def _load(seen: Observed, latest: Latest) -> Load | None:
     return told.load if same and fresh else None
 
 
-def _missing(at: Judged, old: AutoscalingStatus, bounds: Autoscaling) -> Wish | None:
+def _take_back(
+    inputs: ConditionInputs, old: AutoscalingStatus, bounds: Autoscaling
+) -> Recommendation | None:
     """Go back to the workers that are there when the others have not come for a long time."""
-    latest, pending = at.latest, at.seen.job.status.pending
-    if latest is None or pending is None or at.heading.operation is not Reason.RESCALING:
+    latest, pending = inputs.latest, inputs.seen.job.status.pending
+    if latest is None or pending is None or inputs.lifecycle.operation is not Reason.RESCALING:
         return None
     waits = pending.action == Reason.RESCALING and (
-        at.seen.now - seconds(pending.since) >= TAKE_BACK_S
+        inputs.seen.now - seconds(pending.since) >= TAKE_BACK_S
     )
     back = clamped(latest.workers, bounds)
     if not waits or not 0 < latest.workers < old.replicas or back == old.replicas:
         return None
     text = f"{old.replicas} were wanted, and did not come within {TAKE_BACK_S / 60:.0f} minutes"
-    return Wish(back, f"{text} ({latest.rescale})" if latest.rescale else text)
+    return Recommendation(back, f"{text} ({latest.rescale})" if latest.rescale else text)

@@ -64,15 +64,16 @@ from penstock_operator.api.folders import Folder, folder_at
 from penstock_operator.api.observed import ChildKey, JobView, Observed, SnapshotView
 from penstock_operator.api.plain import Object, text_at
 from penstock_operator.api.times import name_stamp, seconds, stamp
-from penstock_operator.reconcile.accept import asked
+from penstock_operator.reconcile.accept import requested_target
 from penstock_operator.reconcile.actions import (
     Create,
     Decision,
+    DecisionBuilder,
     Delete,
-    Draft,
     SetFinalizer,
     WriteSnapshotStatus,
 )
+from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle
 from penstock_operator.resources.look import look_job
 from penstock_operator.resources.purge import disposal_job
 from penstock_operator.resources.target import Owner, Target
@@ -83,7 +84,7 @@ READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SnapshotRequest:
     """One snapshot with its spec, and the request that stands for it now."""
 
     view: SnapshotView
@@ -91,37 +92,48 @@ class Asked:
     request: Request
 
 
-def requests(seen: Observed) -> tuple[Request, ...]:
+def snapshot_requests(seen: Observed) -> tuple[Request, ...]:
     """List what is to be asked of the leader, oldest first."""
-    return tuple(asked.request for asked in _asked(seen))
+    return tuple(asked.request for asked in _requested(seen))
 
 
-def asked_uids(desired: Desired) -> set[str]:
+def requested_snapshot_uids(desired: Desired) -> set[str]:
     """Return the uids of the StreamSnapshots that something is asked for."""
     ids = [r.id.removeprefix(PREFIX) for r in desired.requests if r.id.startswith(PREFIX)]
     return {found.rpartition("-")[0] for found in ids}
 
 
-def decide_snapshots(seen: Observed, draft: Draft, trouble: str) -> None:
-    """Bring the status of every snapshot up to date; ``trouble`` says why none can be taken."""
-    waiting = {asked.view.uid: asked for asked in _asked(seen)}
+def reconcile_requested(seen: Observed, builder: DecisionBuilder, problem: str) -> None:
+    """Bring the status of every snapshot up to date; ``problem`` says why none can be taken."""
+    waiting = {asked.view.uid: asked for asked in _requested(seen)}
     for view in seen.snapshots:
         if view.deleting_since is not None or view.status.state in ENDED:
             continue
         asked = waiting.get(view.uid)
         if asked is None:
             continue
-        status = _status(seen, asked, trouble)
-        status = replace(status, conditions=judged(view, status, seen.now))
+        status = _status(seen, asked, problem)
+        status = replace(status, conditions=snapshot_conditions(view, status, seen.now))
         if status != view.status:
-            draft.do(WriteSnapshotStatus(view.name, status, view.version))
-            tell(draft, view, status)
+            builder.do(WriteSnapshotStatus(view.name, status, view.version))
+            _tell_end(builder, view, status)
         if status.state not in ENDED:
             due = seconds(status.started) + asked.spec.deadline_s
-            draft.again(due - seen.now)
+            builder.again(due - seen.now)
 
 
-def _asked(seen: Observed) -> list[Asked]:
+def why_no_snapshot(latest: Latest | None, lifecycle: Lifecycle) -> str:
+    """Say why no snapshot can be taken now; empty when one can."""
+    if latest is None:
+        return "the job has no metadata yet"
+    if latest.finished:
+        return "the job has finished"
+    if latest.failure is not None:
+        return "the job has failed"
+    return "" if lifecycle.phase is JobPhase.RUN else "the job does not run"
+
+
+def _requested(seen: Observed) -> list[SnapshotRequest]:
     found = []
     for view in sorted(seen.snapshots, key=lambda s: (s.created, s.name)):
         spec = snapshot_spec(seen.job.namespace, view)
@@ -129,7 +141,7 @@ def _asked(seen: Observed) -> list[Asked]:
         if spec is None or not mine or view.deleting_since is not None:
             continue
         if view.status.state not in ENDED:
-            found.append(Asked(view, spec, _request(view, spec)))
+            found.append(SnapshotRequest(view, spec, _request(view, spec)))
     return found
 
 
@@ -161,7 +173,7 @@ def savepoint_name(view: SnapshotView) -> str:
     return f"{view.name[:40]}-{view.uid[:8]}"
 
 
-def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
+def _status(seen: Observed, asked: SnapshotRequest, problem: str) -> SnapshotStatus:
     old = asked.view.status
     started = old.started or stamp(seen.now)
     base = replace(old, observed_generation=asked.view.generation, started=started)
@@ -170,12 +182,12 @@ def _status(seen: Observed, asked: Asked, trouble: str) -> SnapshotStatus:
     if latest is not None and answer is not None:
         return _answered(seen, asked, base, (latest, answer))
     if seen.now > seconds(started) + asked.spec.deadline_s:
-        text = f"not taken within {asked.spec.deadline_s:g} s" + (f": {trouble}" if trouble else "")
+        text = f"not taken within {asked.spec.deadline_s:g} s" + (f": {problem}" if problem else "")
         return replace(base, state=SnapshotState.FAILED, message=text)
     base = replace(base, epoch=_epoch_under_way(latest, asked.request) or old.epoch)
     sent = seen.desired is not None and asked.request in seen.desired.value.requests
-    state = SnapshotState.IN_PROGRESS if sent and not trouble else SnapshotState.PENDING
-    return replace(base, state=state, message=trouble or old.message)
+    state = SnapshotState.IN_PROGRESS if sent and not problem else SnapshotState.PENDING
+    return replace(base, state=state, message=problem or old.message)
 
 
 def _answer(latest: Latest | None, request: Request) -> Answer | None:
@@ -190,7 +202,7 @@ def _epoch_under_way(latest: Latest | None, request: Request) -> int | None:
 
 
 def _answered(
-    seen: Observed, asked: Asked, base: SnapshotStatus, heard: tuple[Latest, Answer]
+    seen: Observed, asked: SnapshotRequest, base: SnapshotStatus, heard: tuple[Latest, Answer]
 ) -> SnapshotStatus:
     latest, answer = heard
     if answer.ok:
@@ -209,15 +221,17 @@ def _answered(
     return replace(base, state=state, failures=failures, message=answer.text)
 
 
-def judged(
+def snapshot_conditions(
     view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
 ) -> tuple[Condition, ...]:
     """Return the conditions: ours, and those of another version, which stay."""
     others = (c for c in view.status.conditions if c.type != READY)
-    return (ready(view, status, now, reason), *others)
+    return (_ready_condition(view, status, now, reason), *others)
 
 
-def ready(view: SnapshotView, status: SnapshotStatus, now: float, reason: str = "") -> Condition:
+def _ready_condition(
+    view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
+) -> Condition:
     """Judge whether a job can be restored from it; without a ``reason`` it is the state."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == READY), None)
@@ -226,12 +240,12 @@ def ready(view: SnapshotView, status: SnapshotStatus, now: float, reason: str = 
     return Condition(READY, truth, why, status.message, since, view.generation)
 
 
-def tell(draft: Draft, view: SnapshotView, status: SnapshotStatus) -> None:
+def _tell_end(builder: DecisionBuilder, view: SnapshotView, status: SnapshotStatus) -> None:
     """Post an event when a snapshot has ended."""
     if status.state is SnapshotState.COMPLETED:
-        draft.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
+        builder.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
     elif status.state is SnapshotState.FAILED:
-        draft.tell("SnapshotFailed", status.message, warning=True, snapshot=view.name)
+        builder.tell("SnapshotFailed", status.message, warning=True, snapshot=view.name)
 
 
 NOT_LOOKED_AT = "NotLookedAt"
@@ -240,7 +254,7 @@ IMPORTED = "names files that are there already"
 LATE_S = 30.0  # beyond its deadline a Job has surely ended, and been told of
 
 
-def decide_imported(seen: Observed, draft: Draft, *, orphans: bool = False) -> None:
+def reconcile_imported(seen: Observed, builder: DecisionBuilder, *, orphans: bool = False) -> None:
     """Look at the files of each snapshot that names some of this job, or that it restores from.
 
     ``orphans``: no such StreamJob is there, so nobody can.
@@ -249,12 +263,12 @@ def decide_imported(seen: Observed, draft: Draft, *, orphans: bool = False) -> N
         spec = snapshot_spec(seen.job.namespace, view)
         if spec is None or spec.path is None or not _is_open(view):
             continue
-        status, reason = _imported_status(seen, (view, spec), draft, orphans=orphans)
-        conditions = judged(view, status, seen.now, reason)
+        status, reason = _imported_status(seen, (view, spec), builder, orphans=orphans)
+        conditions = snapshot_conditions(view, status, seen.now, reason)
         status = replace(status, conditions=conditions, observed_generation=view.generation)
         if status != view.status:
-            draft.do(WriteSnapshotStatus(view.name, status, view.version))
-            tell(draft, view, status)
+            builder.do(WriteSnapshotStatus(view.name, status, view.version))
+            _tell_end(builder, view, status)
 
 
 def _is_open(view: SnapshotView) -> bool:
@@ -262,7 +276,11 @@ def _is_open(view: SnapshotView) -> bool:
 
 
 def _imported_status(
-    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], draft: Draft, *, orphans: bool
+    seen: Observed,
+    what: tuple[SnapshotView, SnapshotSpec],
+    builder: DecisionBuilder,
+    *,
+    orphans: bool,
 ) -> tuple[SnapshotStatus, str]:
     """Return the new status, and the reason of its condition; empty: that is the state."""
     view, spec = what
@@ -274,24 +292,24 @@ def _imported_status(
             f"{seen.job.namespace}/JOB/savepoints/NAME on the claim of the checkpoints"
         )
         return replace(view.status, state=SnapshotState.FAILED, message=text), pod.PATH_OUTSIDE
-    if orphans or not _is_mine(seen, view, folder):
-        return _waits_for_job(seen, view, spec, folder, draft)
-    return _looked(seen, view, spec, folder, draft)
+    if orphans or not _can_look(seen, view, folder):
+        return _waits_for_job(seen, view, spec, folder, builder)
+    return _status_of_look(seen, view, spec, folder, builder)
 
 
-def _is_mine(seen: Observed, view: SnapshotView, folder: Folder) -> bool:
+def _can_look(seen: Observed, view: SnapshotView, folder: Folder) -> bool:
     wanted = text_at(seen.job.spec, "restore", "snapshotRef")
     return seen.job.deleting_since is None and (folder.job == seen.job.name or wanted == view.name)
 
 
 def _waits_for_job(
-    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, draft: Draft
+    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, builder: DecisionBuilder
 ) -> tuple[SnapshotStatus, str]:
     """Nobody can look now. One who began to, and went, is waited for until the deadline."""
     if view.status.state is SnapshotState.IN_PROGRESS:
         left = seconds(view.status.started) + spec.deadline_s + LATE_S - seen.now
         if left > 0:
-            draft.again(left)
+            builder.again(left)
             return view.status, ""
     text = (
         f"nobody has looked at the files yet: StreamJob {folder.job} does not exist; they are "
@@ -300,11 +318,11 @@ def _waits_for_job(
     return replace(view.status, state=SnapshotState.PENDING, message=text), NOT_LOOKED_AT
 
 
-def _looked(
-    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, draft: Draft
+def _status_of_look(
+    seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, builder: DecisionBuilder
 ) -> tuple[SnapshotStatus, str]:
     name = names.look_name(seen.job.name, view.uid)
-    target = asked(seen)
+    target = requested_target(seen)
     started = view.status.started or stamp(seen.now)
     base = replace(view.status, started=started, state=SnapshotState.IN_PROGRESS, message="")
     ended = seen.purges.get(name)
@@ -313,19 +331,19 @@ def _looked(
         return replace(done, completed=stamp(seen.now)), ""
     late = seen.now > seconds(started) + spec.deadline_s + LATE_S
     if ended is False or late:
-        reason, text = _why(seen.last_words.get(name, ""), name)
+        reason, text = _failure_of_look(seen.last_words.get(name, ""), name)
         advice = "; once it is mended make the StreamSnapshot anew"
         return replace(base, state=SnapshotState.FAILED, message=text + advice), reason
     if target is None:
         text = f"nobody has looked at the files yet: the spec of StreamJob {seen.job.name} is wrong"
         return replace(view.status, state=SnapshotState.PENDING, message=text), NOT_LOOKED_AT
     if ChildKey("Job", name) not in seen.children:
-        draft.do(Create(look_job(target, folder, view.uid, spec.deadline_s)))
-    draft.again(seconds(started) + spec.deadline_s + LATE_S - seen.now)
+        builder.do(Create(look_job(target, folder, view.uid, spec.deadline_s)))
+    builder.again(seconds(started) + spec.deadline_s + LATE_S - seen.now)
     return base, ""
 
 
-def _why(words: str, name: str) -> tuple[str, str]:
+def _failure_of_look(words: str, name: str) -> tuple[str, str]:
     """Return the reason and what is wrong, from the last words of the pod that has looked."""
     reason, _, text = words.partition(": ")
     if reason in REASONS:
@@ -345,14 +363,19 @@ def periodic_name(job: str, period: float) -> str:
     return f"{job}-{name_stamp(period)}"
 
 
-def own_snapshots(seen: Observed) -> list[SnapshotView]:
+def periodic_snapshots(seen: Observed) -> list[SnapshotView]:
     """List those that were taken by the clock for this very job, newest first."""
     own = (v for v in seen.snapshots if v.periodic_of == seen.job.uid)
     return sorted(own, key=lambda v: (v.due, v.created, v.name), reverse=True)
 
 
-def decide_periodic(
-    seen: Observed, target: Target | None, status: StreamJobStatus, draft: Draft, *, runs: bool
+def reconcile_periodic(
+    seen: Observed,
+    target: Target | None,
+    status: StreamJobStatus,
+    builder: DecisionBuilder,
+    *,
+    runs: bool,
 ) -> StreamJobStatus:
     """Ask for the savepoint that is due, and remove those that are too many.
 
@@ -363,24 +386,24 @@ def decide_periodic(
         return status
     if wanted is None:
         return replace(status, snapshots=None)
-    own = own_snapshots(seen)
-    _retain(seen, own, wanted, draft)
+    own = periodic_snapshots(seen)
+    _delete_beyond_retention(seen, own, wanted, builder)
     period = period_of(seen.now, wanted.every_s, seen.job.uid)
     known = seconds(status.snapshots.time) if status.snapshots is not None else 0.0
     last = max([known, *(view.due for view in own)])
-    draft.again(period + wanted.every_s - seen.now)
+    builder.again(period + wanted.every_s - seen.now)
     if period <= max(last, seen.job.created) or not runs or _is_under_way(own):
         return status
     made = snapshot_object(target.owner, period)
-    draft.do(Create(made))
+    builder.do(Create(made))
     return replace(
         status, snapshots=PeriodicStatus(stamp(period), periodic_name(seen.job.name, period))
     )
 
 
-def judge_periodic(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth, Reason, str]:
+def periodic_condition(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth, Reason, str]:
     """Say how the newest one ended, for the condition."""
-    ended = [v for v in own_snapshots(seen) if v.status.state in ENDED]
+    ended = [v for v in periodic_snapshots(seen) if v.status.state in ENDED]
     if not ended:
         return Truth.UNKNOWN, Reason.NONE_YET, "no savepoint by the clock yet"
     newest = ended[0]
@@ -422,8 +445,8 @@ def _is_under_way(own: list[SnapshotView]) -> bool:
     return any(v.deleting_since is None and v.status.state not in ENDED for v in own)
 
 
-def _retain(
-    seen: Observed, own: list[SnapshotView], wanted: PeriodicSnapshots, draft: Draft
+def _delete_beyond_retention(
+    seen: Observed, own: list[SnapshotView], wanted: PeriodicSnapshots, builder: DecisionBuilder
 ) -> None:
     kept = [v for v in own if v.deleting_since is None]
     done = [v for v in kept if v.status.state == SnapshotState.COMPLETED]
@@ -431,16 +454,16 @@ def _retain(
     failed = [v for v in kept if v.status.state == SnapshotState.FAILED and v.due < newest]
     for view in [*done[wanted.keep :], *(failed if done else [])]:
         if not restores_from(view, seen.restored_from):
-            draft.do(Delete(KIND, view.name, view.uid))
+            builder.do(Delete(KIND, view.name, view.uid))
 
 
-def may_have_too_many(job: JobView, snapshots: int) -> bool:
+def may_exceed_retention(job: JobView, snapshots: int) -> bool:
     """Say whether retention may have something to remove: then it is asked who restores."""
     spec = job.spec.get("snapshots") if isinstance(job.spec, dict) else None
     return isinstance(spec, dict) and snapshots > 1
 
 
-def dispose(seen: Observed, target: Target | None, draft: Draft) -> None:
+def reconcile_disposal(seen: Observed, target: Target | None, builder: DecisionBuilder) -> None:
     """Keep the finalizer of each snapshot whose files go with it, and have them removed."""
     for view in seen.snapshots:
         spec = snapshot_spec(seen.job.namespace, view)
@@ -449,13 +472,16 @@ def dispose(seen: Observed, target: Target | None, draft: Draft) -> None:
         held = names.FINALIZER in view.finalizers
         if view.deleting_since is None:
             if held != spec.dispose_on_delete:
-                _set_finalizer(view, draft, present=spec.dispose_on_delete)
-        elif held and _is_disposed(seen, target, (view, spec), draft):
-            _set_finalizer(view, draft, present=False)
+                _set_finalizer(view, builder, present=spec.dispose_on_delete)
+        elif held and _is_disposed(seen, target, (view, spec), builder):
+            _set_finalizer(view, builder, present=False)
 
 
 def _is_disposed(
-    seen: Observed, target: Target | None, what: tuple[SnapshotView, SnapshotSpec], draft: Draft
+    seen: Observed,
+    target: Target | None,
+    what: tuple[SnapshotView, SnapshotSpec],
+    builder: DecisionBuilder,
 ) -> bool:
     """Say whether the object may go; begins the removal of its files where that is left to do."""
     view, spec = what
@@ -466,11 +492,11 @@ def _is_disposed(
         return True  # no Job can be made in it, and the claim goes with it
     due = (view.deleting_since or seen.now) + spec.deadline_s
     if target is None or seen.now >= due:
-        _tell_left(view, draft)
+        _tell_files_left(view, builder)
         return True
     if ChildKey("Job", name) not in seen.children and not _is_copied(seen, view):
-        draft.do(Create(disposal_job(target, savepoint_name(view), view.uid)))
-    draft.again(due - seen.now)
+        builder.do(Create(disposal_job(target, savepoint_name(view), view.uid)))
+    builder.again(due - seen.now)
     return False
 
 
@@ -492,16 +518,16 @@ def decide_orphans(seen: Observed) -> Decision:
 
     ``seen.job`` is no more than a name, empty for the latter.
     """
-    draft = Draft()
+    builder = DecisionBuilder()
     for view in seen.snapshots:
         if _is_orphan_held(view):
             if _was_begun(view):
-                _tell_left(view, draft)
-            _set_finalizer(view, draft, present=False)
+                _tell_files_left(view, builder)
+            _set_finalizer(view, builder, present=False)
         elif view.deleting_since is None and view.status.state not in ENDED:
-            _judge_orphan(seen, view, draft)
-    decide_imported(seen, draft, orphans=True)
-    return Decision(tuple(draft.actions), events=tuple(draft.events), again_s=draft.again_s)
+            _judge_orphan(seen, view, builder)
+    reconcile_imported(seen, builder, orphans=True)
+    return Decision(tuple(builder.actions), events=tuple(builder.events), again_s=builder.again_s)
 
 
 def _is_orphan_held(view: SnapshotView) -> bool:
@@ -509,18 +535,18 @@ def _is_orphan_held(view: SnapshotView) -> bool:
     return view.deleting_since is not None and names.FINALIZER in view.finalizers
 
 
-def _judge_orphan(seen: Observed, view: SnapshotView, draft: Draft) -> None:
+def _judge_orphan(seen: Observed, view: SnapshotView, builder: DecisionBuilder) -> None:
     spec = snapshot_spec(seen.job.namespace, view)
     if spec is None or spec.path is not None:
-        return  # of a newer version of the definition; or judged by its files
-    status = _orphan_status(seen, (view, spec), draft)
-    status = replace(status, conditions=judged(view, status, seen.now))
+        return  # of a newer version of the definition; or snapshot_conditions by its files
+    status = _orphan_status(seen, (view, spec), builder)
+    status = replace(status, conditions=snapshot_conditions(view, status, seen.now))
     if status != view.status:
-        draft.do(WriteSnapshotStatus(view.name, status, view.version))
+        builder.do(WriteSnapshotStatus(view.name, status, view.version))
 
 
 def _orphan_status(
-    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], draft: Draft
+    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], builder: DecisionBuilder
 ) -> SnapshotStatus:
     """A job may come later than what is asked of it, as when both are applied together."""
     view, spec = what
@@ -528,7 +554,7 @@ def _orphan_status(
     left = seconds(started) + spec.deadline_s - seen.now
     state = SnapshotState.PENDING if left > 0 else SnapshotState.FAILED
     if left > 0:
-        draft.again(left)
+        builder.again(left)
     text = f"StreamJob {spec.job_ref} does not exist"
     return replace(
         view.status,
@@ -539,10 +565,10 @@ def _orphan_status(
     )
 
 
-def _set_finalizer(view: SnapshotView, draft: Draft, *, present: bool) -> None:
-    draft.do(SetFinalizer(present, view.name, view.version))
+def _set_finalizer(view: SnapshotView, builder: DecisionBuilder, *, present: bool) -> None:
+    builder.do(SetFinalizer(present, view.name, view.version))
 
 
-def _tell_left(view: SnapshotView, draft: Draft) -> None:
+def _tell_files_left(view: SnapshotView, builder: DecisionBuilder) -> None:
     text = f"files stay: {view.status.path or 'those of an unfinished savepoint'}"
-    draft.tell("DisposalFailed", text, warning=True, snapshot=view.name)
+    builder.tell("DisposalFailed", text, warning=True, snapshot=view.name)

@@ -29,20 +29,20 @@ from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, nonce_of
 from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.conditions import (
-    Judged,
+    ConditionInputs,
     conditions_of,
     ready_workers,
     reason_of,
     state_of,
 )
 from penstock_operator.reconcile.lifecycle import (
-    Course,
-    Heading,
+    JobPhase,
+    Lifecycle,
     base_epoch,
     deletion_due,
     has_started,
-    refused,
     run_parts,
+    savepoint_refused,
 )
 from penstock_operator.reconcile.scaling import autoscaling_of
 from penstock_operator.resources.target import Target
@@ -52,54 +52,61 @@ TRY_AGAIN_S = 20.0
 DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
-class Worth(Enum):
+class StatusChange(Enum):
     """What a new status is worth: a write at once, one now and then, or none."""
 
-    NOTHING = "nothing"
-    SHOWN = "shown"  # epochs, rows, shares of time: what changes by itself
+    NONE = "none"
+    PROGRESS = "progress"  # epochs, rows, shares of time: what changes by itself
     NEWS = "news"
 
 
-def pending_of(seen: Observed, accepted: Accepted, heading: Heading) -> Pending | None:
+def operation_under_way(seen: Observed, accepted: Accepted, lifecycle: Lifecycle) -> Pending | None:
     """Say what is under way; one that goes on keeps its beginning and its deadline."""
-    operation = heading.operation
+    operation = lifecycle.operation
     if operation is None:
         return None
     old = seen.job.status.pending
     generation = seen.job.generation
     same = old is not None and old.action == operation
     target = accepted.target
-    stopped = heading.course in {Course.START, Course.RUN} and old is not None and old.snapshot
+    stopped = lifecycle.phase in {JobPhase.START, JobPhase.RUN} and old is not None and old.snapshot
     if same and stopped and old is not None:  # the savepoint is there: what follows has its time
-        return replace(old, snapshot=None, deadline=_deadline(seen, target, heading))
+        return replace(old, snapshot=None, deadline=_deadline(seen, target, lifecycle))
     if same and old is not None and (old.generation == generation or old.snapshot is not None):
-        return replace(old, snapshot=_again(seen, old) or old.snapshot or _savepoint(seen, heading))
+        return replace(
+            old, snapshot=_next_try(seen, old) or old.snapshot or _savepoint(seen, lifecycle)
+        )
     return Pending(
         str(operation),
         generation,
         stamp(seen.now),
-        _deadline(seen, target, heading),
+        _deadline(seen, target, lifecycle),
         None if target is None else target.spec.replicas,
-        _savepoint(seen, heading),
+        _savepoint(seen, lifecycle),
     )
 
 
-def _savepoint(seen: Observed, heading: Heading) -> str | None:
+def _savepoint(seen: Observed, lifecycle: Lifecycle) -> str | None:
     """Name the savepoint, and the request for it, that a stop waits for."""
-    if heading.course is not Course.STOP or seen.desired is None:
+    if lifecycle.phase is not JobPhase.STOP or seen.desired is None:
         return None
     number = run_parts(seen.desired.value.run)[0]
     return f"stop-{seen.job.uid[:8]}-{seen.job.generation}-{number}"
 
 
-def _again(seen: Observed, old: Pending) -> str | None:
+def _next_try(seen: Observed, old: Pending) -> str | None:
     """Name another try of the last savepoint before a deletion; None: there is nothing to try.
 
     The name ends with the seconds since the deletion was asked for, which space the tries.
     """
     latest = seen.latest.value if seen.latest is not None else None
     asked = seen.job.deleting_since
-    if asked is None or latest is None or old.snapshot is None or not refused(old, latest):
+    if (
+        asked is None
+        or latest is None
+        or old.snapshot is None
+        or not savepoint_refused(old, latest)
+    ):
         return None
     first, _, last = old.snapshot.partition(TRIED)
     now = int(seen.now - asked)
@@ -108,26 +115,26 @@ def _again(seen: Observed, old: Pending) -> str | None:
     return f"{first}{TRIED}{now}" if in_time and waited >= TRY_AGAIN_S else None
 
 
-def _deadline(seen: Observed, target: Target | None, heading: Heading) -> str | None:
-    if heading.operation is Reason.DELETING:
+def _deadline(seen: Observed, target: Target | None, lifecycle: Lifecycle) -> str | None:
+    if lifecycle.operation is Reason.DELETING:
         return stamp(deletion_due(seen, target))
     if target is None:
         return None
     upgrade = target.spec.upgrade
-    if heading.course is Course.STOP:
+    if lifecycle.phase is JobPhase.STOP:
         return stamp(seen.now + upgrade.savepoint_deadline_s)
-    if heading.operation is Reason.UPGRADING:
+    if lifecycle.operation is Reason.UPGRADING:
         return stamp(seen.now + upgrade.stable_deadline_s)
     return None
 
 
-def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
+def status_of(inputs: ConditionInputs, pending: Pending | None) -> StreamJobStatus:
     """Put the whole status together."""
-    seen, latest = at.seen, at.latest
+    seen, latest = inputs.seen, inputs.latest
     old = seen.job.status
-    state = state_of(at)
-    target = at.accepted.target
-    conditions = conditions_of(at, state)
+    state = state_of(inputs)
+    target = inputs.accepted.target
+    conditions = conditions_of(inputs, state)
     status = replace(
         old,
         observed_generation=seen.job.generation,
@@ -139,9 +146,9 @@ def status_of(at: Judged, pending: Pending | None) -> StreamJobStatus:
         ready_replicas=ready_workers(seen),
         selector=names.selector_text(seen.job.name),
         pending=pending,
-        last_failure=_last_failure(at),
-        last_stable=_last_stable(at),
-        autoscaling=autoscaling_of(at, state),
+        last_failure=_last_failure(inputs),
+        last_stable=_last_stable(inputs),
+        autoscaling=autoscaling_of(inputs, state),
     )
     return status if latest is None else _with_latest(seen, status, latest)
 
@@ -216,42 +223,53 @@ def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
     return RestoreStatus(nonce, since, latest.replayed, lost)
 
 
-def _last_failure(at: Judged) -> LastFailure | None:
-    old = at.seen.job.status.last_failure
-    text = None if at.latest is None else at.latest.failure
-    if text is None or at.trouble is None:
+def _last_failure(inputs: ConditionInputs) -> LastFailure | None:
+    old = inputs.seen.job.status.last_failure
+    text = None if inputs.latest is None else inputs.latest.failure
+    if text is None or inputs.problem is None:
         return old
     text = clipped(text)
     if old is not None and old.message == text:
         return old
-    return LastFailure(stamp(at.seen.now), str(at.trouble.reason), text)
+    return LastFailure(stamp(inputs.seen.now), str(inputs.problem.reason), text)
 
 
-def _last_stable(at: Judged) -> LastStable | None:
+def _last_stable(inputs: ConditionInputs) -> LastStable | None:
     """A spec is stable once its workers are ready and it has completed a checkpoint of its own."""
-    seen, latest, target = at.seen, at.latest, at.accepted.target
+    seen, latest, target = inputs.seen, inputs.latest, inputs.accepted.target
     old = seen.job.status.last_stable
-    if latest is None or target is None or seen.desired is None or at.accepted.held is not None:
+    if (
+        latest is None
+        or target is None
+        or seen.desired is None
+        or inputs.accepted.given_up is not None
+    ):
         return old
     runs = seen.stateful_set is not None and seen.stateful_set.digest == target.digest
     own = latest.epoch > base_epoch(seen.desired.value.run)
     if not runs or not own or latest.failure or not has_started(seen, target, latest):
         return old
-    if at.accepted.reason is not Reason.VALID or (old is not None and old.digest == target.digest):
+    if inputs.accepted.reason is not Reason.VALID or (
+        old is not None and old.digest == target.digest
+    ):
         return old
     return LastStable(seen.job.generation, target.digest)
 
 
-def worth_of(old: StreamJobStatus, new: StreamJobStatus) -> Worth:
+def status_change(old: StreamJobStatus, new: StreamJobStatus) -> StatusChange:
     """Judge a status against the one that is written."""
     if old == new:
-        return Worth.NOTHING
-    return Worth.SHOWN if _still(old) == _still(new) else Worth.NEWS
+        return StatusChange.NONE
+    return (
+        StatusChange.PROGRESS
+        if _without_progress(old) == _without_progress(new)
+        else StatusChange.NEWS
+    )
 
 
-def _still(status: StreamJobStatus) -> StreamJobStatus:
+def _without_progress(status: StreamJobStatus) -> StreamJobStatus:
     """Leave out what changes by itself: epochs, rows, shares, and the numbers in messages."""
-    kept = tuple(replace(c, message=_words(c)) for c in status.conditions)
+    kept = tuple(replace(c, message=_without_numbers(c)) for c in status.conditions)
     spark = status.spark_application
     still = None if spark is None else replace(spark, rows=0)
     chosen = status.autoscaling
@@ -261,7 +279,7 @@ def _still(status: StreamJobStatus) -> StreamJobStatus:
     )
 
 
-def _words(condition: Condition) -> str:
+def _without_numbers(condition: Condition) -> str:
     if condition.type in {ConditionType.CHECKPOINTING, ConditionType.READY}:
         return ""
     return DIGITS.sub("#", condition.message)

@@ -31,56 +31,69 @@ from penstock.contract.wanted import workers_needed
 from penstock_operator.api.observed import DesiredView, Observed, PodView, SetView
 from penstock_operator.api.plain import Object
 from penstock_operator.reconcile import snapshots
-from penstock_operator.reconcile.accept import Accepted, fresh_start, restore_of
-from penstock_operator.reconcile.actions import Apply, Create, Delete, Draft, Scale, WriteDesired
-from penstock_operator.reconcile.certificates import line_to_start
-from penstock_operator.reconcile.lifecycle import Course, run_name, run_parts
-from penstock_operator.resources.applied import content_hash, marked
+from penstock_operator.reconcile.accept import Accepted, requested_restore, stateless_restore
+from penstock_operator.reconcile.actions import (
+    Apply,
+    Create,
+    DecisionBuilder,
+    Delete,
+    Scale,
+    WriteDesired,
+)
+from penstock_operator.reconcile.certificates import trust_line_to_start
+from penstock_operator.reconcile.lifecycle import JobPhase, run_name, run_parts
+from penstock_operator.resources.applied import content_hash, with_applied_hash
 from penstock_operator.resources.target import Target
 from penstock_operator.resources.workload import stateful_set
 
 
-def steer(
-    seen: Observed, accepted: Accepted, course: Course, pending: Pending | None, draft: Draft
+def reconcile_workers(
+    seen: Observed,
+    accepted: Accepted,
+    phase: JobPhase,
+    pending: Pending | None,
+    builder: DecisionBuilder,
 ) -> None:
-    """Do what the course asks for; the metadata is there unless the course is HOLD."""
+    """Do what the course asks for; the metadata is there unless the phase is HOLD."""
     latest = seen.latest.value if seen.latest is not None else None
-    if latest is None or (seen.desired is None and course is not Course.END):
+    if latest is None or (seen.desired is None and phase is not JobPhase.TERMINATE):
         return
-    match course:
-        case Course.START if accepted.target is not None:
-            _start(seen, accepted, accepted.target, draft)
-        case Course.RUN if accepted.target is not None and seen.stateful_set is not None:
-            _run(seen, accepted.target, seen.stateful_set, draft)
-        case Course.STOP if seen.desired is not None:
-            _stop(seen.desired, pending, draft, savepoint=_wants_savepoint(seen, accepted))
-            _complete(seen.stateful_set, latest, draft)
-        case Course.END if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
-            at = seen.stateful_set
-            draft.do(Scale(0, at.turn, at.version))
+    match phase:
+        case JobPhase.START if accepted.target is not None:
+            _start(seen, accepted, accepted.target, builder)
+        case JobPhase.RUN if accepted.target is not None and seen.stateful_set is not None:
+            _run(seen, accepted.target, seen.stateful_set, builder)
+        case JobPhase.STOP if seen.desired is not None:
+            _stop(seen.desired, pending, builder, savepoint=_wants_savepoint(seen, accepted))
+            _scale_up_to_committed(seen.stateful_set, latest, builder)
+        case JobPhase.TERMINATE if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
+            current = seen.stateful_set
+            builder.do(Scale(0, current.turn, current.version))
         case _:
             return
 
 
-def first_desired(seen: Observed, target: Target, latest: Latest, latest_uid: str) -> WriteDesired:
+def initial_desired(
+    seen: Observed, target: Target, latest: Latest, latest_uid: str
+) -> WriteDesired:
     """Write ``-desired`` for the first time, or anew when somebody removed it.
 
     A removed one says again what is committed: it neither rescales nor opens a closed job.
     """
-    at = seen.stateful_set
+    current = seen.stateful_set
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
-    if at is not None and not latest.closed() and run_parts(run)[2] != at.digest[:8]:
-        run = run_name(run_parts(run)[0] + 1, int(latest.epoch), at.digest)
+    if current is not None and not latest.closed() and run_parts(run)[2] != current.digest[:8]:
+        run = run_name(run_parts(run)[0] + 1, int(latest.epoch), current.digest)
     wanted = Desired(latest.workers or target.spec.replicas, run=run)
-    return WriteDesired(wanted, max(1, 0 if at is None else at.turn), latest_uid, "")
+    return WriteDesired(wanted, max(1, 0 if current is None else current.turn), latest_uid, "")
 
 
-def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> None:
+def _start(seen: Observed, accepted: Accepted, target: Target, builder: DecisionBuilder) -> None:
     assert seen.desired is not None
     assert seen.latest is not None
     latest, now = seen.latest.value, seen.desired
     assert latest is not None
-    asked = snapshots.requests(seen)
+    asked = snapshots.snapshot_requests(seen)
     run = _run_to_start(now, latest, target)
     wanted = Desired(
         target.spec.replicas,
@@ -92,19 +105,23 @@ def _start(seen: Observed, accepted: Accepted, target: Target, draft: Draft) -> 
     turn = now.turn
     if wanted != now.value:
         turn += 1
-        draft.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
-    manifest, applied = marked_set(target, target.spec.replicas, turn, line_to_start(seen))
+        builder.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
+    manifest, applied = stateful_set_to_apply(
+        target, target.spec.replicas, turn, trust_line_to_start(seen)
+    )
     if seen.stateful_set is None:
         # Created, never applied: an old view must not overwrite what another has made since.
-        draft.do(Create(manifest))
+        builder.do(Create(manifest))
     else:
-        draft.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
+        builder.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
 
 
-def marked_set(target: Target, replicas: int, turn: int, line: int) -> tuple[Object, str]:
+def stateful_set_to_apply(
+    target: Target, replicas: int, turn: int, line: int
+) -> tuple[Object, str]:
     """Return the StatefulSet with the hash of what does not change with its size."""
     applied = _set_hash(target)
-    return marked(stateful_set(target, replicas, turn, line), applied), applied
+    return with_applied_hash(stateful_set(target, replicas, turn, line), applied), applied
 
 
 @lru_cache(512)
@@ -126,40 +143,42 @@ def _restore_to_start(
 ) -> Restore | None:
     """Ask for what the spec does; else a change in the mode Stateless begins without state."""
     assert accepted.target is not None
-    asked = restore_of(accepted, accepted.target, latest)
+    asked = requested_restore(accepted, accepted.target, latest)
     wanted = accepted.target.spec.restore
     elsewhere = asked is not None and wanted is not None and not wanted.newest
     fresh = None
     if run_parts(run)[2] != run_parts(now.value.run)[2] and not elsewhere:
-        fresh = fresh_start(accepted.target, latest, run)
+        fresh = stateless_restore(accepted.target, latest, run)
     return fresh or asked or now.value.restore
 
 
-def _run(seen: Observed, target: Target, at: SetView, draft: Draft) -> None:
+def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuilder) -> None:
     assert seen.desired is not None
     assert seen.latest is not None
     now, latest = seen.desired, seen.latest.value
     assert latest is not None
     wanted = replace(
-        now.value, requests=snapshots.requests(seen), run=_run_to_reopen(now, latest, target)
+        now.value,
+        requests=snapshots.snapshot_requests(seen),
+        run=_run_to_reopen(now, latest, target),
     )
     workers = target.spec.replicas
-    if at.turn < now.turn:  # the set was made anew
-        draft.do(Scale(at.replicas, now.turn, at.version))
-    elif now.turn < at.turn:  # cut off between the two writes
+    if current.turn < now.turn:  # the set was made anew
+        builder.do(Scale(current.replicas, now.turn, current.version))
+    elif now.turn < current.turn:  # cut off between the two writes
         wanted = replace(wanted, workers=workers)
-        draft.do(WriteDesired(wanted, at.turn, now.latest_uid, now.version))
+        builder.do(WriteDesired(wanted, current.turn, now.latest_uid, now.version))
     elif now.value.workers != workers:
         wanted = replace(wanted, workers=workers)
-        draft.do(Scale(max(at.replicas, workers), at.turn + 1, at.version))
-        draft.do(WriteDesired(wanted, at.turn + 1, now.latest_uid, now.version))
+        builder.do(Scale(max(current.replicas, workers), current.turn + 1, current.version))
+        builder.do(WriteDesired(wanted, current.turn + 1, now.latest_uid, now.version))
     else:
         if wanted != now.value:
-            draft.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
-        needed = workers_needed(latest, now.value, at.replicas)
+            builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+        needed = workers_needed(latest, now.value, current.replicas)
         # A failed job keeps its pods: their logs say why.
-        if needed != at.replicas and not latest.closed():
-            draft.do(Scale(needed, at.turn, at.version))
+        if needed != current.replicas and not latest.closed():
+            builder.do(Scale(needed, current.turn, current.version))
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
@@ -176,68 +195,76 @@ def _wants_savepoint(seen: Observed, accepted: Accepted) -> bool:
     return target.spec.upgrade.mode is not UpgradeMode.STATELESS
 
 
-def _stop(now: DesiredView, pending: Pending | None, draft: Draft, *, savepoint: bool) -> None:
+def _stop(
+    now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *, savepoint: bool
+) -> None:
     if pending is None or pending.snapshot is None:
         return  # written first; the next reconcile asks
     request = Request(pending.snapshot, "stop", pending.snapshot if savepoint else None)
     if request not in now.value.requests:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
         wanted = replace(now.value, requests=(*others, request))
-        draft.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+        builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
 
 
-def _complete(at: SetView | None, latest: Latest, draft: Draft) -> None:
+def _scale_up_to_committed(
+    current: SetView | None, latest: Latest, builder: DecisionBuilder
+) -> None:
     """Have all workers that hold state, or no savepoint can be taken: a start begins with fewer."""
-    if at is not None and at.replicas < latest.workers:
-        draft.do(Scale(latest.workers, at.turn, at.version))
+    if current is not None and current.replicas < latest.workers:
+        builder.do(Scale(latest.workers, current.turn, current.version))
 
 
 def set_is_current(seen: Observed, target: Target) -> bool:
     """Say whether the StatefulSet has the template that this operator would give it."""
-    at = seen.stateful_set
-    if at is None or at.digest != target.digest:
+    current = seen.stateful_set
+    if current is None or current.digest != target.digest:
         return True  # another spec's template is changed by a start only
     key = next((k for k in seen.children if k.kind == "StatefulSet"), None)
     return key is None or seen.children[key].applied == _set_hash(target)
 
 
-def refresh_set(seen: Observed, target: Target, draft: Draft) -> None:
+def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
     """Apply the StatefulSet again as it is, when others changed it or this operator is newer."""
-    at = seen.stateful_set
-    if at is None or at.digest != target.digest:
+    current = seen.stateful_set
+    if current is None or current.digest != target.digest:
         return
     if seen.refresh or not set_is_current(seen, target):
-        manifest, applied = marked_set(target, at.replicas, at.turn, at.line or 1)
-        draft.do(Apply(manifest, applied, at.version, at.uid))
+        manifest, applied = stateful_set_to_apply(
+            target, current.replicas, current.turn, current.line or 1
+        )
+        builder.do(Apply(manifest, applied, current.version, current.uid))
 
 
 STALE_S = 30.0
 OVERDUE_S = 15.0  # a kubelet that lives ends a pod within seconds of its grace period
 
 
-def replace_lost(seen: Observed, latest: Latest, draft: Draft) -> None:
+def replace_lost_pods(seen: Observed, latest: Latest, builder: DecisionBuilder) -> None:
     """Delete the pods of lost lives, by uid and without their grace period."""
     own = [p for p in seen.pods if p.owned]
     pods = [PodSeen(p.name, p.uid, p.deleting) for p in own]
     given_up = to_replace(latest, seen.running, pods)
     for found in given_up:
-        draft.do(Delete("Pod", found.name, found.uid, now=True))
-        draft.tell("WorkerReplaced", f"{found.name} ({found.uid}) was given up by the leader")
+        builder.do(Delete("Pod", found.name, found.uid, now=True))
+        builder.tell("WorkerReplaced", f"{found.name} ({found.uid}) was given up by the leader")
     told = {found.uid for found in given_up}
-    for left in (p for p in own if p.deleting and p.uid not in told | _speaking(seen)):
-        _end_overdue(seen, left, draft)
+    for left in (p for p in own if p.deleting and p.uid not in told | _heard_from(seen)):
+        _delete_overdue_pod(seen, left, builder)
 
 
-def _end_overdue(seen: Observed, left: PodView, draft: Draft) -> None:
+def _delete_overdue_pod(seen: Observed, left: PodView, builder: DecisionBuilder) -> None:
     due = left.due + OVERDUE_S
     if seen.now < due:
-        draft.again(due - seen.now)
+        builder.again(due - seen.now)
         return
-    draft.do(Delete("Pod", left.name, left.uid, now=True))
-    draft.tell("WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node is silent")
+    builder.do(Delete("Pod", left.name, left.uid, now=True))
+    builder.tell(
+        "WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node is silent"
+    )
 
 
-def _speaking(seen: Observed) -> set[str]:
+def _heard_from(seen: Observed) -> set[str]:
     """What the leader says counts while it says something: it may be lost too."""
     running = seen.running
     if running is None or seen.now - running.time_us / 1e6 > STALE_S:

@@ -13,7 +13,7 @@ def content_hash(manifest: Object) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def marked(manifest: Object, applied: str) -> Object:
+def with_applied_hash(manifest: Object, applied: str) -> Object:
     """Note on the object the hash of what was applied, so that no call is made for nothing."""
     metadata = object_at(manifest, "metadata")
     annotations = {**object_at(metadata, "annotations"), names.ANNOTATION_APPLIED: applied}

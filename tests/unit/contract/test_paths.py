@@ -10,7 +10,7 @@ from penstock.contract.streamjob_read import read_stream_job
 from penstock.keeper.savepoint_copies import read_snapshot
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
-from penstock_operator.reconcile.accept import NotTakenError, mapped
+from penstock_operator.reconcile.accept import SpecRefusedError, restore_source
 from tests.unit.operator.observing import spec_of, target_for
 
 REFUSED = [
@@ -34,8 +34,8 @@ TAKEN = ["apps/wc/savepoints/a", "/apps/wc/.hidden/..a/...", "apps/wc/savepoints
 @pytest.mark.parametrize("path", REFUSED)
 def test_a_path_that_means_another_folder_is_refused_by_all_alike(path: str) -> None:
     assert plain_parts(path) is None
-    with pytest.raises(NotTakenError):
-        mapped(target_for(spec_of()), path)
+    with pytest.raises(SpecRefusedError):
+        restore_source(target_for(spec_of()), path)
     found: Plain = {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "StreamJob",
@@ -53,11 +53,11 @@ def test_a_path_that_means_another_folder_is_refused_by_all_alike(path: str) -> 
 def test_a_path_that_means_what_it_names_is_taken(path: str) -> None:
     parts = plain_parts(path)
     assert parts == path.removeprefix("/").split("/")
-    assert mapped(target_for(spec_of()), path)[1].endswith("/".join(parts))
+    assert restore_source(target_for(spec_of()), path)[1].endswith("/".join(parts))
 
 
 def test_a_mount_has_a_jobs_folder_and_never_a_namespaces() -> None:
-    source, _ = mapped(target_for(spec_of()), "apps/other/savepoints/a")
+    source, _ = restore_source(target_for(spec_of()), "apps/other/savepoints/a")
     assert source is not None
     assert len(source.folder.split("/")) == 2
     assert all(source.folder.split("/"))

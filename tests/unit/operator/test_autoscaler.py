@@ -1,4 +1,4 @@
-"""When the autoscaler may choose, what it writes, and what is done about it."""
+"""When the autoscaler may recommend, what it writes, and what is done about it."""
 
 import json
 from dataclasses import replace
@@ -321,5 +321,5 @@ def test_after_a_rollback_it_goes_on_choosing() -> None:
         seen.job, status=status, spec=newest, spec_text=json.dumps(newest, sort_keys=True)
     )
     seen = replace(seen, job=job)
-    assert accept(seen).held is Reason.ROLLED_BACK
+    assert accept(seen).given_up is Reason.ROLLED_BACK
     assert chosen(seen).replicas == 3

@@ -11,11 +11,11 @@ from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.actions import (
     Action,
     Create,
-    Draft,
+    DecisionBuilder,
     SetFinalizer,
     WriteSnapshotStatus,
 )
-from penstock_operator.reconcile.snapshots import decide_orphans, dispose
+from penstock_operator.reconcile.snapshots import decide_orphans, reconcile_disposal
 from tests.unit.operator.observing import NOW_S, running, spec_of, target_for
 
 TARGET = target_for(spec_of())
@@ -42,8 +42,8 @@ def seen_with(view: SnapshotView) -> Observed:
 
 
 def actions(seen: Observed) -> list[Action]:
-    draft = Draft()
-    dispose(seen, TARGET, draft)
+    draft = DecisionBuilder()
+    reconcile_disposal(seen, TARGET, draft)
     return draft.actions
 
 
@@ -66,8 +66,8 @@ def test_its_files_go_first_and_no_others() -> None:
 
 def test_a_removal_that_does_not_end_holds_nothing_up_for_ever() -> None:
     seen = seen_with(snapshot(gone=True, held=True, disposeOnDelete=True, deadline="60s"))
-    draft = Draft()
-    dispose(replace(seen, now=NOW_S + 61), TARGET, draft)
+    draft = DecisionBuilder()
+    reconcile_disposal(replace(seen, now=NOW_S + 61), TARGET, draft)
     assert draft.actions == [SetFinalizer(False, "monday", "3")]
     assert [e.reason for e in draft.events] == ["DisposalFailed"]
 

@@ -11,12 +11,12 @@ from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import Child, ChildKey, JobView, Observed, SnapshotView
 from penstock_operator.api.plain import list_at, object_at, text_at
-from penstock_operator.reconcile.actions import Create, Draft, Event, WriteSnapshotStatus
+from penstock_operator.reconcile.actions import Create, DecisionBuilder, Event, WriteSnapshotStatus
 from penstock_operator.reconcile.snapshots import (
     LATE_S,
     NOT_LOOKED_AT,
-    decide_imported,
     decide_orphans,
+    reconcile_imported,
 )
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
@@ -36,8 +36,8 @@ def seen_with(view: SnapshotView, spec: dict[str, Plain] | None = None) -> Obser
 
 def judged(seen: Observed) -> tuple[SnapshotStatus, list[Create], list[Event]]:
     """Decide; returns the status that is written, what is made, and the events."""
-    draft = Draft()
-    decide_imported(seen, draft)
+    draft = DecisionBuilder()
+    reconcile_imported(seen, draft)
     (status,) = [a.status for a in draft.actions if isinstance(a, WriteSnapshotStatus)]
     return status, [a for a in draft.actions if isinstance(a, Create)], draft.events
 
@@ -110,8 +110,8 @@ def looking(**more: object) -> Observed:
 
 
 def test_what_was_seen_is_complete() -> None:
-    draft = Draft()
-    decide_imported(looking(), draft)
+    draft = DecisionBuilder()
+    reconcile_imported(looking(), draft)
     assert not draft.actions
     status, _, events = judged(looking(purges={LOOK: True}))
     assert (status.state, status.path) == ("Completed", "apps/wc/savepoints/monday")
@@ -139,8 +139,8 @@ def test_what_the_pod_said_is_told(words: str, reason: str, told: str) -> None:
 
 def test_a_pod_that_never_ends_is_given_up() -> None:
     seen = looking()
-    draft = Draft()
-    decide_imported(replace(seen, now=NOW_S + 60 + LATE_S - 1), draft)
+    draft = DecisionBuilder()
+    reconcile_imported(replace(seen, now=NOW_S + 60 + LATE_S - 1), draft)
     assert not draft.actions
     status, _, _ = judged(replace(seen, now=NOW_S + 60 + LATE_S + 1))
     assert reason_of(status) == ("False", NOT_LOOKED_AT)

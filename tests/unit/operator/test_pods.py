@@ -7,7 +7,7 @@ from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import at, list_at, object_at, text_at
-from penstock_operator.reconcile.accept import mapped, target_of
+from penstock_operator.reconcile.accept import restore_source, target_of
 from penstock_operator.resources.merge import merged_pod
 from penstock_operator.resources.pods import pod_template
 from penstock_operator.resources.target import Owner, RestoreSource, Target
@@ -165,12 +165,12 @@ def test_a_merge_can_remove() -> None:
 
 
 def test_a_restore_of_another_job_mounts_its_folder_and_nothing_above() -> None:
-    source, path = mapped(target(), f"{pod.CHECKPOINT_FOLDER}/apps/old/savepoints/s1")
+    source, path = restore_source(target(), f"{pod.CHECKPOINT_FOLDER}/apps/old/savepoints/s1")
     assert (source, path) == (
         RestoreSource("shared", "apps/old"),
         f"{pod.RESTORE_FOLDER}/savepoints/s1",
     )
-    own, path = mapped(target(), "apps/wc/savepoints/s1")
+    own, path = restore_source(target(), "apps/wc/savepoints/s1")
     assert (own, path) == (None, f"{pod.CHECKPOINT_FOLDER}/apps/wc/savepoints/s1")
 
 

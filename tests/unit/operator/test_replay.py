@@ -15,7 +15,7 @@ from penstock_operator.api.observed import Observed, SparkView
 from penstock_operator.api.plain import list_at, object_at
 from penstock_operator.reconcile.actions import Create
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.status import Worth, worth_of
+from penstock_operator.reconcile.status import StatusChange, status_change
 from penstock_operator.resources.replay import replay_application, replay_name
 from tests.unit.operator.observing import running, spec_of, target_for
 
@@ -130,10 +130,13 @@ def test_rows_alone_are_shown_now_and_then() -> None:
     status = decide(seen).status
     assert status is not None
     known = replace(seen, job=replace(seen.job, status=status))
-    assert worth_of(status, status_in(known)) is Worth.NOTHING
-    assert worth_of(status, status_in(replace(known, running=taken(lines=900)))) is Worth.SHOWN
+    assert status_change(status, status_in(known)) is StatusChange.NONE
+    assert (
+        status_change(status, status_in(replace(known, running=taken(lines=900))))
+        is StatusChange.PROGRESS
+    )
     ended = replace(known, spark=SparkView(name, "COMPLETED"))
-    assert worth_of(status, status_in(ended)) is Worth.NEWS
+    assert status_change(status, status_in(ended)) is StatusChange.NEWS
 
 
 def status_in(seen: Observed) -> StreamJobStatus:

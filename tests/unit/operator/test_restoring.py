@@ -8,10 +8,16 @@ from penstock.contract.ids import Epoch
 from penstock.contract.latest import ANY_STATE, Latest, Restore
 from penstock.contract.schema import Plain
 from penstock_operator.api.observed import Observed
-from penstock_operator.reconcile.accept import Accepted, accept, fresh_start, nonce_of, restores
+from penstock_operator.reconcile.accept import (
+    Accepted,
+    accept,
+    nonce_of,
+    stateless_restore,
+    wants_restore,
+)
 from penstock_operator.reconcile.actions import WriteDesired
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.lifecycle import Course, heading
+from penstock_operator.reconcile.lifecycle import JobPhase, lifecycle_of
 from tests.unit.operator.observing import down, running, spec_of, target_for
 
 OLD = spec_of()
@@ -35,7 +41,7 @@ def written(seen: Observed) -> WriteDesired:
 
 def test_output_becomes_visible_before_state_goes() -> None:
     seen = running(OLD, wanted=STATELESS)
-    assert heading(seen, accept(seen), latest_of(seen)).course is Course.STOP
+    assert lifecycle_of(seen, accept(seen), latest_of(seen)).phase is JobPhase.STOP
     request = written(seen).value.requests[-1]
     assert (request.kind, request.argument) == ("stop", None)
 
@@ -57,7 +63,7 @@ def test_a_change_begins_without_state_and_a_resume_does_not() -> None:
 def test_a_job_without_state_has_none_to_drop() -> None:
     seen = running(OLD, wanted=STATELESS)
     empty = replace(latest_of(seen), max_epoch=Epoch(0))
-    assert fresh_start(target_for(STATELESS), empty, "2-0-x") is None
+    assert stateless_restore(target_for(STATELESS), empty, "2-0-x") is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +85,19 @@ def test_a_change_without_state_gives_up_everything_and_asks_once() -> None:
     assert asked is not None
     assert (asked.empty, asked.drop_state) == (True, ())
     after = replace(latest_of(running(OLD)), restored=asked.nonce)
-    assert not restores(target_for(wanted), after)
+    assert not wants_restore(target_for(wanted), after)
 
 
 def test_the_restore_of_a_spec_is_not_done_again_after_it() -> None:
     done: Plain = {"nonce": "monday it was", "path": "apps/wc/savepoints/s"}
     target = target_for({**STATELESS, "restore": done})
     before = replace(latest_of(running(OLD)), restored="monday it was")
-    fresh = fresh_start(target, before, "2-7-abc")
+    fresh = stateless_restore(target, before, "2-7-abc")
     assert fresh is not None
     after = replace(before, restored=fresh.nonce)
     assert nonce_of(after) == "monday it was"
-    assert not restores(target, after)
-    again = fresh_start(target, after, "3-9-def")
+    assert not wants_restore(target, after)
+    again = stateless_restore(target, after, "3-9-def")
     assert again is not None
     assert nonce_of(replace(after, restored=again.nonce)) == "monday it was"
 

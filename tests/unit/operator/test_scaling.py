@@ -11,7 +11,7 @@ from penstock_operator.reconcile.scaling import (
     BLOCKED_MAX,
     TOLERANCE,
     UNDONE_REST_S,
-    choose,
+    recommend,
     windows_down,
 )
 from tests.unit.operator.observing import NOW_S
@@ -29,7 +29,7 @@ def chosen(
 ) -> int | None:
     current = AutoscalingStatus(replicas, stamp(NOW_S - rested_s), undone=undone)
     waited = (0.0,) * len(busy) if blocked is None else blocked
-    wish = choose(NOW_S, Load(WINDOW_S, busy, waited, "counts"), BOUNDS, current)
+    wish = recommend(NOW_S, Load(WINDOW_S, busy, waited, "counts"), BOUNDS, current)
     return None if wish is None else wish.replicas
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_changed_within_a_cooldown_of_the_last_change() -> None:
 def test_a_step_that_is_always_busy_gets_twice_as_many_at_most() -> None:
     bounds = Autoscaling(1, 100, target_busy=0.1, cooldown_s=20.0)
     current = AutoscalingStatus(3, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, (1.0, 1.0), (0.0, 0.0), "counts"), bounds, current)
+    wish = recommend(NOW_S, Load(WINDOW_S, (1.0, 1.0), (0.0, 0.0), "counts"), bounds, current)
     assert wish is not None
     assert wish.replicas == 6
 
@@ -100,7 +100,7 @@ def test_after_workers_that_did_not_come_more_are_not_asked_for_soon() -> None:
 
 def test_the_reason_names_the_step_and_the_target() -> None:
     current = AutoscalingStatus(4, stamp(NOW_S - 60))
-    wish = choose(NOW_S, Load(WINDOW_S, (0.9, 0.75), (0.0, 0.0), "counts"), BOUNDS, current)
+    wish = recommend(NOW_S, Load(WINDOW_S, (0.9, 0.75), (0.0, 0.0), "counts"), BOUNDS, current)
     assert wish is not None
     assert wish.why == ("the busiest step (counts) worked at least 75% of the time, of 50% wanted")
 

@@ -19,7 +19,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.accept import accept
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.lifecycle import Course, heading, run_name
+from penstock_operator.reconcile.lifecycle import JobPhase, lifecycle_of, run_name
 from tests.unit.operator.observing import NOW_S, running, spec_of, target_for
 
 OLD = spec_of()
@@ -58,8 +58,8 @@ def test_another_nonce_alone_is_a_restart() -> None:
     for spec, reason in (({**OLD, "restartNonce": 2}, Reason.RESTARTING), (NEW, Reason.UPGRADING)):
         seen = running(OLD, wanted=spec)
         assert seen.latest is not None
-        going = heading(seen, accept(seen), seen.latest.value)
-        assert (going.course, going.operation) == (Course.END, reason)
+        lifecycle = lifecycle_of(seen, accept(seen), seen.latest.value)
+        assert (lifecycle.phase, lifecycle.operation) == (JobPhase.TERMINATE, reason)
 
 
 def test_a_spec_that_is_not_stable_in_time_is_said_to_be_so() -> None:
@@ -80,7 +80,7 @@ def test_with_rollback_the_last_stable_one_comes_back() -> None:
     assert accepted.target is not None
     assert accepted.target.spec.image == "example/penstock:1"
     assert seen.latest is not None
-    assert heading(after, accepted, seen.latest.value).operation is Reason.ROLLING_BACK
+    assert lifecycle_of(after, accepted, seen.latest.value).operation is Reason.ROLLING_BACK
 
 
 def test_no_savepoint_no_upgrade_and_no_restart() -> None:
@@ -91,7 +91,7 @@ def test_no_savepoint_no_upgrade_and_no_restart() -> None:
         assert seen.latest.value is not None
         refused = (Answer("stop-1", ok=False, text="no space"),)
         latest = replace(seen.latest.value, answers=refused, epoch=Epoch(8))
-        operation = heading(seen, accept(seen), latest).operation
+        operation = lifecycle_of(seen, accept(seen), latest).operation
         assert operation is not None
         status = StreamJobStatus(pending=begun(operation, NOW_S + 60, snapshot="stop-1"))
         seen = replace(seen, latest=replace(seen.latest, value=latest))

@@ -25,7 +25,7 @@ from penstock_operator.reconcile.actions import (
     WriteCertificates,
     WriteDesired,
 )
-from penstock_operator.reconcile.children import names_taken
+from penstock_operator.reconcile.children import foreign_objects
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.resources.replay import replay_name
 from tests.unit.operator.observing import OWNER, down, running, spec_of, target_for
@@ -142,10 +142,10 @@ def test_a_claim_of_another_is_not_used_in_place_of_the_one_that_was_asked_for()
     spec = spec_of(checkpoint={"volume": {"claimTemplate": {}}})
     key = ChildKey("PersistentVolumeClaim", names.claim_name("wc"))
     seen = replace(running(spec), children={key: NOBODYS})
-    assert names_taken(seen, target_for(spec)) == ()  # it has worked so far
-    assert names_taken(replace(seen, stateful_set=None), target_for(spec)) == (key,)
+    assert foreign_objects(seen, target_for(spec)) == ()  # it has worked so far
+    assert foreign_objects(replace(seen, stateful_set=None), target_for(spec)) == (key,)
     earlier = replace(seen, stateful_set=None, children={key: replace(EARLIER, owner="")})
-    assert names_taken(earlier, target_for(spec)) == ()  # a claim outlives its job
+    assert foreign_objects(earlier, target_for(spec)) == ()  # a claim outlives its job
 
 
 def test_views_replays_and_archives_are_looked_at_too() -> None:
@@ -156,7 +156,7 @@ def test_views_replays_and_archives_are_looked_at_too() -> None:
     value = replace(seen.latest.value, retained=(kept,))
     view = ChildKey("ConfigMap", pod.epoch_name("wc", 7))
     seen = replace(seen, latest=replace(seen.latest, value=value), children={view: NOBODYS})
-    assert names_taken(seen, TARGET) == (view,)
+    assert foreign_objects(seen, TARGET) == (view,)
     other = ChildKey("ConfigMap", pod.epoch_name("wc", 6))
     _, actions = settled(replace(seen, children={other: NOBODYS}))
     assert other not in [touched(a) for a in actions]
@@ -164,7 +164,7 @@ def test_views_replays_and_archives_are_looked_at_too() -> None:
     replayed = target_for(spec_of(replay={"dataset": "d", "image": "i"}))
     spark = ChildKey("SparkApplication", replay_name(replayed))
     seen = replace(running(SPEC), children={spark: NOBODYS})
-    assert names_taken(seen, replayed) == (spark,)
+    assert foreign_objects(seen, replayed) == (spark,)
 
     before = replace(value, job_uid=type(value.job_uid)("uid-of-before"))
     archive = ChildKey("ConfigMap", names.archive_name("wc", "uid-of-before"))

@@ -6,8 +6,8 @@ from penstock.contract.status import JobState, JobStatus, WorkerStatus
 from penstock_operator.api.observed import Observed, PodView
 from penstock_operator.api.times import stamp
 from penstock_operator.api.views import pod_view
-from penstock_operator.reconcile.actions import Action, Delete, Draft
-from penstock_operator.reconcile.workers import OVERDUE_S, STALE_S, replace_lost
+from penstock_operator.reconcile.actions import Action, DecisionBuilder, Delete
+from penstock_operator.reconcile.workers import OVERDUE_S, STALE_S, replace_lost_pods
 from tests.unit.operator.observing import NOW_S, running, spec_of
 
 LEAVING = PodView("wc-worker-1", "p1", "1234-uid", 1, ready=False, deleting=True, due=NOW_S)
@@ -20,10 +20,10 @@ def seen_at(now: float, told: JobStatus | None = None) -> Observed:
 
 
 def actions(seen: Observed) -> list[Action]:
-    draft = Draft()
+    draft = DecisionBuilder()
     assert seen.latest is not None
     assert seen.latest.value is not None
-    replace_lost(seen, seen.latest.value, draft)
+    replace_lost_pods(seen, seen.latest.value, draft)
     return draft.actions
 
 

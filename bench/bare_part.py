@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from penstock.base.settings import StateSettings
 from penstock.connectors.discard_sink import bucket
 from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.source_reader import marks_between
 from penstock.model.keyhash import destinations

@@ -7,7 +7,7 @@ import yaml
 
 from penstock.base import limits
 from penstock.contract import (
-    streamjob_fields,
+    streamjob,
     streamjob_status,
     streamsnapshot,
 )
@@ -64,7 +64,7 @@ STREAM_JOB = Resource(
     KIND,
     "sj",
     "A stateful stream job: what runs, on how many workers, and how its state is kept.",
-    streamjob_fields.SPEC,
+    streamjob.SPEC,
     streamjob_status.STATUS,
     columns=(
         _STATE,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.contract import streamsnapshot as snapshot
 from penstock.contract.schema import Kind, Row
-from penstock.contract.streamjob_fields import SPEC
+from penstock.contract.streamjob import SPEC
 from penstock.contract.streamjob_status import REASONS, STATUS
 
 DOCS = Path(__file__).parent.parent / "docs"

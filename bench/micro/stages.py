@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.settings import StateSettings
 from penstock.connectors.discard_sink import DiscardSink
 from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.model.elements import Data
 from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.settings import StateSettings
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.model.kernels import routing
 from penstock.model.keyhash import hash_columns
 from penstock.model.split import split_by

@@ -17,7 +17,6 @@ from threading import Thread
 
 import pyarrow as pa
 
-from penstock.base.settings import CompressionMode, CompressionSettings, ShuffleSettings
 from penstock.contract.ids import (
     Attempt,
     ChannelId,
@@ -28,6 +27,7 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
+from penstock.contract.settings import CompressionMode, CompressionSettings, ShuffleSettings
 from penstock.engine.main import SWITCH_INTERVAL_S
 from penstock.model.elements import Data, EndOfStream
 from penstock.transport.batches import measure

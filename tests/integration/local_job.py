@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.settings import CheckpointSettings
+from penstock.contract.settings import CheckpointSettings
 from penstock.contract.status import JobState, JobStatus
 from penstock.graph import keep_job_file, read_job_file
 from penstock.protocol.settings import ControlSettings

@@ -67,7 +67,7 @@ def plan_of(branches: Jobs) -> PhysicalPlan:
         for name in b.after:
             counted = counted.filter(f"{name}-after-{number}", keep_all)
         counted.sink(f"out-{number}", ps.discard())
-    file = JobFile(StreamJob("random", Spec(Job(entrypoint="a:b"), max_key_groups=16)), {})
+    file = JobFile(StreamJob("random", Spec(job=Job(entrypoint="a:b"), max_key_groups=16)), {})
     return compile_draft(file, job.draft, None).plan
 
 

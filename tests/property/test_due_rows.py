@@ -16,10 +16,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect, to_share
 from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec, Keys
 from penstock.protocol.task.state_files import Files
 from penstock.state.keyed_backend import KeyedStateBackend

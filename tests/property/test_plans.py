@@ -47,7 +47,7 @@ def build(moves: list[Move]) -> CompiledJob:
         streams.append(stream.filter(f"f{number}", keep_all))
     for number, stream in enumerate(streams):
         stream.sink(f"out{number}", ps.discard())
-    file = JobFile(StreamJob("random", Spec(Job(entrypoint="a:b"))), {})
+    file = JobFile(StreamJob("random", Spec(job=Job(entrypoint="a:b"))), {})
     return compile_draft(file, job.draft, None)
 
 

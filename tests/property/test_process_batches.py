@@ -16,10 +16,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.base.settings import StateSettings
 from penstock.contract.graph import Call, OnError, Per
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep

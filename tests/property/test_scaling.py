@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.status import Load
-from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.accept import clamped
@@ -18,7 +18,9 @@ WINDOW_S = 15.0
 SHARES = st.floats(0.0, 1.0)
 MOST = 60  # workers
 BOUNDS = st.builds(
-    lambda least, more, target: Autoscaling(least, least + more, target, 30.0),
+    lambda least, more, target: Autoscaling(
+        min_replicas=least, max_replicas=least + more, target_busy=target, cooldown_s=30.0
+    ),
     st.integers(1, 20),
     st.integers(0, MOST - 20),
     st.floats(0.1, 0.95),

@@ -1,82 +1,39 @@
-"""What a change of each field of ``spec`` does to a running job: one table, and the digest of it.
+"""What a change of ``spec`` does to a running job: the digest of all that restarts its workers.
 
-A field has the class of its longest row. ``ignore``: nothing is restarted, the operator alone
-reads it. ``scale``: the number of workers changes, no worker restarts. ``restart``: all workers
-end and start anew from the last checkpoint. ``refuse``: the change is not taken, and the last
-good spec goes on.
+Each field says what its change does (``change=`` in :mod:`penstock.contract.streamjob`).
 """
 
 import hashlib
 import json
 from collections.abc import Iterator
-from enum import StrEnum
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from penstock.contract.codec import parsed, to_plain
 from penstock.contract.reader import Origin, Reader
-from penstock.contract.schema import Kind, Plain, Row
-from penstock.contract.streamjob_fields import SPEC
+from penstock.contract.schema import Change, Kind, Plain, Row
+from penstock.contract.streamjob import SPEC
 from penstock_operator.api.plain import at
 
 
-class ChangeClass(StrEnum):
-    """What a changed field does."""
+class Changing(NamedTuple):
+    """A field, and what its change does."""
 
-    IGNORE = "ignore"
-    SCALE = "scale"
-    RESTART = "restart"
-    REFUSE = "refuse"
-
-
-CLASSES: dict[str, ChangeClass] = {
-    "image": ChangeClass.RESTART,
-    "imagePullPolicy": ChangeClass.RESTART,
-    "imagePullSecrets": ChangeClass.RESTART,
-    "job": ChangeClass.RESTART,
-    "replicas": ChangeClass.SCALE,
-    "maxReplicas": ChangeClass.IGNORE,
-    "maxKeyGroups": ChangeClass.REFUSE,
-    "suspend": ChangeClass.SCALE,
-    "restartNonce": ChangeClass.RESTART,
-    "restart": ChangeClass.RESTART,
-    "upgrade": ChangeClass.IGNORE,
-    "restore": ChangeClass.IGNORE,  # it says how; a new nonce says that
-    "restore.nonce": ChangeClass.RESTART,
-    "checkpoint": ChangeClass.RESTART,
-    "checkpoint.volume": ChangeClass.REFUSE,
-    "state": ChangeClass.RESTART,
-    "shuffle": ChangeClass.RESTART,
-    "placement": ChangeClass.RESTART,
-    "autoscaling": ChangeClass.IGNORE,
-    "snapshots": ChangeClass.IGNORE,
-    "replay": ChangeClass.IGNORE,
-    "deletionPolicy": ChangeClass.IGNORE,
-    "deletionDeadline": ChangeClass.IGNORE,
-    "env": ChangeClass.RESTART,
-    "resources": ChangeClass.RESTART,
-    "serviceAccountName": ChangeClass.RESTART,
-    "podTemplate": ChangeClass.RESTART,
-    "security": ChangeClass.RESTART,
-}
+    path: str
+    row: Row
+    change: Change
 
 
-def leaves(row: Row = SPEC, path: str = "") -> Iterator[tuple[str, Row]]:
-    """List the fields that hold values, with their paths below ``spec``; lists are values."""
+def changes(row: Row = SPEC, path: str = "", above: Change | None = None) -> Iterator[Changing]:
+    """List the fields that hold values, each with its path below ``spec``; lists are values."""
     for field in row.fields:
         here = f"{path}.{field.name}" if path else field.name
+        change = field.change or above
         if field.kind is Kind.OBJECT and field.fields and here != "job.graph":
-            yield from leaves(field, here)
+            yield from changes(field, here, change)
         else:
-            yield here, field
-
-
-def class_of(path: str) -> ChangeClass:
-    """Return the class of a field, that of its longest row. Raises KeyError when no row fits."""
-    while path not in CLASSES:
-        path, dot, _ = path.rpartition(".")
-        if not dot:
-            raise KeyError(path)
-    return CLASSES[path]
+            assert change is not None, f"spec.{here} does not say what a change does"
+            yield Changing(here, field, change)
 
 
 def digest_of(spec: Plain) -> str:
@@ -90,7 +47,7 @@ def digest_of(spec: Plain) -> str:
 
 @lru_cache(1024)
 def _digest_of(text: str) -> str:
-    return _hash(values_of(parsed(text), ChangeClass.RESTART))
+    return _hash(values_of(parsed(text), Change.RESTART))
 
 
 def without_nonce(spec: Plain) -> str:
@@ -101,12 +58,12 @@ def without_nonce(spec: Plain) -> str:
 
 def refused(old: Plain, new: Plain) -> list[str]:
     """List the fields that changed and never may."""
-    before, after = values_of(old, ChangeClass.REFUSE), values_of(new, ChangeClass.REFUSE)
+    before, after = values_of(old, Change.REFUSE), values_of(new, Change.REFUSE)
     return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
 
 
-def values_of(spec: Plain, wanted: ChangeClass) -> dict[str, Plain]:
-    """Return the values of one class that are not defaults, by their paths, as they are meant."""
+def values_of(spec: Plain, wanted: Change) -> dict[str, Plain]:
+    """Return the values of one kind of change that are not defaults, by their paths, as they are meant."""
     found: dict[str, Plain] = {}
     for path, row, default in _rows(wanted):
         value = _meant(row, at(spec, *path.split(".")))
@@ -116,10 +73,9 @@ def values_of(spec: Plain, wanted: ChangeClass) -> dict[str, Plain]:
 
 
 @cache
-def _rows(wanted: ChangeClass) -> tuple[tuple[str, Row, Plain], ...]:
-    return tuple(
-        (path, row, _meant(row, row.default)) for path, row in leaves() if class_of(path) is wanted
-    )
+def _rows(wanted: Change) -> tuple[tuple[str, Row, Plain], ...]:
+    fields = (each for each in changes() if each.change is wanted)
+    return tuple((each.path, each.row, _meant(each.row, each.row.default)) for each in fields)
 
 
 def _meant(row: Row, plain: Plain) -> Plain:

@@ -18,17 +18,12 @@ from functools import lru_cache
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import pod
+from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.codec import parsed
+from penstock.contract.job_reader import read_stream_job
 from penstock.contract.latest import Latest, Restore
 from penstock.contract.schema import API_VERSION, Plain
-from penstock.contract.streamjob import (
-    KIND,
-    Autoscaling,
-    Spec,
-    Unpublished,
-    UpgradeMode,
-)
-from penstock.contract.streamjob_read import read_stream_job
+from penstock.contract.streamjob import KIND, Spec, Unpublished, UpgradeMode
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
 from penstock_operator.api.classes import digest_of, refused

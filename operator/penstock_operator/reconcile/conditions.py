@@ -135,7 +135,7 @@ def _ready(inputs: ConditionInputs, state: StreamJobState) -> tuple[Truth, Reaso
     if state is StreamJobState.RUNNING:
         age = checkpoint_age(inputs)
         if age is not None and target is not None:
-            limit = STALE_INTERVALS * target.spec.checkpoint.settings.interval_s + 60.0
+            limit = STALE_INTERVALS * target.spec.checkpoint.interval_s + 60.0
             if age > limit:
                 text = f"the newest checkpoint is {age:.0f} s old"
                 return Truth.FALSE, Reason.CHECKPOINT_STALE, text

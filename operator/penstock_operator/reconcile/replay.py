@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.contract.streamjob import OperatorFlavour
+from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.streamjob_status import (
     Reason,
     SparkApplicationStatus,

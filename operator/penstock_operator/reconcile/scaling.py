@@ -23,9 +23,9 @@ import math
 from dataclasses import dataclass, replace
 
 from penstock.base.limits import LOAD_WINDOWS_KEPT
+from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.latest import Latest
 from penstock.contract.status import Load
-from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus, Reason, StreamJobState
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp

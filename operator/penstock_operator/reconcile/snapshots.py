@@ -41,9 +41,9 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
+from penstock.contract.cluster_settings import PeriodicSnapshots
 from penstock.contract.latest import Answer, Desired, Latest, Request
 from penstock.contract.schema import API_VERSION
-from penstock.contract.streamjob import PeriodicSnapshots
 from penstock.contract.streamjob_status import (
     Condition,
     PeriodicStatus,

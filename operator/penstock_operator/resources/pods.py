@@ -1,8 +1,8 @@
 """The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it."""
 
 from penstock.contract import pod
+from penstock.contract.cluster_settings import EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock.contract.schema import Plain
-from penstock.contract.streamjob import EnvVar, PlacementStrategy
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at
 from penstock_operator.resources.claims import one_volume_a_claim
@@ -51,8 +51,18 @@ def pod_template(target: Target) -> Object:
             **pull_secrets(target),
         },
     }
-    merged = merged_pod(template, object_at({"t": spec.pod_template}, "t"))
+    merged = merged_pod(template, _users(spec.pod_template))
     return {**merged, "spec": one_volume_a_claim(object_at(merged, "spec"))}
+
+
+def _users(template: PodTemplate | None) -> Object:
+    if template is None:
+        return {}
+    metadata = template.metadata or PodMetadata()
+    return {
+        "metadata": {"labels": {**metadata.labels}, "annotations": {**metadata.annotations}},
+        "spec": template.spec,
+    }
 
 
 def _keeper(target: Target) -> Object:

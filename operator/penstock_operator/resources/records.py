@@ -4,11 +4,12 @@ import json
 
 from penstock.base.errors import PeerError
 from penstock.contract import pod
+from penstock.contract.cluster_settings import ClaimTemplate
 from penstock.contract.codec import encode, parsed
 from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import Desired, Latest, encode_latest
 from penstock.contract.schema import API_VERSION, Plain
-from penstock.contract.streamjob import KIND, ClaimTemplate
+from penstock.contract.streamjob import KIND
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at
 from penstock_operator.resources.target import Owner, Target, framed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contract.streamjob_read import read_stream_job
+from penstock.contract.job_reader import read_stream_job
 from penstock.contract.streamjob_status import (
     Condition,
     ConditionType,

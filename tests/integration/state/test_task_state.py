@@ -10,10 +10,10 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
-from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
 from penstock.state import blocks, copies, hot
 from penstock.state.budget import StateBudget

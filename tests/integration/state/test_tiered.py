@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
 from penstock.protocol.task.state_files import Files
 from penstock.state import hot

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.settings import ShuffleSettings
 from penstock.contract.ids import (
     Attempt,
     ChannelId,
@@ -27,6 +26,7 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
+from penstock.contract.settings import ShuffleSettings
 from penstock.model.elements import Data, Element
 from penstock.transport.batches import measure
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring

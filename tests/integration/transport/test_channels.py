@@ -12,8 +12,8 @@ from penstock.base.limits import (
     CREDIT_FIRST_CHANNEL_BYTES_MIN,
     ELEMENT_FIXED_CHARGE_BYTES,
 )
-from penstock.base.settings import CompressionMode, CompressionSettings
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
+from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model.compression import Packing
 from penstock.model.elements import (
     Active,

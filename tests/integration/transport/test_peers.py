@@ -15,7 +15,6 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import CREDIT_FIRST_BYTES
-from penstock.base.settings import ShuffleSettings
 from penstock.contract.ids import (
     Attempt,
     ChannelId,
@@ -25,6 +24,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
+from penstock.contract.settings import ShuffleSettings
 from penstock.model import handshake, wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead

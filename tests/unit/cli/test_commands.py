@@ -140,7 +140,7 @@ def test_what_the_cluster_is_told(tmp_path: Path) -> None:
 
 
 def test_what_a_job_begins_from(tmp_path: Path) -> None:
-    spec = Spec(Job(entrypoint="a:b"))
+    spec = Spec(job=Job(entrypoint="a:b"))
     assert restore_of(spec, None, replay_output=False, drop_unpublished=False) is None
     latest = restore_of(spec, "latest", replay_output=True, drop_unpublished=False)
     assert latest is not None
@@ -157,7 +157,7 @@ def test_what_a_job_begins_from(tmp_path: Path) -> None:
 
 def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
     given = RestoreFrom("n1", path=str(tmp_path), unpublished=Unpublished.DROP)
-    spec = Spec(Job(entrypoint="a:b"), restore=given)
+    spec = Spec(job=Job(entrypoint="a:b"), restore=given)
     restore = restore_of(spec, None, replay_output=False, drop_unpublished=False)
     assert restore is not None
     assert (restore.nonce, restore.path, restore.drop_unpublished) == ("n1", str(tmp_path), True)
@@ -169,7 +169,7 @@ def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
 
 
 def test_state_is_given_up_of_the_newest_checkpoint_unless_another_is_named(tmp_path: Path) -> None:
-    spec = Spec(Job(entrypoint="a:b"))
+    spec = Spec(job=Job(entrypoint="a:b"))
     common = {"replay_output": False, "drop_unpublished": False}
     newest = restore_of(spec, None, drop_state=["a", "b", "a"], **common)
     assert newest is not None
@@ -182,7 +182,7 @@ def test_state_is_given_up_of_the_newest_checkpoint_unless_another_is_named(tmp_
 
 
 def test_a_restore_by_option_counts_for_the_one_of_the_file(tmp_path: Path) -> None:
-    spec = Spec(Job(entrypoint="a:b"), restore=RestoreFrom("n1", path=str(tmp_path)))
+    spec = Spec(job=Job(entrypoint="a:b"), restore=RestoreFrom("n1", path=str(tmp_path)))
     of_file = restore_of(spec, None, replay_output=False, drop_unpublished=False)
     by_option = restore_of(spec, "latest", replay_output=False, drop_unpublished=False)
     assert of_file is not None

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.base.settings import (
+from penstock.contract import streamjob as sj
+from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
+from penstock.contract.job_reader import cluster_only, override, read_stream_job
+from penstock.contract.reader import Origin, Reader
+from penstock.contract.schema import Kind, Plain, Row
+from penstock.contract.settings import (
     BackoffSettings,
-    CheckpointSettings,
     CompressionMode,
     RestartSettings,
     ShuffleSettings,
 )
-from penstock.contract import streamjob as sj
-from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
-from penstock.contract.override import override
-from penstock.contract.reader import Origin, Reader
-from penstock.contract.schema import Kind, Plain, Row
-from penstock.contract.streamjob_fields import SPEC
-from penstock.contract.streamjob_read import STREAM_JOB, cluster_only, read_stream_job
+from penstock.contract.streamjob import SPEC, STREAM_JOB
 
 STEPS: list[Plain] = [
     {"name": "lines", "source": {"parquet": {"path": "${input}/x"}, "columns": []}},
@@ -52,8 +50,8 @@ def message(plain: Plain, origin: Origin | None = None) -> str:
 
 def test_defaults_are_those_of_the_value_classes() -> None:
     spec = read_stream_job(job_file()).spec
-    assert spec == sj.Spec(spec.job)
-    assert spec.checkpoint.settings == CheckpointSettings()
+    assert spec == sj.Spec(job=spec.job)
+    assert spec.checkpoint == sj.Checkpoint()
 
 
 def test_units_are_read_and_kept_in_the_names() -> None:
@@ -70,11 +68,11 @@ def test_units_are_read_and_kept_in_the_names() -> None:
             }
         )
     ).spec
-    assert spec.checkpoint.settings == CheckpointSettings(interval_s=90.0, retain=5)
+    assert spec.checkpoint == sj.Checkpoint(interval_s=90.0, retain=5)
     assert spec.shuffle.buffer_bytes == 65536
     assert spec.shuffle.flush_interval_s == 0.0005
     assert spec.shuffle.compression.mode is CompressionMode.AUTO
-    assert spec.state.settings.memory_bytes == 64 * 1024 * 1024
+    assert spec.state.memory_bytes == 64 * 1024 * 1024
 
 
 def test_restarts_are_bounded_as_the_file_says() -> None:
@@ -251,7 +249,7 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
     spec = read_stream_job(
         job_file({"replicas": 2.0, "state": {"memory": 67108864.0}, "restartNonce": -1e3})
     ).spec
-    assert (spec.replicas, spec.state.settings.memory_bytes) == (2, 64 * 1024 * 1024)
+    assert (spec.replicas, spec.state.memory_bytes) == (2, 64 * 1024 * 1024)
     assert spec.restart_nonce == -1000
 
 

@@ -28,7 +28,7 @@ class EmptyInputs:
 def compiled(build: Callable[[ps.Job], None], *, look: bool = False) -> CompiledJob:
     job = ps.Job()
     build(job)
-    file = JobFile(StreamJob("test", Spec(Job(entrypoint="a:b"))), {})
+    file = JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {})
     return compile_draft(file, job.draft, EmptyInputs() if look else None)
 
 
@@ -314,7 +314,7 @@ def test_a_column_more_in_an_input_parts_no_workers_unless_it_goes_to_another_ta
         words.key_by("word" if narrow else "line").aggregate("n", n=ps.count()).sink(
             "out", ps.discard()
         )
-        file = JobFile(StreamJob("test", Spec(Job(entrypoint="a:b"))), {})
+        file = JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {})
         return compile_draft(file, job.draft, inputs).plan.fingerprint
 
     both = EmptyInputs(), Wider()

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base import limits
-from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model import compression
 from penstock.model.compression import Packing, Rate, entropy_bits, packed_per_s, sample_of
 

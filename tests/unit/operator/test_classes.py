@@ -2,13 +2,10 @@
 
 import pytest
 
-from penstock.contract.schema import Plain
+from penstock.contract.schema import Change, Plain
 from penstock_operator.api.classes import (
-    CLASSES,
-    ChangeClass,
-    class_of,
+    changes,
     digest_of,
-    leaves,
     refused,
 )
 
@@ -19,14 +16,16 @@ SPEC: dict[str, Plain] = {
 }
 
 
-def test_every_field_has_a_class() -> None:
-    assert [path for path, _ in leaves() if class_of(path) not in ChangeClass] == []
+def test_every_field_says_what_its_change_does() -> None:
+    assert {each.change for each in changes()} == set(Change)
 
 
-def test_every_row_is_a_field() -> None:
-    paths = [path for path, _ in leaves()]
-    stale = [r for r in CLASSES if not any(p == r or p.startswith(f"{r}.") for p in paths)]
-    assert stale == []
+def test_what_a_change_does_is_said_of_all_fields_below() -> None:
+    found = {each.path: each.change for each in changes()}
+    assert found["checkpoint.interval"] is Change.RESTART
+    assert found["checkpoint.volume.claimName"] is Change.REFUSE
+    assert found["restore.path"] is Change.IGNORE
+    assert found["restore.nonce"] is Change.RESTART
 
 
 @pytest.mark.parametrize(

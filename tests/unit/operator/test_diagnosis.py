@@ -67,7 +67,7 @@ def test_a_changed_graph_that_does_not_fit_shows_the_difference() -> None:
         job = ps.Job()
         rows = job.source("rows", ps.parquet("in"), columns=columns)
         rows.key_by(*keys).aggregate("count", n=ps.count()).sink("out", ps.parquet("out"))
-        file = JobFile(StreamJob("wc", Spec(Job(entrypoint="a:b"))), {})
+        file = JobFile(StreamJob("wc", Spec(job=Job(entrypoint="a:b"))), {})
         return compile_draft(file, job.draft, None).plan
 
     town = InMemoryControlPlane(2)

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.base.limits import LOAD_WINDOWS_KEPT
+from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.status import Load
-from penstock.contract.streamjob import Autoscaling
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp
 from penstock_operator.reconcile.scaling import (
@@ -16,7 +16,7 @@ from penstock_operator.reconcile.scaling import (
 )
 from tests.unit.operator.observing import NOW_S
 
-BOUNDS = Autoscaling(1, 10, target_busy=0.5, cooldown_s=20.0)
+BOUNDS = Autoscaling(min_replicas=1, max_replicas=10, target_busy=0.5, cooldown_s=20.0)
 WINDOW_S = 10.0  # three cooldowns are six windows
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_changed_within_a_cooldown_of_the_last_change() -> None:
 
 
 def test_a_step_that_is_always_busy_gets_twice_as_many_at_most() -> None:
-    bounds = Autoscaling(1, 100, target_busy=0.1, cooldown_s=20.0)
+    bounds = Autoscaling(min_replicas=1, max_replicas=100, target_busy=0.1, cooldown_s=20.0)
     current = AutoscalingStatus(3, stamp(NOW_S - 60))
     wish = recommend(NOW_S, Load(WINDOW_S, (1.0, 1.0), (0.0, 0.0), "counts"), bounds, current)
     assert wish is not None
@@ -107,7 +107,7 @@ def test_the_reason_names_the_step_and_the_target() -> None:
 
 @pytest.mark.parametrize("cooldown_s", [0.0, 1.0, 3600.0, 1e9])
 def test_a_leader_remembers_enough_for_every_cooldown(cooldown_s: float) -> None:
-    bounds = Autoscaling(1, 2, cooldown_s=cooldown_s)
+    bounds = Autoscaling(min_replicas=1, max_replicas=2, cooldown_s=cooldown_s)
     assert 2 <= windows_down(15.0, bounds) <= LOAD_WINDOWS_KEPT
 
 

@@ -26,7 +26,7 @@ def plan_of(build: Build) -> PhysicalPlan:
     job = ps.Job()
     build(job)
     return compile_draft(
-        JobFile(StreamJob("test", Spec(Job(entrypoint="a:b"))), {}), job.draft, None
+        JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, None
     ).plan
 
 

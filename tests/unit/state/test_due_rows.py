@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
-from penstock.base.settings import StateSettings
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec, Keys
 from penstock.state.due import NEVER
 from penstock.state.hot import HotTable

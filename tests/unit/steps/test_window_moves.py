@@ -5,11 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.settings import StateSettings
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateSettings
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns

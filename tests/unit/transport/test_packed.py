@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, DataHead, encode_data
 from penstock.transport.packed import can_pack, pack, split, unpack
 

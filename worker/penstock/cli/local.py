@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.base.settings import CheckpointSettings
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Restore, overriding
+from penstock.contract.settings import CheckpointSettings
 from penstock.contract.streamjob import Spec, Unpublished
 from penstock.protocol.settings import ControlSettings
 
@@ -41,11 +41,9 @@ def cluster_settings(job: "JobFile", directory: Path, restore: Restore | None) -
         directory=directory.absolute(),
         workers=job.job.spec.replicas,
         restore=restore,
-        checkpoint=job.job.spec.checkpoint.settings,
+        checkpoint=job.job.spec.checkpoint,
         max_key_groups=job.job.spec.max_key_groups,
-        control=control_settings(job.job.spec.checkpoint.settings).with_restart(
-            job.job.spec.restart
-        ),
+        control=control_settings(job.job.spec.checkpoint).with_restart(job.job.spec.restart),
     )
 
 

@@ -28,8 +28,8 @@ from penstock.cli.options import (
     SetOption,
 )
 from penstock.cli.screen import JsonLines, Screen, Watched, make_screen
+from penstock.contract.job_reader import cluster_only
 from penstock.contract.status import ENDED, JobState, JobStatus
-from penstock.contract.streamjob_read import cluster_only
 
 if TYPE_CHECKING:
     from penstock.cli.again import Finished, Ready

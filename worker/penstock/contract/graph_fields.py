@@ -1,14 +1,17 @@
 """The table of ``job.graph``: every field of every kind of step."""
 
+from typing import Annotated
+
 from penstock.base import limits
 from penstock.contract import declared
-from penstock.contract import streamjob_rules as rules
 from penstock.contract.columns import Column, normal_type
 from penstock.contract.connectors import CONNECTORS, Role, option_row
 from penstock.contract.declared import DeclaredGraph, Strategy
 from penstock.contract.graph import Aggregate, EventTime, Function, OnError, Per, Split, Window
 from penstock.contract.schema import (
+    Field,
     Row,
+    Rule,
     choice,
     duration_us,
     group,
@@ -34,6 +37,34 @@ STEP_KINDS = (
     "window",
     "process",
     "sink",
+)
+
+StepName = Annotated[str, Field(pattern=NAME, rule=NAME_RULE, length_max=63)]
+
+STEP_RULES = (
+    Rule(
+        "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",
+        "keyBy and partition are both there: keyed rows go to the owner of their key",
+        path=".partition",
+    ),
+    Rule(
+        "has(self.partitionFunction) == (has(self.partition) && self.partition == 'custom')",
+        "partition: custom and partitionFunction belong together",
+        path=".partitionFunction",
+    ),
+    Rule(
+        "has(self.keyBy) && size(self.keyBy) > 0"
+        " || !has(self.aggregate) && !has(self.window) && !has(self.process)",
+        "a step that keeps state needs keyBy",
+        path=".keyBy",
+    ),
+)
+COMPUTE_RULES = (
+    Rule(
+        "has(self.column) || self.function == 'count'",
+        "every function but count needs a column",
+        path=".column",
+    ),
 )
 
 
@@ -87,7 +118,7 @@ COMPUTE = listing(
     _column_name("column", "the column it is computed from; count may have none"),
     key="name",
     required=True,
-    rules=rules.COMPUTE,
+    rules=COMPUTE_RULES,
 )
 
 SOURCE = group(
@@ -178,6 +209,6 @@ GRAPH = group(
         required=True,
         length_max=limits.STEPS_MAX,
         one_of=STEP_KINDS,
-        rules=rules.STEP,
+        rules=STEP_RULES,
     ),
 )

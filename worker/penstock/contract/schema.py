@@ -211,6 +211,7 @@ Duration = Annotated[float, Field(kind=Kind.DURATION_S)]  # in seconds
 DurationUs = Annotated[int, Field(kind=Kind.DURATION_US)]  # in microseconds, of event time
 Quantity = Annotated[int, Field(kind=Kind.QUANTITY)]  # in bytes
 Count = Annotated[int, Field(minimum=0)]
+LongText = Annotated[str, Field(length_max=4096)]
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE)]
 Time = Annotated[str, Field(format="date-time", length_max=64)]  # RFC 3339
 Message = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)]  # for people
@@ -287,9 +288,10 @@ def row_of(hint: object, default: object = MISSING, attribute: str = "") -> Row:
     assert isinstance(kind, Kind)
     if kind is Kind.TEXT:
         more = {"length_min": 0 if default == "" else 1, **more}
+    more["attribute"] = attribute
     more["required"] = default is MISSING
     more["default"] = None if default is MISSING else _written(kind, default)
-    return Row(attribute=attribute, **more)  # type: ignore[arg-type]
+    return Row(**more)  # type: ignore[arg-type]
 
 
 def _default(attribute: "dataclasses.Field[object]") -> object:
@@ -302,6 +304,8 @@ def _unwrapped(hint: object) -> tuple[object, dict[str, object]]:
     said: dict[str, object] = {}
     while get_origin(hint) in (Annotated, Union, types.UnionType):
         first, *others = get_args(hint)
+        if others and isinstance(others[0], Row):
+            return first, dict(_said(others[0]))
         if get_origin(hint) is Annotated:
             here = (field for field in others if isinstance(field, Field))
             said = {**{n: v for field in here for n, v in _said(field)}, **said}
@@ -309,7 +313,7 @@ def _unwrapped(hint: object) -> tuple[object, dict[str, object]]:
     return hint, said
 
 
-def _said(field: Field) -> list[tuple[str, object]]:
+def _said(field: "Field | Row") -> list[tuple[str, object]]:
     values = ((f.name, getattr(field, f.name)) for f in dataclasses.fields(field))
     return [(name, value) for name, value in values if value is not None]
 

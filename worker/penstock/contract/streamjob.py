@@ -1,27 +1,59 @@
-"""The StreamJob (``penstock.dev/v1alpha1``) as values, one class per concern, units in the names.
+"""The StreamJob (``penstock.dev/v1alpha1``): every field of ``spec``, one class for each concern.
 
-Read by ``streamjob_read`` by the table of ``streamjob_fields``. The same file is an object in a
-cluster and the argument of ``penstock run`` on one machine.
+The same file is an object in a cluster and the argument of ``penstock run`` on one machine.
+``RULES`` are relations between fields, as the API server checks them (CEL). The classes check the
+same when they are built, and say it in the same words; a property test compares the two. A relation
+about a *change* (``oldSelf``) is checked by the API server only.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.base.settings import (
+from penstock.contract.cluster_settings import (
+    Autoscaling,
+    CheckpointVolume,
+    EnvVar,
+    Image,
+    LocalVolume,
+    Named,
+    PeriodicSnapshots,
+    Placement,
+    PodTemplate,
+    PullPolicy,
+    Replay,
+    Resources,
+    Security,
+    Workers,
+)
+from penstock.contract.declared import DeclaredGraph
+from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE, StepName
+from penstock.contract.latest import ANY_STATE
+from penstock.contract.paths import SnapshotPath
+from penstock.contract.schema import (
+    DNS_LABEL,
+    Change,
+    Duration,
+    Field,
+    Fields,
+    LongText,
+    ObjectName,
+    Rule,
+    document,
+    object_row,
+    row_of,
+)
+from penstock.contract.settings import (
     CheckpointSettings,
     RestartSettings,
     ShuffleSettings,
     StateSettings,
 )
-from penstock.base.units import resource_amount
-from penstock.contract import streamjob_rules as rules
-from penstock.contract.declared import DeclaredGraph
-from penstock.contract.latest import ANY_STATE
-from penstock.contract.schema import Plain
 
 KIND = "StreamJob"
+SCRIPT_CHARS_MAX = 64 * 1024
 
 
 class UpgradeMode(StrEnum):
@@ -47,71 +79,133 @@ class DeletionPolicy(StrEnum):
     PURGE = "Purge"
 
 
-class PlacementStrategy(StrEnum):
-    """Spread the tasks of a step over nodes first, or fill a node with a whole pipeline first."""
+@dataclass(frozen=True, slots=True)
+class Job(Fields):
+    """What runs."""
 
-    OPERATOR_FIRST = "OperatorFirst"
-    PARALLELISM_FIRST = "ParallelismFirst"
+    ONE_OF = ("entrypoint", "script", "graph")
 
-
-class PullPolicy(StrEnum):
-    """When the image is pulled, as Kubernetes spells it."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
-
-
-class OperatorFlavour(StrEnum):
-    """Whose SparkApplication object a replay is."""
-
-    KUBEFLOW = "kubeflow"
-    APACHE = "apache"
+    entrypoint: Annotated[
+        str | None,
+        Field(
+            "entrypoint",
+            "package.module:function that builds the job",
+            pattern=REFERENCE,
+            rule=REFERENCE_RULE,
+        ),
+    ] = None
+    script: Annotated[
+        str | None,
+        Field(
+            "script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX
+        ),
+    ] = None
+    graph: Annotated[DeclaredGraph | None, GRAPH] = None
+    args: Annotated[
+        tuple[LongText, ...], Field("args", "arguments for the entrypoint", length_max=256)
+    ] = ()
+    parameters: Annotated[
+        dict[str, LongText],
+        Field("parameters", "parameters of the job; ${name} in texts of job.graph"),
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What runs: exactly one of an entrypoint, a script, a graph. Parameters are texts."""
+class Upgrade(Fields):
+    """How a change of the job is rolled out."""
 
-    entrypoint: str | None = None
-    script: str | None = None
-    graph: DeclaredGraph | None = None
-    args: tuple[str, ...] = ()
-    parameters: dict[str, str] = field(default_factory=dict)
+    mode: Annotated[
+        UpgradeMode, Field("mode", "the state from which the changed job continues")
+    ] = UpgradeMode.LAST_CHECKPOINT
+    rollback: Annotated[
+        bool,
+        Field(
+            "rollback",
+            "go back to the last stable spec when the new one is not stable by its deadline",
+        ),
+    ] = False
+    stable_deadline_s: Annotated[
+        Duration,
+        Field("stableDeadline", "time in which the job must run and complete one checkpoint"),
+    ] = 600.0
+    savepoint_deadline_s: Annotated[
+        Duration, Field("savepointDeadline", "time for the savepoint before the change")
+    ] = 600.0
+
+
+RESTORE_ONE = Rule(
+    "[has(self.snapshotRef), has(self.path), has(self.empty)].filter(given, given).size() <= 1",
+    "snapshotRef, path and empty: only one of them says from where",
+)
+RESTORE_NEWEST = Rule(
+    "has(self.snapshotRef) || has(self.path) || has(self.empty)"
+    " || (has(self.dropState) && size(self.dropState) > 0)"
+    " || self.allowNonRestoredState || self.unpublished == 'Drop'",
+    "none of snapshotRef, path, empty is there, so the newest checkpoint is meant: say what is"
+    " given up of it by dropState, allowNonRestoredState: true or unpublished: Drop",
+)
+RESTORE_DROP = Rule(
+    "!(self.allowNonRestoredState && has(self.dropState) && size(self.dropState) > 0)",
+    "dropState names the state that is given up, allowNonRestoredState gives up all that no step"
+    " takes: say one of them",
+    path=".dropState",
+)
+RESTORE_EMPTY = Rule(
+    "!has(self.empty) || (self.empty && self.allowOutputReplay)",
+    "empty: true reads all input again and writes all output again: it needs"
+    " allowOutputReplay: true",
+    path=".empty",
+)
+RESTORE_ONCE = Rule(
+    "self.nonce != oldSelf.nonce || self == oldSelf",
+    "a restore happens once per nonce: change nonce too",
+    path=".nonce",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A reference by name in the same namespace."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Upgrade:
-    """How a change of the job is rolled out; not stable by the deadline: rolled back if asked."""
-
-    mode: UpgradeMode = UpgradeMode.LAST_CHECKPOINT
-    rollback: bool = False
-    stable_deadline_s: float = 600.0
-    savepoint_deadline_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFrom:
-    """An explicit restore: it happens once per ``nonce``; ``empty`` begins without state.
+class RestoreFrom(Fields):
+    """An explicit restore: it happens once per ``nonce``.
 
     Without ``snapshot_ref``, ``path`` and ``empty`` it is of the newest checkpoint.
     """
 
-    nonce: str
-    snapshot_ref: str | None = None
-    path: str | None = None
-    empty: bool | None = None
-    drop_state: tuple[str, ...] = ()
-    allow_non_restored_state: bool = False
-    allow_output_replay: bool = False
-    unpublished: Unpublished = Unpublished.FAIL
+    RULES = (RESTORE_ONE, RESTORE_NEWEST, RESTORE_DROP, RESTORE_EMPTY, RESTORE_ONCE)
+
+    nonce: Annotated[
+        str, Field("nonce", "another text asks for another restore", change=Change.RESTART)
+    ]
+    snapshot_ref: Annotated[
+        ObjectName | None, Field("snapshotRef", "name of a StreamSnapshot in the same namespace")
+    ] = None
+    path: Annotated[
+        SnapshotPath | None, Field("path", "directory of a savepoint or checkpoint")
+    ] = None
+    empty: Annotated[
+        bool | None, Field("empty", "true: begin without state, and read all input again")
+    ] = None
+    drop_state: Annotated[
+        tuple[StepName, ...],
+        Field(
+            "dropState",
+            "steps whose stored state is given up: the step is gone, or it begins empty",
+            unique=True,
+        ),
+    ] = ()
+    allow_non_restored_state: Annotated[
+        bool, Field("allowNonRestoredState", "give up all stored state that no step takes")
+    ] = False
+    allow_output_replay: Annotated[
+        bool,
+        Field(
+            "allowOutputReplay",
+            "restore to before output that is visible; that output is written again: at least once",
+        ),
+    ] = False
+    unpublished: Annotated[
+        Unpublished,
+        Field("unpublished", "what happens with committed output that cannot be published"),
+    ] = Unpublished.FAIL
 
     @property
     def newest(self) -> bool:
@@ -126,202 +220,271 @@ class RestoreFrom:
     def __post_init__(self) -> None:
         """Refuse two origins, and to give up more than somebody has said."""
         given = (self.snapshot_ref, self.path, self.empty)
-        rules.RESTORE_ONE.refuse(sum(x is not None for x in given) > 1)
+        RESTORE_ONE.refuse(sum(x is not None for x in given) > 1)
         drops = bool(self.dropped) or self.unpublished is Unpublished.DROP
-        rules.RESTORE_NEWEST.refuse(self.newest and not drops)
-        rules.RESTORE_DROP.refuse(self.allow_non_restored_state and bool(self.drop_state))
+        RESTORE_NEWEST.refuse(self.newest and not drops)
+        RESTORE_DROP.refuse(self.allow_non_restored_state and bool(self.drop_state))
         said = self.empty is None or (self.empty and self.allow_output_replay)
-        rules.RESTORE_EMPTY.refuse(not said)
+        RESTORE_EMPTY.refuse(not said)
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimTemplate:
-    """A claim for checkpoints that the operator makes; ReadWriteMany."""
-
-    storage_class_name: str | None = None
-    size_bytes: int = 10 * 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointVolume:
-    """Where checkpoints live: an existing claim, or a template; immutable."""
-
-    claim_name: str | None = None
-    claim_template: ClaimTemplate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(CheckpointSettings):
     """When and where checkpoints are taken."""
 
-    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
-    volume: CheckpointVolume | None = None
+    volume: Annotated[
+        CheckpointVolume | None,
+        Field(
+            "volume",
+            "where checkpoints live in a cluster: a volume that all workers can write",
+            immutable=True,
+            cluster=True,
+            cluster_required=True,
+            change=Change.REFUSE,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
-class LocalVolume:
-    """Local disk of each worker for state that does not fit its memory."""
-
-    storage_class_name: str | None = None
-    size_bytes: int = 10 * 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class State:
+class State(StateSettings):
     """How keyed state is kept, and on which local disk."""
 
-    settings: StateSettings = field(default_factory=StateSettings)
-    volume: LocalVolume | None = None
+    volume: Annotated[
+        LocalVolume | None,
+        Field(
+            "volume",
+            "local disk of each worker, for state that does not fit its memory",
+            cluster=True,
+        ),
+    ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where tasks go. ``nodes`` are node names that may be used, all when empty."""
-
-    strategy: PlacementStrategy = PlacementStrategy.OPERATOR_FIRST
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Autoscaling:
-    """Bounds and targets of the built-in autoscaler; ``target_busy`` is a share, 0..1."""
-
-    min_replicas: int = 1
-    max_replicas: int = 1
-    target_busy: float = 0.7
-    cooldown_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        """Refuse bounds that cross."""
-        if self.max_replicas < self.min_replicas:
-            raise ConfigError(
-                f"maxReplicas ({self.max_replicas}) must be at least "
-                f"minReplicas ({self.min_replicas})"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodicSnapshots:
-    """Savepoints that the operator has taken every ``every_s``; the newest ``keep`` are kept."""
-
-    every_s: float
-    keep: int = limits.PERIODIC_SNAPSHOTS_DEFAULT
+REPLICAS_HAVE_GROUPS = Rule(
+    "self.replicas <= self.maxKeyGroups",
+    "replicas must not exceed maxKeyGroups: a worker without key groups would do nothing",
+    path=".replicas",
+)
+REPLICAS_BOUNDED = Rule(
+    "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+    "replicas must not exceed maxReplicas",
+    path=".replicas",
+)
+BOUND_HAS_GROUPS = Rule(
+    "!has(self.maxReplicas) || self.maxReplicas <= self.maxKeyGroups",
+    "maxReplicas must not exceed maxKeyGroups",
+    path=".maxReplicas",
+)
+ONE_SCALER = Rule(
+    "!(has(self.autoscaling) && has(self.maxReplicas))",
+    "autoscaling and maxReplicas are both there: maxReplicas bounds kubectl scale and an HPA,"
+    " autoscaling has bounds of its own",
+    path=".autoscaling",
+)
+AUTOSCALING_HAS_GROUPS = Rule(
+    "!has(self.autoscaling) || self.autoscaling.maxReplicas <= self.maxKeyGroups",
+    "autoscaling.maxReplicas must not exceed maxKeyGroups",
+    path=".autoscaling.maxReplicas",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A SparkApplication that pushes a dataset into the job at ``rate`` rows per second.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec(Fields):
+    """All of ``spec``. A run on one machine ignores what only a cluster can do."""
 
-    ``duration_s`` ends it after ``rate * duration_s`` rows, so that every try ends at the same one.
-    """
+    RULES = (
+        REPLICAS_HAVE_GROUPS,
+        REPLICAS_BOUNDED,
+        BOUND_HAS_GROUPS,
+        ONE_SCALER,
+        AUTOSCALING_HAS_GROUPS,
+    )
 
-    dataset: str
-    image: str
-    rate: int | None = None
-    duration_s: float | None = None
-    flavour: OperatorFlavour = OperatorFlavour.KUBEFLOW
-
-    def __post_init__(self) -> None:
-        """Refuse an end that no try would find again."""
-        rules.REPLAY_LASTS.refuse(self.duration_s is not None and self.rate is None)
-
-    @property
-    def rows(self) -> int | None:
-        """Return how many rows are pushed at most; None: all."""
-        if self.rate is None or self.duration_s is None:
-            return None
-        return round(self.rate * self.duration_s)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRef:
-    """A key of a Secret or ConfigMap."""
-
-    name: str
-    key: str
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EnvFrom:
-    """Where the value of an environment variable comes from."""
-
-    secret_key_ref: KeyRef | None = None
-    config_map_key_ref: KeyRef | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EnvVar:
-    """An environment variable of the engine."""
-
-    name: str
-    value: str | None = None
-    value_from: EnvFrom | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse two values, and names of the operator's own."""
-        two_values, reserved = rules.ENV
-        two_values.refuse(self.value is not None and self.value_from is not None)
-        reserved.refuse(self.name.startswith(rules.RESERVED_ENV))
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """Requests and limits as Kubernetes spells them."""
-
-    requests: dict[str, str] = field(default_factory=dict)
-    limits: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Refuse a request above its limit; every amount has been read by its pattern."""
-        both = self.requests.keys() & self.limits.keys()
-        above = (
-            resource_amount(self.requests[n]) > resource_amount(self.limits[n])
-            for n in sorted(both)
-        )
-        rules.RESOURCES[0].refuse(any(above))
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """mTLS between workers; off only by hand."""
-
-    mtls: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """All of ``spec``. Local runs ignore what only a cluster can do.
-
-    ``pod_template`` is plain data: ``metadata`` (``labels``, ``annotations``) and a free ``spec``.
-    """
-
-    job: Job
-    image: str | None = None
-    image_pull_policy: PullPolicy | None = None
-    image_pull_secrets: tuple[Named, ...] = ()
-    replicas: int = 1
-    max_replicas: int | None = None
-    max_key_groups: int = limits.KEY_GROUPS_DEFAULT
-    suspend: bool = False
-    restart_nonce: int | None = None
-    restart: RestartSettings = RestartSettings()
-    upgrade: Upgrade = Upgrade()
-    restore: RestoreFrom | None = None
-    checkpoint: Checkpoint = Checkpoint()
-    state: State = State()
-    shuffle: ShuffleSettings = field(default_factory=ShuffleSettings)
-    placement: Placement = Placement()
-    autoscaling: Autoscaling | None = None
-    snapshots: PeriodicSnapshots | None = None
-    replay: Replay | None = None
-    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
-    deletion_deadline_s: float = 300.0
-    env: tuple[EnvVar, ...] = ()
-    resources: Resources = Resources()
-    service_account_name: str | None = None
-    pod_template: Plain = None
-    security: Security = Security()
+    image: Annotated[
+        Image | None,
+        Field(
+            "image",
+            "worker image, by digest where given",
+            cluster=True,
+            cluster_required=True,
+            change=Change.RESTART,
+        ),
+    ] = None
+    image_pull_policy: Annotated[
+        PullPolicy | None,
+        Field("imagePullPolicy", "when the image is pulled", cluster=True, change=Change.RESTART),
+    ] = None
+    image_pull_secrets: Annotated[
+        tuple[Named, ...],
+        Field(
+            "imagePullSecrets",
+            "secrets for the image's registry",
+            key="name",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = ()
+    job: Annotated[Job, Field("job", "what runs", change=Change.RESTART)]
+    replicas: Annotated[Workers, Field("replicas", "workers", change=Change.SCALE)] = 1
+    max_replicas: Annotated[
+        Workers | None,
+        Field(
+            "maxReplicas",
+            "upper bound for kubectl scale and an HPA",
+            cluster=True,
+            change=Change.IGNORE,
+        ),
+    ] = None
+    max_key_groups: Annotated[
+        int,
+        Field(
+            "maxKeyGroups",
+            "key groups; state is owned and moved in these",
+            minimum=1,
+            maximum=limits.KEY_GROUPS_MAX,
+            immutable=True,
+            change=Change.REFUSE,
+        ),
+    ] = limits.KEY_GROUPS_DEFAULT
+    suspend: Annotated[
+        bool,
+        Field(
+            "suspend", "take a savepoint, then run no workers", cluster=True, change=Change.SCALE
+        ),
+    ] = False
+    restart_nonce: Annotated[
+        int | None,
+        Field(
+            "restartNonce",
+            "another number restarts without another change",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = None
+    restart: Annotated[
+        RestartSettings,
+        Field(
+            "restart",
+            "how often the job starts again after an engine has died, as in Flink's failure-"
+            " rate and exponential-delay strategies",
+            change=Change.RESTART,
+        ),
+    ] = RestartSettings()
+    upgrade: Annotated[
+        Upgrade,
+        Field(
+            "upgrade", "how a change of the job is rolled out", cluster=True, change=Change.IGNORE
+        ),
+    ] = Upgrade()
+    restore: Annotated[
+        RestoreFrom | None,
+        Field(
+            "restore",
+            "an explicit restore, once for each nonce; of the newest checkpoint unless"
+            " another is named",
+            change=Change.IGNORE,  # the nonce alone asks for a restore; the others say which one
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Checkpoint,
+        Field(
+            "checkpoint",
+            "when checkpoints are taken and where they live",
+            cluster_required=True,
+            change=Change.RESTART,
+        ),
+    ] = Checkpoint()
+    state: Annotated[State, Field("state", "how keyed state is kept", change=Change.RESTART)] = (
+        State()
+    )
+    shuffle: Annotated[
+        ShuffleSettings, Field("shuffle", "buffers and credit between tasks", change=Change.RESTART)
+    ] = ShuffleSettings()
+    placement: Annotated[
+        Placement, Field("placement", "where tasks run", cluster=True, change=Change.RESTART)
+    ] = Placement()
+    autoscaling: Annotated[
+        Autoscaling | None,
+        Field(
+            "autoscaling",
+            "the built-in autoscaler; off when left out, refused beside an HPA",
+            cluster=True,
+            change=Change.IGNORE,
+        ),
+    ] = None
+    snapshots: Annotated[
+        PeriodicSnapshots | None,
+        Field(
+            "snapshots",
+            "savepoints by the clock; each is a StreamSnapshot with the label"
+            " penstock.dev/periodic",
+            cluster=True,
+            change=Change.IGNORE,
+        ),
+    ] = None
+    replay: Annotated[
+        Replay | None,
+        Field(
+            "replay", "a SparkApplication that feeds the job", cluster=True, change=Change.IGNORE
+        ),
+    ] = None
+    deletion_policy: Annotated[
+        DeletionPolicy,
+        Field(
+            "deletionPolicy",
+            "what happens to the checkpoints when the job is deleted",
+            cluster=True,
+            change=Change.IGNORE,
+        ),
+    ] = DeletionPolicy.RETAIN
+    deletion_deadline_s: Annotated[
+        Duration,
+        Field(
+            "deletionDeadline",
+            "time for the savepoint before deletion",
+            cluster=True,
+            change=Change.IGNORE,
+        ),
+    ] = 300.0
+    env: Annotated[
+        tuple[EnvVar, ...],
+        Field("env", "environment of the engine", key="name", cluster=True, change=Change.RESTART),
+    ] = ()
+    resources: Annotated[
+        Resources,
+        Field(
+            "resources",
+            "resources of a worker, as Kubernetes spells them",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = Resources()
+    service_account_name: Annotated[
+        ObjectName | None,
+        Field(
+            "serviceAccountName",
+            "account of the workers; one of the operator's making when left out",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = None
+    pod_template: Annotated[
+        PodTemplate | None,
+        Field(
+            "podTemplate",
+            "merged into the workers' pods; list items are matched by name, never by position",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = None
+    security: Annotated[
+        Security,
+        Field(
+            "security",
+            "security of the connections between workers",
+            cluster=True,
+            change=Change.RESTART,
+        ),
+    ] = Security()
 
     def __post_init__(self) -> None:
         """Check the relations between fields; each message names both."""
@@ -344,7 +507,7 @@ class Spec:
     def _check_autoscaling(self) -> None:
         if self.autoscaling is None:
             return
-        rules.ONE_SCALER.refuse(self.max_replicas is not None)
+        ONE_SCALER.refuse(self.max_replicas is not None)
         if self.autoscaling.max_replicas > self.max_key_groups:
             raise ConfigError(
                 f"autoscaling.maxReplicas ({self.autoscaling.max_replicas}) must not exceed "
@@ -359,3 +522,19 @@ class StreamJob:
     name: str
     spec: Spec
     namespace: str = "default"
+
+
+SPEC = object_row(Spec, "spec", "what you want")
+_NAME = row_of(
+    Annotated[
+        str,
+        Field(
+            "name",
+            "name of the job",
+            pattern=DNS_LABEL,
+            rule="a lower-case letter, then letters, digits and -",
+            length_max=limits.JOB_NAME_CHARS_MAX,
+        ),
+    ]
+)
+STREAM_JOB = document(KIND, "a stream job", _NAME, SPEC, StreamJob)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
+from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.paths import PATH_CHARS_MAX
 from penstock.contract.reader import read_known
 from penstock.contract.schema import (
@@ -22,7 +23,6 @@ from penstock.contract.schema import (
     Time,
     object_row,
 )
-from penstock.contract.streamjob import OperatorFlavour
 from penstock.contract.writer import carried, plain_object
 
 CONDITIONS_MAX = 16
@@ -214,16 +214,8 @@ REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
         Reason.REPLAY_FAILED,
         Reason.WAITING_FOR_WORKERS,
     ),
-    ConditionType.SNAPSHOTS_TAKEN: (
-        Reason.COMPLETED,
-        Reason.NONE_YET,
-        Reason.SNAPSHOT_FAILED,
-    ),
-    ConditionType.INPUT_COMPLETE: (
-        Reason.ALL_KNOWN,
-        Reason.FILES_NOT_READ,
-        Reason.NOT_LISTED,
-    ),
+    ConditionType.SNAPSHOTS_TAKEN: (Reason.COMPLETED, Reason.NONE_YET, Reason.SNAPSHOT_FAILED),
+    ConditionType.INPUT_COMPLETE: (Reason.ALL_KNOWN, Reason.FILES_NOT_READ, Reason.NOT_LISTED),
     ConditionType.COMPLETE: (Reason.FINISHED, Reason.NOT_FINISHED),
     ConditionType.SECURED: (Reason.MUTUAL_TLS, Reason.MUTUAL_TLS_OFF, Reason.NOT_ACCEPTED),
 }
@@ -304,8 +296,7 @@ class CheckpointSummary(Fields):
     ] = None
     failures: Annotated[Count, Field("failures", "failed checkpoints in a row since then")] = 0
     retained: Annotated[
-        tuple[Count, ...],
-        Field("retained", "epochs whose files are kept", length_max=RETAINED_MAX),
+        tuple[Count, ...], Field("retained", "epochs whose files are kept", length_max=RETAINED_MAX)
     ] = ()
 
 
@@ -370,8 +361,7 @@ class RestoreStatus(Fields):
     time: Annotated[Time, Field("time", "when it was carried out")]
     replayed: Annotated[bool, Field("replayed", "output may be repeated since then")] = False
     lost_output: Annotated[
-        tuple[Count, ...],
-        Field("lostOutput", "epochs whose output was dropped on request"),
+        tuple[Count, ...], Field("lostOutput", "epochs whose output was dropped on request")
     ] = ()
 
 
@@ -475,8 +465,7 @@ class StreamJobStatus(Fields):
         RestoreStatus | None, Field("restore", "the last restore that was carried out")
     ] = None
     last_stable: Annotated[
-        LastStable | None,
-        Field("lastStable", "the last spec that ran and completed a checkpoint"),
+        LastStable | None, Field("lastStable", "the last spec that ran and completed a checkpoint")
     ] = None
     spark_application: Annotated[
         SparkApplicationStatus | None, Field("sparkApplication", "the replay that feeds the job")

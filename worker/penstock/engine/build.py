@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import SPLITS_BYTES_MAX, SPLITS_MAX
-from penstock.base.settings import ShuffleSettings
 from penstock.cluster.in_flight import InFlightPage, Slot
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.own import OwnSink, OwnSource
@@ -20,6 +19,7 @@ from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
 from penstock.contract.plan import Partitioning, PhysicalPlan
+from penstock.contract.settings import ShuffleSettings
 from penstock.contract.trust import IngestPlace
 from penstock.engine.input_watch import WatchedInput
 from penstock.engine.partitioner import Partitioner
@@ -218,7 +218,7 @@ class JobParts:
         from penstock.state import budget  # noqa: PLC0415 - loads numba and RocksDB
         from penstock.state import keyed_backend as task  # noqa: PLC0415 - loads numba and RocksDB
 
-        settings = self._job.spec.state.settings
+        settings = self._job.spec.state
         if self._budget is None:
             self._budget = budget.StateBudget(settings.memory_bytes)
         share = core.assignment.share_of(core.task)

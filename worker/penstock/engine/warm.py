@@ -70,7 +70,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
 
     groups = job.plan.max_key_groups
     everything = (Range(0, groups),)
-    settings = job.spec.state.settings
+    settings = job.spec.state
     state = KeyedStateBackend(settings, everything, groups) if stage.plan.keyed else None
     edges = [e for e in job.edges if e.plan.sender == stage.plan.index]
     rows: dict[int, list[pa.RecordBatch]] = {e.plan.index: [] for e in edges}

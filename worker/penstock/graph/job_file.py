@@ -11,11 +11,10 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract.codec import parsed
-from penstock.contract.override import override
+from penstock.contract.job_reader import SET, override, read_stream_job
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob import StreamJob
-from penstock.contract.streamjob_read import SET, read_stream_job
 from penstock.graph.yaml_file import read_yaml_file
 
 

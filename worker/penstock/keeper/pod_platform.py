@@ -26,9 +26,9 @@ from penstock.cluster.rpc import Client, ListenAddress
 from penstock.contract import pod
 from penstock.contract.codec import parsed
 from penstock.contract.ids import JobUid, Ordinal
+from penstock.contract.job_reader import read_stream_job
 from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
-from penstock.contract.streamjob_read import read_stream_job
 from penstock.keeper.engine_process import Spawn
 from penstock.keeper.hosted_engine import EngineLauncher
 from penstock.keeper.keeper import Keeper
@@ -240,7 +240,7 @@ class PodSurroundings:
 
 def control_settings(job: StreamJob) -> ControlSettings:
     """Return the times of a cluster's control plane, with the job's own of checkpoints."""
-    checkpoint = job.spec.checkpoint.settings
+    checkpoint = job.spec.checkpoint
     return replace(
         ControlSettings().with_restart(job.spec.restart),
         checkpoint_interval_s=checkpoint.interval_s,

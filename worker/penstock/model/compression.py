@@ -29,7 +29,7 @@ from penstock.base.limits import (
     COMPRESSION_TRY_BYTES,
     COMPRESSION_TRY_SHARE,
 )
-from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.contract.settings import CompressionMode, CompressionSettings
 
 _BETTER = 1.05  # of a rate: less is noise, or not worth a processor
 _LATER = 4  # times as many bytes between two trials, after one in vain

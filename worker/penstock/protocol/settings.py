@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from penstock.base import limits
-from penstock.base.settings import RestartSettings
 from penstock.contract.codec import Message
+from penstock.contract.settings import RestartSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import StateError
-from penstock.base.settings import StateBackend, StateSettings
 from penstock.base.suggest import unknown
 from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateBackend, StateSettings
 from penstock.protocol.task.state_files import FileList, groups_of_files
 from penstock.state.snapshot import Fetched, StateSnapshot, flags
 from penstock.state.tiered import TieredTable

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import KEY_GROUPS_DEFAULT
-from penstock.base.settings import CheckpointSettings
 from penstock.contract.latest import Restore
+from penstock.contract.settings import CheckpointSettings
 from penstock.protocol.settings import ControlSettings
 
 

@@ -23,7 +23,6 @@ from penstock.base.limits import (
     SENDER_THREADS,
     WRITE_CANCEL_DEADLINE_S,
 )
-from penstock.base.settings import ShuffleSettings
 from penstock.contract.ids import (
     Attempt,
     ChannelId,
@@ -33,6 +32,7 @@ from penstock.contract.ids import (
     TaskId,
     Version,
 )
+from penstock.contract.settings import ShuffleSettings
 from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel

@@ -8,7 +8,7 @@ Flight's own codec holds for a whole stream. These travel beside batches that ar
 import pyarrow as pa
 
 from penstock.base.errors import PeerError
-from penstock.base.settings import CompressionMode, CompressionSettings
+from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model.ipc import READ_ERRORS, ROWS, SCHEMA, check, spelt, stream_sizes
 from penstock.model.wire import DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
 from penstock.transport.batches import CHARGES_MAX, has_dictionaries

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from penstock.base.settings import CompressionSettings
+from penstock.contract.settings import CompressionSettings
 from penstock.contract.trust import Trust
 from penstock.model.compression import Packing
 from penstock.model.handshake import Hello, encode_hello

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.contract import streamsnapshot
 from penstock.contract.schema import Kind, Row
-from penstock.contract.streamjob_fields import SPEC
+from penstock.contract.streamjob import SPEC
 from tests.integration.kubernetes.crds.samples import job, object_of
 
 Values = st.SearchStrategy[Any]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.contract.streamjob_read import read_stream_job
+from penstock.contract.job_reader import read_stream_job
 from penstock.contract.streamsnapshot import read_stream_snapshot
 from tests.integration.kubernetes.crds.judge import Judge
 from tests.integration.kubernetes.crds.samples import BAD, CHANGES, GOOD, Plain

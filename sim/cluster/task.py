@@ -214,7 +214,7 @@ class SimTask(TaskFiles):
         return [ev.RoutedRows(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
 
     def _tables(self) -> tuple[Routes, ...]:
-        old, new = self.core.routing
+        old, new = self.core.state.routing
         known = (old.version, None if new is None else new.version)
         if known not in self._routes:
             edges = self.plan.outputs_of(self.id.stage)

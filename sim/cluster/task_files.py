@@ -88,12 +88,12 @@ class TaskFiles:
 
     def tell(self, event: ev.Event) -> None:
         """Give the core an event and do what it wants."""
-        core, frozen = self.core, self.core.life is TaskLifecycle.FROZEN
-        held = core.buffer.held_bytes
+        core, frozen = self.core, self.core.state.life is TaskLifecycle.FROZEN
+        held = core.state.buffer.held_bytes
         actions = core.step(event, self.shell.now())
-        if frozen and core.life is TaskLifecycle.RUNNING:
-            self.shell.witness.goes_on(self.shell.attempt, core.assignment.version)
-        if core.buffer.held_bytes and not held:
+        if frozen and core.state.life is TaskLifecycle.RUNNING:
+            self.shell.witness.goes_on(self.shell.attempt, core.state.assignment.version)
+        if core.state.buffer.held_bytes and not held:
             self.shell.kernel.happened("rows held for a new owner")
         for action in actions:
             self.do(action)
@@ -110,7 +110,7 @@ class TaskFiles:
             case ev.PublishOutput(epoch, handles):
                 self._publish(epoch, handles)
             case ev.ExpediteSnapshot():
-                who = "somebody" if self.core.waiting is None else "a barrier"
+                who = "somebody" if self.core.state.waiting is None else "a barrier"
                 self.shell.kernel.happened(f"{who} waits for a snapshot")
             case ev.Forget(handles) | ev.Discard(handles):
                 for handle in handles:
@@ -190,7 +190,7 @@ class TaskFiles:
         if storing.failed:
             self.tell(ev.StoreFailed(barrier.term, barrier.epoch, storing.failed, handles))
             return
-        share = self.core.routing[0].share_of(self.id)
+        share = self.core.state.routing[0].share_of(self.id)
         files = self.state.stored(barrier.epoch, storing.blob, share, storing.rows, storing.full)
         parts = ev.SnapshotParts(files, storing.splits, handles)
         self.tell(ev.SnapshotStored(barrier.term, barrier.epoch, parts))

@@ -83,5 +83,5 @@ class SimTaskProgress:
         return version if all(t.resumed == version for t in tasks) else Version(0)
 
     def _published_here(self, tasks: list[SimTask]) -> Epoch:
-        newest = min([t.core.sinks.published for t in tasks], default=Epoch(0))
+        newest = min([t.core.state.sinks.published for t in tasks], default=Epoch(0))
         return max(self._published, newest if newest > self._base else Epoch(0))

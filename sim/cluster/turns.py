@@ -27,14 +27,14 @@ class TurnScheduler(SimTaskProgress):
 
     def _heard(self, heard: Heard) -> None:
         if heard.attempt == self.attempt:
-            sources = [t.core for t in self.tasks.values() if t.core.splits is not None]
-            if any(core.aligner.begins(heard.barrier) for core in sources):
+            sources = [t.core for t in self.tasks.values() if t.core.state.splits is not None]
+            if any(core.state.aligner.begins(heard.barrier) for core in sources):
                 self.kernel.happened("sources begun in band")
             self._inject(heard.barrier)
 
     def _inject(self, barrier: Barrier) -> None:
         for task in list(self.tasks.values()):
-            if task.core.splits is not None:
+            if task.core.state.splits is not None:
                 task.tell(ev.Injected(barrier))
 
     def _tell_all(self, event: ev.Event) -> None:

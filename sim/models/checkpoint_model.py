@@ -344,7 +344,7 @@ class CheckpointModel:
             fresh = [tuple(r for r in rows if r[0] == g) for g in range(GROUPS)]
             counts = tuple(c + f for c, f in zip(shell.counts, fresh, strict=True))
             return self._with_shell(state, index, replace(shell, counts=counts))
-        old, new = state.cores[index].routing
+        old, new = state.cores[index].state.routing
         table = routes(self.plan, edges[0], self.tasks[index], old, new)
         pieces = tuple(
             ev.RoutedRows(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows

@@ -109,10 +109,10 @@ MUTANTS = (
         "matched-by-place",
         "by-name",
         line(
-            "penstock.protocol.task.task_rescale",
-            "files = entries_of(self.root, self.stage.steps, share) if self.root else ()",
-            "files = entries_of(self.root, self.root.steps[self.task.stage], share)"
-            " if self.root and self.task.stage < len(self.root.steps) else ()",
+            "penstock.protocol.task.task_core",
+            "files = entries_of(state.root, state.stage.steps, share) if state.root else ()",
+            "files = entries_of(state.root, state.root.steps[state.task.stage], share)"
+            " if state.root and state.task.stage < len(state.root.steps) else ()",
         ),
         "changed-plan",
         0,
@@ -285,7 +285,7 @@ MUTANTS = (
         "watermark-while-frozen",
         "frozen",
         line(
-            "penstock.protocol.task.task_rescale",
+            "penstock.protocol.task.task_state",
             "return []  # no mark leaves from a rescale barrier until the task has resumed",
             "pass",
         ),
@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "channels-of-the-old-version",
         "resume",
-        line("penstock.protocol.task.task_rescale", "self.aligner.replace(inputs)", "pass"),
+        line("penstock.protocol.task.task_rescale", "state.aligner.replace(inputs)", "pass"),
         "around",
         0,
     ),

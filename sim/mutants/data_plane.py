@@ -59,8 +59,8 @@ MUTANTS = (
         "all-outputs",
         line(
             "penstock.protocol.task.task_core",
-            "actions += [ev.Send(channel, barrier) for channel in self.outputs]",
-            "actions += [ev.Send(channel, barrier) for channel in self.outputs[:1]]",
+            "actions += [ev.Send(channel, barrier) for channel in state.outputs]",
+            "actions += [ev.Send(channel, barrier) for channel in state.outputs[:1]]",
         ),
         "checkpoint",
         0,
@@ -70,7 +70,7 @@ MUTANTS = (
         "time",
         line(
             "penstock.protocol.task.task_core",
-            "actions += self.say()  # pending watermarks go before the barrier",
+            "actions += state.say()  # pending watermarks go before the barrier",
             "pass",
         ),
         "aimed-window",
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "watermarks-kept-over-rescale",
         "time",
-        line("penstock.protocol.task.task_rescale", "self.time.restart()", "pass"),
+        line("penstock.protocol.task.task_rescale", "state.time.restart()", "pass"),
         "around-window",
         2,
     ),
@@ -133,8 +133,8 @@ MUTANTS = (
         "announce",
         line(
             "penstock.protocol.task.task_core",
-            "actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale",
-            "actions = self.give_up(event.term, event.epoch)",
+            "actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale",
+            "actions = self.rescale.give_up(event.term, event.epoch)",
         ),
         "deposed",
         0,

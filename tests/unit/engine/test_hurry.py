@@ -36,7 +36,8 @@ def state() -> State:
 
 @pytest.fixture
 def performer(state: State) -> TaskEffects:
-    core = SimpleNamespace(task=TASK, step=lambda event, now: [event])  # what is told is to be done
+    # The core asks for what it is told.
+    core = SimpleNamespace(state=SimpleNamespace(task=TASK), step=lambda event, now: [event])
     parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[])
     host: Any = SimpleNamespace(snapshot_writer=SimpleNamespace(store=lambda *_: None))
     return TaskEffects(parts, host, Wakeup())

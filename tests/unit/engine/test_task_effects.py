@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ BATCH = pa.record_batch({"end": pa.array([10, 20])})
 class Core:
     """A core that wants nothing and remembers what it was told."""
 
-    task = TASK
+    state = SimpleNamespace(task=TASK)
 
     def __init__(self, told: list[object]) -> None:
         self._told = told

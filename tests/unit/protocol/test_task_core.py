@@ -54,7 +54,7 @@ def test_a_source_cuts_once_at_a_barrier_whoever_brings_it() -> None:
     assert source(ev.Injected(barrier(1))) == []
     source(ev.Aborted(Term(1), Epoch(2)))
     assert source(ev.Injected(barrier(2))) == []
-    assert source.core.aligner.late == 0, "it was told, no channel was late"
+    assert source.core.state.aligner.late == 0, "it was told, no channel was late"
 
 
 def test_a_barrier_of_a_term_that_is_announced_later_is_cut_behind_the_old_one() -> None:
@@ -79,7 +79,7 @@ def test_a_late_barrier_is_dropped_and_counted() -> None:
     assert counter.core.reads(to_count(0, 0))
     assert counter.arrive(to_count(1, 0), barrier(1)) == []
     assert counter.core.reads(to_count(1, 0))
-    assert counter.core.aligner.late == 1
+    assert counter.core.state.aligner.late == 1
 
 
 def test_an_aborted_number_may_come_again_under_a_higher_term() -> None:
@@ -178,9 +178,9 @@ def test_rows_of_an_idle_channel_are_not_taken_as_those_of_another() -> None:
 def test_a_source_stamps_its_watermark_and_ends_at_the_end_of_time() -> None:
     source = rig(SOURCE, disorder_us=2)
     source(ev.RowsRead(SplitId("a"), rows("x", max_ts=10)))
-    assert source.core.time.low_us is None  # the other split has said nothing
+    assert source.core.state.time.low_us is None  # the other split has said nothing
     source(ev.SplitEnded(SplitId("c")))
-    assert source.core.time.task_us == 8
+    assert source.core.state.time.task_us == 8
     assert ev.AdvanceWatermark(END_OF_TIME) in source(ev.SplitEnded(SplitId("a")))
     assert source.core.exhausted
     assert ev.Snapshot(barrier(1), Epoch(0), END_OF_TIME) in source(ev.Injected(barrier(1)))
@@ -208,7 +208,7 @@ def test_an_abort_releases_to_the_old_owner() -> None:
     source(ev.Injected(rescale(1)))
     source(ev.Produced((ev.RoutedRows(to_count(0, 0), to_count(0, 2), rows("m")),)))
     assert sends(source(ev.Aborted(Term(1), Epoch(1)))) == [(to_count(0, 0), rows("m"))]
-    assert source.core.life is TaskLifecycle.RUNNING
+    assert source.core.state.life is TaskLifecycle.RUNNING
 
 
 def test_full_held_rows_stop_the_input() -> None:
@@ -228,7 +228,7 @@ def test_a_new_barrier_means_that_all_have_resumed_and_comes_behind_what_was_hel
     source.store(1)
     mine = TaskManifest(task(SOURCE, 0), splits=SPLITS)
     source(ev.RescaleCommitted(Version(2), root(1, mine)))
-    assert source.core.life is TaskLifecycle.RUNNING
+    assert source.core.state.life is TaskLifecycle.RUNNING
     out = sends(source(ev.Injected(barrier(2, committed=1, version=2))))
     new = [e for c, e in out if c == to_count(0, 2)]
     assert new == [rows("m"), barrier(2, committed=1, version=2)]
@@ -260,7 +260,7 @@ def test_a_joiner_reads_nothing_before_it_has_loaded() -> None:
     kinds = [type(a) for a in actions]
     assert kinds.index(ev.LoadState) < kinds.index(ev.AnnounceVersion)
     assert joiner.core.reads(to_count(0, 2))
-    assert joiner.core.time.task_us == 4
+    assert joiner.core.state.time.task_us == 4
 
 
 def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> None:

@@ -87,7 +87,7 @@ class Attempt:
     def inject(self, barrier: Barrier) -> None:
         """Give a barrier to the source tasks. From any thread."""
         for thread in tuple(self.tasks.values()):
-            if thread.core.splits is not None:
+            if thread.core.state.splits is not None:
                 thread.inbox.put(ev.Injected(barrier))
 
     def end(self, order: ev.ResetTo | Stop) -> None:
@@ -126,7 +126,9 @@ class Attempt:
         self._proposed = None
         self.marks.proposed = Version(0)
         assert self._assignment is None or self._assignment.version < version, "adopted already"
-        joining = [t for t in self.tasks.values() if t.core.setup.assignment.version == version]
+        joining = [
+            t for t in self.tasks.values() if t.core.state.setup.assignment.version == version
+        ]
         for thread in joining:
             thread.inbox.put(ev.ResetTo(Epoch(0)))
             del self.tasks[thread.task]

@@ -30,13 +30,13 @@ def status_of(marks: AttemptMarks, tasks: Iterable[TaskThread]) -> EngineStatus:
     status = EngineStatus(attempt=marks.attempt)
     if not marks.built:
         return status
-    members = [t for t in threads if t.core.life is not TaskLifecycle.JOINING]
+    members = [t for t in threads if t.core.state.life is not TaskLifecycle.JOINING]
     leaving = [t for t in members if is_leaving(t.core)]
-    ready = all(t.progress.ready for t in threads if not t.core.setup.joining)
+    ready = all(t.progress.ready for t in threads if not t.core.state.setup.joining)
     prepared = all(t.progress.prepared == marks.proposed for t in threads)
     stands = [t.progress for t in threads]
     if marks.joined:
-        ready = prepared or not any(t.core.life is TaskLifecycle.JOINING for t in threads)
+        ready = prepared or not any(t.core.state.life is TaskLifecycle.JOINING for t in threads)
     return replace(
         status,
         ready=marks.attempt if ready else Attempt(0),

@@ -173,7 +173,7 @@ class JobParts:
 
     def parts(self, core: TaskCore, attempt: Attempt, *, fresh: bool) -> TaskParts:
         """Make everything that one task owns; ``fresh`` says that the job begins with it."""
-        stage = self._job.stages[core.task.stage]
+        stage = self._job.stages[core.state.task.stage]
         edges = tuple(
             OutEdge(e.plan, e.keys, self._partitioner(e), [])
             for e in self._job.edges
@@ -181,7 +181,8 @@ class JobParts:
         )
         on_first = self._want_checkpoint if fresh else None
         sinks = {
-            n.name: self._slot(n.name, core.task, attempt, on_first) for n in _sink_nodes(stage)
+            n.name: self._slot(n.name, core.state.task, attempt, on_first)
+            for n in _sink_nodes(stage)
         }
         state = self._state(core, stage)
         chain = self._chain(stage, state, edges, sinks)
@@ -221,7 +222,7 @@ class JobParts:
         settings = self._job.spec.state
         if self._budget is None:
             self._budget = budget.StateBudget(settings.memory_bytes)
-        share = core.assignment.share_of(core.task)
+        share = core.state.assignment.share_of(core.state.task)
         state = task.KeyedStateBackend(settings, share, self.plan.max_key_groups, self._scratch)
         self._budget.admit(state)
         return state
@@ -266,7 +267,7 @@ def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) 
 
 def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
     """Count, for each edge, among how many tasks a batch is dealt out."""
-    stages = core.assignment.stages
+    stages = core.state.assignment.stages
     return [
         len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1
         for edge in edges

@@ -51,7 +51,7 @@ class Progress:
     ) -> list[StepStatus]:
         busy, blocked = self._shares(tasks, span)
         worked_s, blocked_s, idle_s = spent([t.progress for t in tasks], self._at)
-        times = [t.core.time.task_us for t in tasks]
+        times = [t.core.state.time.task_us for t in tasks]
         known = [w for w in times if w is not None]
         watermark = min(known) if known and len(known) == len(times) else None
         counters = _counters(tasks)

@@ -33,7 +33,7 @@ class TaskEffects:
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Own ``parts``; sleep on ``wakeup``."""
         self.core = parts.core
-        self.task = parts.core.task
+        self.task = parts.core.state.task
         self.inbox = TaskInbox(wakeup)
         self.progress = TaskProgress()
         self.over = False
@@ -62,7 +62,7 @@ class TaskEffects:
     def tell(self) -> None:
         """Let the worker know where the task stands now."""
         self.progress.exhausted = self.core.exhausted
-        self.progress.published = self.core.sinks.published
+        self.progress.published = self.core.state.sinks.published
         self._host.changed()
 
     def open_up(self) -> None:
@@ -86,7 +86,7 @@ class TaskEffects:
         More would stand in the buffers in front of a barrier.
         """
         waiting: dict[int, int] = {}
-        for channel in self.core.outputs:
+        for channel in self.core.state.outputs:
             output = self._outputs.get(channel)
             window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
             waiting[channel.edge] = waiting.get(channel.edge, 0) + window
@@ -163,10 +163,10 @@ class TaskEffects:
         self._given.clear()
 
     def _router(self, index: int) -> EdgeRouter:
-        old, new = self.core.routing
+        old, new = self.core.state.routing
         if old is not self._routed_by[0] or new is not self._routed_by[1]:
             self._routed_by = (old, new)
-            plan = self.core.setup.plan
+            plan = self.core.state.setup.plan
             self._routers = [
                 EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom)
                 for e in self._parts.edges
@@ -196,8 +196,8 @@ class TaskEffects:
         """Hear of a reset and of what changes no order; all else waits its turn."""
         if self.inbox.reset is not None:
             raise TaskStopped
-        while self.core.waiting is None:
-            event = self.inbox.take_harmless(self.core.aligner.begins)
+        while self.core.state.waiting is None:
+            event = self.inbox.take_harmless(self.core.state.aligner.begins)
             if event is None:
                 return
             self.step(event)
@@ -208,9 +208,9 @@ class TaskEffects:
 
     def _pass_on(self, marker: LatencyMarker) -> None:
         """Send a marker to one receiver after the other; where rows end, measure its age."""
-        if self.core.outputs:
+        if self.core.state.outputs:
             self._marker_turn += 1
-            channel = self.core.outputs[self._marker_turn % len(self.core.outputs)]
+            channel = self.core.state.outputs[self._marker_turn % len(self.core.state.outputs)]
             self._send(ev.Send(channel, marker))
             return
         for sink in self._parts.sinks.values():
@@ -326,7 +326,7 @@ class TaskEffects:
 
     def forget_streams(self) -> None:
         """Forget outputs that the version does not have; they may come again as new streams."""
-        keep = self.core.outputs
+        keep = self.core.state.outputs
         self._outputs = {c: o for c, o in self._outputs.items() if c in keep}
 
     def _preload(self, action: ev.Preload) -> None:
@@ -350,7 +350,7 @@ class TaskEffects:
 
     def _ready(self, _: ev.ReportReady) -> None:
         self.progress.ready = True
-        self.progress.resumed = self.core.assignment.version
+        self.progress.resumed = self.core.state.assignment.version
         self.tell()
 
     def _prepared(self, action: ev.Prepared) -> None:

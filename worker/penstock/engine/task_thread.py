@@ -31,7 +31,7 @@ class TaskThread(threading.Thread):
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
         self.core = parts.core
-        self.task = parts.core.task
+        self.task = parts.core.state.task
         super().__init__(name=f"task-{self.task}", daemon=True)
         self._hands = TaskEffects(parts, host, wakeup)
         self.inbox = self._hands.inbox
@@ -46,7 +46,7 @@ class TaskThread(threading.Thread):
 
     def counters(self) -> dict[tuple[str, str], int]:
         """Return counters by (step, name). From any thread: a number may be a batch behind."""
-        steps = self.core.setup.plan.stages[self.task.stage].steps
+        steps = self.core.state.setup.plan.stages[self.task.stage].steps
         counted = {
             (step, name): value
             for step, values in self._parts.chain.counters().items()
@@ -99,7 +99,7 @@ class TaskThread(threading.Thread):
             if worked or not self._said_quiet:
                 self._quiet_at = now
                 self._said_quiet = idle
-                if self.core.has_marks:
+                if self.core.state.has_marks:
                     self._hands.step(ev.InputIdle())
         else:
             self._said_quiet = False
@@ -110,7 +110,7 @@ class TaskThread(threading.Thread):
 
     def _may_sleep(self) -> bool:
         """Say whether nothing but input, credit or an order can make work: all of them wake."""
-        return self.inbox.empty and self.core.buffer.phase is BufferPhase.NONE
+        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE
 
     def _sleep(self) -> None:
         self._hands.flush()
@@ -135,7 +135,7 @@ class TaskThread(threading.Thread):
         core, room = self.core, self._room()
         if self._parts.source is None:
             # The streams of tasks that have left still bring their end, whatever else is full.
-            return self._read_channel(core.reads if room else core.retired.__contains__)
+            return self._read_channel(core.reads if room else core.state.retired.__contains__)
         if room and core.takes_input:
             return self._read_split(self._parts.source)
         self.core.step(ev.ReadBlocked(), 0.0)
@@ -165,7 +165,7 @@ class TaskThread(threading.Thread):
         return True
 
     def _control(self) -> bool:
-        moving = self.core.buffer.phase is not BufferPhase.NONE
+        moving = self.core.state.buffer.phase is not BufferPhase.NONE
         if self.inbox.empty and not moving:
             return False
         if self.inbox.reset is not None:
@@ -191,16 +191,16 @@ class TaskThread(threading.Thread):
 
     def _hear_peers(self) -> None:
         wanted = self._routing_version()
-        for channel in self.core.buffer.awaited:
+        for channel in self.core.state.buffer.awaited:
             output = self._hands.output(channel)
             if output is not None and output.receiver_version >= wanted:
                 self._hands.step(ev.PeerVersion(channel, output.receiver_version))
                 self._hands.hand_on()
-        if self.core.buffer.phase is BufferPhase.NONE:
+        if self.core.state.buffer.phase is BufferPhase.NONE:
             self._hands.timings.released(wanted, time.monotonic())
 
     def _routing_version(self) -> Version:
-        old, new = self.core.routing
+        old, new = self.core.state.routing
         return (new or old).version
 
     def _end(self) -> None:
@@ -225,4 +225,7 @@ class TaskThread(threading.Thread):
 
 def is_leaving(core: TaskCore) -> bool:
     """Say whether a task leaves with the version that holds, or has left."""
-    return core.life is TaskLifecycle.LEAVING or core.task not in core.assignment.tasks()
+    return (
+        core.state.life is TaskLifecycle.LEAVING
+        or core.state.task not in core.state.assignment.tasks()
+    )

@@ -5,10 +5,11 @@
     FROZEN   --abort--> RUNNING             FROZEN (leaving) --Settled--> ENDED
     JOINING  --Loaded(version)--> RUNNING
 
-Composed of small machines: :mod:`align` (barriers), :mod:`watermark` (time), :mod:`holding`
-(rows that move), :mod:`ledger` (epochs), :mod:`sinks` (prepared output), :mod:`source` (splits).
-The rescale's half of the class is :mod:`switch`. While FROZEN rows of staying groups flow, but
-no time passes: no watermark, no idle mark, no timer of a moving group.
+The state is :class:`TaskState`. It holds small machines: :mod:`barrier_aligner`, :mod:`watermark`,
+:mod:`rescale_buffer` (rows that move), :mod:`snapshot_ledger` (epochs), :mod:`prepared_output`
+and :mod:`source_splits`. What a rescale does is in :mod:`task_rescale`. While a task is FROZEN,
+rows of the groups that stay flow, but no time passes: no watermark, no idle mark, no timer of a
+group that moves.
 
 The shell takes input only where ``reads`` and ``reads_split`` say so, performs actions in their
 order, and gives what the steps emit back as Produced before it takes the next input.
@@ -29,24 +30,27 @@ from penstock.model.elements import (
     Watermark,
 )
 from penstock.model.elements import BarrierKind as Kind
+from penstock.protocol.state_entries import emitted_until, entries_of
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
+from penstock.protocol.task.task_commits import commit, forget_published
 from penstock.protocol.task.task_rescale import TaskRescale
-from penstock.protocol.task.task_state import TaskLifecycle, TaskSetup
+from penstock.protocol.task.task_state import TaskLifecycle, TaskSetup, TaskState
 
 __all__ = ["TaskCore", "TaskLifecycle", "TaskSetup"]
 
 Handler = Callable[["TaskCore", Any, float], list[ev.Action]]
 
 
-class TaskCore(TaskRescale):
+class TaskCore:
     """The protocol of one task in one attempt. Deep-copyable; a reset makes a new one."""
 
-    __slots__ = ()
+    __slots__ = ("rescale", "state")
 
     def __init__(self, setup: TaskSetup, root: RootManifest | None = None) -> None:
         """Build a task as ``root`` left it (None: from nothing, or one that joins)."""
-        super().__init__(setup, root)
+        self.state = TaskState(setup, root)
+        self.rescale = TaskRescale(self.state)
 
     def step(self, event: ev.Event, now: float) -> list[ev.Action]:
         """Take one event at ``now`` (monotonic seconds); return what is to be done, in order."""
@@ -54,74 +58,113 @@ class TaskCore(TaskRescale):
 
     def reads(self, channel: ChannelId) -> bool:
         """Say whether the next element of an input channel may be taken."""
-        if self.retired and channel in self.retired:
+        state = self.state
+        if state.retired and channel in state.retired:
             return True
-        return self.takes_input and self.aligner.reads(channel)
+        return self.takes_input and state.aligner.reads(channel)
 
     def joins(self, channel: ChannelId) -> bool:
         """Say whether rows of a channel may be taken as another's: not if they end its idleness."""
-        return not self.time.is_idle(channel)
+        return not self.state.time.is_idle(channel)
 
     def reads_split(self, split: SplitId) -> bool:
         """Say whether rows of a split may be read."""
-        return self.takes_input and self.splits is not None and self.splits.reads(split)
+        return self.takes_input and self.state.splits is not None and self.state.splits.reads(split)
 
     @property
     def takes_input(self) -> bool:
         """Say whether any input may be taken: not while a cut waits or held rows are full."""
-        alive = self.life is TaskLifecycle.RUNNING or self.life is TaskLifecycle.FROZEN
-        return alive and self.waiting is None and not self.buffer.full
+        state = self.state
+        alive = state.life is TaskLifecycle.RUNNING or state.life is TaskLifecycle.FROZEN
+        return alive and state.waiting is None and not state.buffer.full
 
     @property
     def exhausted(self) -> bool:
         """Say whether a source task has read all its splits; true for every other task."""
-        return self.splits is None or self.splits.exhausted
+        return self.state.splits is None or self.state.splits.exhausted
 
     def wakes_at(self) -> float | None:
         """Return when the core wants to be asked again though nothing happened."""
-        return None if self.splits is None else self.splits.wakes_at()
+        return None if self.state.splits is None else self.state.splits.wakes_at()
 
     # --- Life ---------------------------------------------------------------------------------
 
     def _build(self, _: ev.Build, __: float) -> list[ev.Action]:
-        return self.build()
+        """Ask for the task's state; a joiner only brings it near."""
+        state = self.state
+        share = state.assignment.share_of(state.task)
+        files = entries_of(state.root, state.stage.steps, share) if state.root else ()
+        if state.life is TaskLifecycle.JOINING:
+            return [ev.Preload(state.assignment.version, files)]
+        assert state.life is TaskLifecycle.BUILDING, "a task is built once"
+        splits = state.stored_splits(state.root, state.assignment.splits_of(state.task))
+        until = emitted_until(state.root, state.setup.plan, state.task) if state.root else None
+        version, mark = state.assignment.version, state.time.task_us
+        state.loading = ev.LoadState(version, share, files, splits, mark, until)
+        return [state.loading]
+
+    def _loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
+        """The state is there: wait for Started, or go on under the new version."""
+        state = self.state
+        load, state.loading = state.loading, None
+        if load is None or load.version != event.version:
+            return []
+        if state.life is not TaskLifecycle.BUILDING:
+            return self.rescale.resume(load)
+        if state.splits is not None:
+            state.splits.load(load.splits, ())
+        state.enter(TaskLifecycle.READY)
+        return [ev.ReportReady()]
 
     def _started(self, _: ev.Started, __: float) -> list[ev.Action]:
-        if self.life is not TaskLifecycle.READY:
+        state = self.state
+        if state.life is not TaskLifecycle.READY:
             return []
-        self.life = TaskLifecycle.RUNNING
-        return self.advance() + self.say()
+        state.enter(TaskLifecycle.RUNNING)
+        return state.advance() + state.say()
 
     def _reset(self, event: ev.ResetTo, _: float) -> list[ev.Action]:
-        self.life = TaskLifecycle.ENDED
-        handles = self.sinks.discard(event.epoch)
+        self.state.enter(TaskLifecycle.ENDED)
+        handles = self.state.sinks.discard(event.epoch)
         return [ev.Discard(handles)] if handles else []
 
     def _end_all(self, _: ev.EndAll, __: float) -> list[ev.Action]:
-        actions = self.forget_published()
-        if self.splits is None or self.life is TaskLifecycle.ENDED:
+        actions = forget_published(self.state)
+        if self.state.splits is None or self.state.life is TaskLifecycle.ENDED:
             return actions
-        return actions + self.end()
+        return actions + self._end()
+
+    def _end(self) -> list[ev.Action]:
+        """Say the last watermark and end every output. The task is over."""
+        state = self.state
+        actions: list[ev.Action] = []
+        if state.low_us is not None:
+            actions += state.marks.watermark(state.outputs, state.low_us)
+        actions += [ev.Send(channel, EndOfStream()) for channel in state.outputs]
+        state.enter(TaskLifecycle.ENDED)
+        actions.append(ev.ReportFinished())
+        return actions
 
     # --- Input --------------------------------------------------------------------------------
 
     def _arrived(self, event: ev.ElementReceived, now: float) -> list[ev.Action]:
+        state = self.state
         element = event.element
         if type(element) is Data:
             actions = self._active(event.channel)
             actions.append(ev.ProcessRows(event.channel, element))
             return actions
-        if event.channel in self.retired:
-            return self.retire(event.channel, element)
+        if event.channel in state.retired:
+            return self.rescale.retire(event.channel, element)
         match element:
             case Watermark(time_us):
-                self.time.say(event.channel, time_us)
-                return self.activate() + self.advance()
+                state.time.say(event.channel, time_us)
+                return state.activate() + state.advance()
             case Barrier():
                 return self._barrier(event.channel, element)
             case Idle():
-                self.time.idle(event.channel)
-                return self.advance() + (self.say() if self.time.all_idle else [])
+                state.time.idle(event.channel)
+                return state.advance() + (state.say() if state.time.all_idle else [])
             case Active():
                 return self._active(event.channel)
             case EndOfStream():
@@ -131,53 +174,58 @@ class TaskCore(TaskRescale):
         raise AssertionError(f"no such element: {element}")
 
     def _active(self, channel: ChannelId) -> list[ev.Action]:
-        if self.time.any_idle and self.time.active(channel):
-            return self.activate()
+        state = self.state
+        if state.time.any_idle and state.time.active(channel):
+            return state.activate()
         return []
 
     def _ended(self, channel: ChannelId) -> list[ev.Action]:
-        self.time.end(channel)
-        cut = self.aligner.end(channel)
-        actions = self.advance()
+        state = self.state
+        state.time.end(channel)
+        cut = state.aligner.end(channel)
+        actions = state.advance()
         if cut is not None:
             actions += self._cut(cut)
-        return actions + self.end() if self.aligner.all_ended else actions
+        return actions + self._end() if state.aligner.all_ended else actions
 
     def _quiet(self, _: ev.InputIdle, __: float) -> list[ev.Action]:
-        return self.say()
+        return self.state.say()
 
     def _rows(self, event: ev.RowsRead, _: float) -> list[ev.Action]:
-        assert self.splits is not None, "only a source task reads splits"
-        self.splits.rows(event.split, event.data.max_ts)
-        actions = self.activate()
+        state = self.state
+        assert state.splits is not None, "only a source task reads splits"
+        state.splits.rows(event.split, event.data.max_ts)
+        actions = state.activate()
         actions.append(ev.ProcessRows(event.split, event.data))
-        return actions + self.advance()
+        return actions + state.advance()
 
     def _empty(self, event: ev.SplitEmpty, now: float) -> list[ev.Action]:
-        assert self.splits is not None, "only a source task reads splits"
-        self.splits.empty(event.split, now)
-        return self.advance() + (self.say() if self.time.all_idle else [])
+        state = self.state
+        assert state.splits is not None, "only a source task reads splits"
+        state.splits.empty(event.split, now)
+        return state.advance() + (state.say() if state.time.all_idle else [])
 
     def _split_ended(self, event: ev.SplitEnded, _: float) -> list[ev.Action]:
-        assert self.splits is not None, "only a source task reads splits"
-        self.splits.ended(event.split)
-        return self.advance() + (self.say() if self.splits.exhausted else [])
+        state = self.state
+        assert state.splits is not None, "only a source task reads splits"
+        state.splits.ended(event.split)
+        return state.advance() + (state.say() if state.splits.exhausted else [])
 
     def _waited(self, _: ev.ReadBlocked, __: float) -> list[ev.Action]:
-        if self.splits is not None:
-            self.splits.waited()
+        if self.state.splits is not None:
+            self.state.splits.waited()
         return []
 
     def _timer(self, event: ev.TimerDue, _: float) -> list[ev.Action]:
-        return [] if event.group in self.moving else [ev.Fire(event.group)]
+        return [] if event.group in self.state.moving else [ev.Fire(event.group)]
 
     # --- Output -------------------------------------------------------------------------------
 
     def _produced(self, event: ev.Produced, _: float) -> list[ev.Action]:
-        return list(self.buffer.offer(event.pieces))
+        return list(self.state.buffer.offer(event.pieces))
 
     def _paced(self, event: ev.Paced, _: float) -> list[ev.Action]:
-        self.buffer.bound(event.windows)
+        self.state.buffer.bound(event.windows)
         return []
 
     # --- Checkpoints --------------------------------------------------------------------------
@@ -185,40 +233,45 @@ class TaskCore(TaskRescale):
     def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
         """Align. Sources beside this task may begin at once: the leader's word takes longer."""
         actions: list[ev.Action] = (
-            [ev.RelayBarrier(barrier)] if self.aligner.begins(barrier) else []
+            [ev.RelayBarrier(barrier)] if self.state.aligner.begins(barrier) else []
         )
-        cut = self.aligner.barrier(channel, barrier)
+        cut = self.state.aligner.barrier(channel, barrier)
         return actions + self._cut(cut) if cut else actions
 
     def _injected(self, event: ev.Injected, _: float) -> list[ev.Action]:
-        if self.splits is None or self.life not in {TaskLifecycle.RUNNING, TaskLifecycle.FROZEN}:
+        state = self.state
+        if state.splits is None or state.life not in {
+            TaskLifecycle.RUNNING,
+            TaskLifecycle.FROZEN,
+        }:
             return []
-        cut = self.aligner.barrier(None, event.barrier)
+        cut = state.aligner.barrier(None, event.barrier)
         return self._cut(cut) if cut else []
 
     def _cut(self, barrier: Barrier) -> list[ev.Action]:
         """Snapshot, then the barrier on all outputs, before anything else is read."""
-        if self.snapshots.busy:
-            self.waiting = barrier
+        state = self.state
+        if state.snapshots.busy:
+            state.waiting = barrier
             return [ev.ExpediteSnapshot()]
         rescale = barrier.kind is Kind.RESCALE
-        if rescale and (self.proposed is None or self.proposed.version != barrier.version):
-            self.aligner.late += 1  # cancelled while its barrier was under way
+        if rescale and (state.proposed is None or state.proposed.version != barrier.version):
+            state.aligner.late += 1  # cancelled while its barrier was under way
             return []
-        actions = self.before_cut(barrier)
-        actions += self.say()  # pending watermarks go before the barrier
-        since = self.snapshots.cut(SnapshotInProgress(barrier, self.time.task_us, self.exhausted))
-        actions.append(ev.Snapshot(barrier, since, self.time.task_us))
-        if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= self.hurried:
+        actions = self.rescale.before_cut(barrier)
+        actions += state.say()  # pending watermarks go before the barrier
+        since = state.snapshots.cut(SnapshotInProgress(barrier, state.time.task_us, self.exhausted))
+        actions.append(ev.Snapshot(barrier, since, state.time.task_us))
+        if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= state.hurried:
             actions.append(ev.ExpediteSnapshot())
-        actions += [ev.Send(channel, barrier) for channel in self.outputs]
+        actions += [ev.Send(channel, barrier) for channel in state.outputs]
         if rescale:
-            self.freeze(barrier)
+            self.rescale.freeze(barrier)
         return actions
 
     def _stored(self, event: ev.SnapshotStored, now: float) -> list[ev.Action]:
-        self.sinks.prepare(event.parts.handles)
-        cut = self.snapshots.close(event.term, event.epoch)
+        self.state.sinks.prepare(event.parts.handles)
+        cut = self.state.snapshots.close(event.term, event.epoch)
         actions: list[ev.Action] = []
         if cut is not None:
             manifest = self._manifest(cut, event.parts)
@@ -227,51 +280,52 @@ class TaskCore(TaskRescale):
 
     def _manifest(self, cut: SnapshotInProgress, parts: ev.SnapshotParts) -> TaskManifest:
         return TaskManifest(
-            self.task,
+            self.state.task,
             parts.files,
             parts.splits,
-            self.sinks.manifest(cut.barrier.epoch),
+            self.state.sinks.manifest(cut.barrier.epoch),
             cut.watermark_us,
             parts.lists,
             cut.exhausted,
         )
 
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:
-        self.sinks.prepare(event.handles)
-        cut = self.snapshots.close(event.term, event.epoch)
+        self.state.sinks.prepare(event.handles)
+        cut = self.state.snapshots.close(event.term, event.epoch)
         failed: list[ev.Action] = []
         if cut is not None:
             failed.append(ev.Failed(event.term, event.epoch, event.reason))
         return failed + self._cut_waiting()
 
     def _cut_waiting(self) -> list[ev.Action]:
-        barrier, self.waiting = self.waiting, None
+        barrier, self.state.waiting = self.state.waiting, None
         return self._cut(barrier) if barrier else []
 
     def _hurry(self, event: ev.Hurried, _: float) -> list[ev.Action]:
         """Hurry what is being stored; of an older epoch it would delay the next one."""
-        self.hurried = max(self.hurried, event.epoch)
-        return [ev.ExpediteSnapshot()] if self.snapshots.busy else []
+        state = self.state
+        state.hurried = max(state.hurried, event.epoch)
+        return [ev.ExpediteSnapshot()] if state.snapshots.busy else []
 
     def _committed(self, event: ev.EpochCommitted, _: float) -> list[ev.Action]:
-        return self.commit(event.epoch, event.version)
+        return commit(self.state, event.epoch, event.version)
 
     def _aborted(self, event: ev.Aborted, _: float) -> list[ev.Action]:
-        return self.give_up(event.term, event.epoch)
+        return self.rescale.give_up(event.term, event.epoch)
 
     def _announced(self, event: ev.TermAnnounced, _: float) -> list[ev.Action]:
-        self.hurried = NO_EPOCH  # numbers recur
-        actions = self.commit(event.epoch, event.version)  # goes forward if it was a rescale
-        return actions + self.give_up(event.term, Epoch(0))
+        self.state.hurried = NO_EPOCH  # numbers recur
+        actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale
+        return actions + self.rescale.give_up(event.term, Epoch(0))
 
     def _published(self, event: ev.Published, _: float) -> list[ev.Action]:
-        self.sinks.done(event.epoch)
+        self.state.sinks.done(event.epoch)
         return []
 
 
 _HANDLERS: dict[type, Handler] = {
     ev.Build: TaskCore._build,
-    ev.Loaded: TaskCore.loaded,
+    ev.Loaded: TaskCore._loaded,
     ev.Started: TaskCore._started,
     ev.ResetTo: TaskCore._reset,
     ev.EndAll: TaskCore._end_all,
@@ -284,7 +338,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.Injected: TaskCore._injected,
     ev.TimerDue: TaskCore._timer,
     ev.Produced: TaskCore._produced,
-    ev.PeerVersion: TaskCore.peer_version,
+    ev.PeerVersion: lambda core, event, _: core.rescale.peer_version(event),
     ev.Paced: TaskCore._paced,
     ev.SnapshotStored: TaskCore._stored,
     ev.StoreFailed: TaskCore._store_failed,
@@ -293,9 +347,9 @@ _HANDLERS: dict[type, Handler] = {
     ev.Aborted: TaskCore._aborted,
     ev.TermAnnounced: TaskCore._announced,
     ev.Published: TaskCore._published,
-    ev.Proposed: TaskCore.propose,
-    ev.Preloaded: TaskCore.preloaded,
-    ev.Cancelled: TaskCore.cancel,
-    ev.RescaleCommitted: TaskCore.adopt,
-    ev.RescaleSettled: TaskCore.settle,
+    ev.Proposed: lambda core, event, _: core.rescale.propose(event),
+    ev.Preloaded: lambda core, event, _: core.rescale.preloaded(event),
+    ev.Cancelled: lambda core, event, _: core.rescale.cancel(event),
+    ev.RescaleCommitted: lambda core, event, _: core.rescale.adopt(event),
+    ev.RescaleSettled: lambda core, event, _: core.rescale.settle(event),
 }

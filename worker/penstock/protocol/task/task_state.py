@@ -1,7 +1,13 @@
-"""What a task's protocol is made of, and what follows from its tables alone.
+"""The state of one task's protocol: one value, and the table of its lifecycle.
 
-The state of :class:`penstock.protocol.task.task_core.TaskCore`; the transitions are in :mod:`switch` (its
-life) and :mod:`task` (its elements).
+:mod:`task_core` and :mod:`task_rescale` change this state. What a single small machine decides is
+in that machine: barriers, watermarks, snapshots, prepared output, splits, rows that are held.
+
+::
+
+    BUILDING ──> READY ──> RUNNING ──> FROZEN ──> LEAVING
+    JOINING ─────────────────^  ^────────┘
+    every phase ──> ENDED
 """
 
 from dataclasses import dataclass
@@ -37,6 +43,17 @@ class TaskLifecycle(Enum):
     ENDED = 6
 
 
+TRANSITIONS: dict[TaskLifecycle, tuple[TaskLifecycle, ...]] = {
+    TaskLifecycle.BUILDING: (TaskLifecycle.READY, TaskLifecycle.ENDED),
+    TaskLifecycle.READY: (TaskLifecycle.RUNNING, TaskLifecycle.ENDED),
+    TaskLifecycle.RUNNING: (TaskLifecycle.FROZEN, TaskLifecycle.ENDED),
+    TaskLifecycle.FROZEN: (TaskLifecycle.RUNNING, TaskLifecycle.LEAVING, TaskLifecycle.ENDED),
+    TaskLifecycle.JOINING: (TaskLifecycle.RUNNING, TaskLifecycle.ENDED),
+    TaskLifecycle.LEAVING: (TaskLifecycle.ENDED,),
+    TaskLifecycle.ENDED: (TaskLifecycle.ENDED,),  # an order to end may be repeated
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
     """What a task is made of. ``first_splits`` are those of a source that no checkpoint knows.
@@ -55,7 +72,7 @@ class TaskSetup:
 
 
 class TaskState:
-    """State of a task's protocol, without transitions."""
+    """All that one task's protocol remembers. Deep-copyable."""
 
     __slots__ = (
         "aligner",
@@ -126,6 +143,47 @@ class TaskState:
     def stage(self) -> StagePlan:
         """Return the stage of the plan that this task is an instance of."""
         return self.setup.plan.stages[self.task.stage]
+
+    def enter(self, life: TaskLifecycle) -> None:
+        """Move on to ``life``. Raises AssertionError when the table has no such transition."""
+        assert life in TRANSITIONS[self.life], f"a task does not go from {self.life} to {life}"
+        self.life = life
+
+    # --- Time ---------------------------------------------------------------------------------
+
+    def advance(self) -> list[ev.Action]:
+        """Let the steps know if the task's watermark rose; what is said about it may wait."""
+        if self.life is not TaskLifecycle.RUNNING:
+            return []  # no time passes from a rescale barrier until the task has resumed
+        low = self.time.low_us
+        if low is None:
+            return []
+        self.low_us = low
+        risen = self.time.advance()
+        return [] if risen is None else [ev.AdvanceWatermark(risen)]
+
+    @property
+    def has_marks(self) -> bool:
+        """Say whether there is anything to say about time: without event time there never is."""
+        return self.low_us is not None or self.time.all_idle
+
+    def say(self) -> list[ev.Action]:
+        """Put on the outputs what they have not been told: the watermark, then idleness."""
+        if self.life is not TaskLifecycle.RUNNING:
+            return []  # no mark leaves from a rescale barrier until the task has resumed
+        if not self.has_marks:
+            return []
+        channels = [c for c in self.outputs if self.buffer.open(c)]
+        actions: list[ev.Action] = []
+        if self.low_us is not None:
+            actions += self.marks.watermark(channels, self.low_us)
+        if self.time.all_idle:
+            actions += self.marks.idle(channels)
+        return actions
+
+    def activate(self) -> list[ev.Action]:
+        """End the idle marks that were sent, unless the task is still idle."""
+        return [] if self.time.all_idle else list(self.marks.activate())
 
     # --- What moves ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import grpc
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
@@ -19,7 +20,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
-from penstock.contract.trust import TOKEN_HEADER, Trust
+from penstock.contract.trust import TOKEN_HEADER, RunSecret, Shown, Trust, signed
 from penstock.model.elements import Data
 from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
 from penstock.transport.batches import fingerprint, measure
@@ -45,7 +46,7 @@ def rows(*values: str) -> Data[pa.RecordBatch]:
     return Data(batch, len(values), measure(batch))
 
 
-def pair(make_worker: Make, first: Trust, second: Trust) -> tuple[Any, Any]:
+def pair(make_worker: Make, first: Shown, second: Shown) -> tuple[Any, Any]:
     a = make_worker(0, endpoint=FlightEndpoint(trust=first))
     b = make_worker(1, endpoint=FlightEndpoint(trust=second))
     members = {0: a.peer(), 1: b.peer()}
@@ -247,3 +248,35 @@ def test_fingerprints_differ_so_a_channel_is_signed_too() -> None:
         JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(other)
     )
     assert not mine.verifies(mine.token(encode_hello(one)), encode_hello(two))
+
+
+# --- One machine: no certificates, a secret of the run ------------------------------------------
+
+
+def test_workers_of_one_run_exchange_rows(make_worker: Make) -> None:
+    a, b = pair(make_worker, RunSecret(b"run"), RunSecret(b"run"))
+    assert a.exchange.location.startswith("grpc://127.0.0.1:")
+    a.send(1, rows("of one run"))
+    assert words(b) == ["of one run"]
+
+
+def test_workers_of_another_run_get_no_stream(make_worker: Make) -> None:
+    a, b = pair(make_worker, RunSecret(b"another"), RunSecret(b"run"))
+    assert "without a worker's token" in a.event(StreamBroken).reason
+    assert b.exchange.stats().handlers == 0
+
+
+@pytest.mark.parametrize("token", [None, "", "x" * 128, signed(b"another")])
+def test_nothing_is_read_of_another_user_of_the_machine(
+    make_worker: Make, token: str | None
+) -> None:
+    """Flight would take a first message of any size into memory, and then look for its head."""
+    worker = make_worker(0, endpoint=FlightEndpoint(trust=RunSecret(b"run")))
+    shown = () if token is None else ((TOKEN_HEADER, token),)
+    with grpc.insecure_channel(worker.exchange.location.removeprefix("grpc://")) as channel:
+        exchange: Any = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")
+        call = exchange(iter([b"no message of Flight"]), metadata=shown, timeout=60)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(call)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert "without a worker's token" in str(refused.value.details())

@@ -1,6 +1,6 @@
 """What a keeper tells the engine it starts, in a small file: who it is and where things are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.contract.codec import Message
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
@@ -13,7 +13,8 @@ class EnginePlace(Message, tag="EnginePlace"):
     ``ingest_port`` is that of senders of a pushed source, at the same host; 0: they are heard at
     a Unix socket, in a folder that only this user may enter.
     ``advertised`` None: peers dial ``host``. ``trust`` is the folder of the job's certificates and
-    ``certificate_host`` the name in them; None: no TLS, for the loopback address only.
+    ``certificate_host`` the name in them; None: no TLS, for the loopback address only. There
+    ``secret`` keeps other users of the machine out: workers show each other that they know it.
     """
 
     host: str = "127.0.0.1"
@@ -22,6 +23,7 @@ class EnginePlace(Message, tag="EnginePlace"):
     ingest_port: int = 0
     trust: str | None = None
     certificate_host: str = ""
+    secret: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

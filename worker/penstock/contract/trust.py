@@ -53,6 +53,48 @@ class Credentials:
         return frozenset(part.strip() for part in self.ca.split(_END) if part.strip())
 
 
+def signed(secret: bytes, *parts: bytes) -> str:
+    """Sign ``parts``: HMAC-SHA256 in hex, over each with its length, so that none can move."""
+    sized = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hmac.new(secret, sized, hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunSecret:
+    """What workers of one machine hold: a secret of their run, and no certificates.
+
+    Anybody may connect to a loopback address. So tokens keep the other users of the machine out.
+    """
+
+    secret: bytes = field(repr=False)
+
+    def server_options(self) -> dict[str, Any]:
+        """Return nothing: there is no TLS."""
+        return {}
+
+    def client_options(self) -> dict[str, Any]:
+        """Return nothing: there is no TLS."""
+        return {}
+
+    def token(self, *parts: bytes) -> str:
+        """Show that the secret is held, and sign ``parts`` as :meth:`Trust.token` does."""
+        return signed(self.secret) + signed(self.secret, *parts)
+
+    def admits(self, token: str) -> bool:
+        """Say whether the caller holds the secret, before it is known what it has to say."""
+        held = signed(self.secret)
+        return hmac.compare_digest(token[: len(held)].encode(), held.encode())
+
+    def verifies(self, token: str, *parts: bytes) -> bool:
+        """Say whether ``token`` signs exactly ``parts``; takes the same time either way."""
+        return hmac.compare_digest(token.encode(), self.token(*parts).encode())
+
+    @property
+    def now(self) -> "RunSecret":
+        """Return itself: it lasts as long as the run."""
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class Trust(Credentials):
     """What a worker holds: ``secret`` signs tokens, and is not for senders of pushed input."""
@@ -61,8 +103,11 @@ class Trust(Credentials):
 
     def token(self, *parts: bytes) -> str:
         """Sign ``parts``: HMAC-SHA256 in hex, over each with its length, so that none can move."""
-        sized = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return hmac.new(self.secret, sized, hashlib.sha256).hexdigest()
+        return signed(self.secret, *parts)
+
+    def admits(self, token: str) -> bool:
+        """Say yes: the caller has shown a certificate of the job."""
+        return True
 
     def verifies(self, token: str, *parts: bytes) -> bool:
         """Say whether ``token`` signs exactly ``parts``; takes the same time either way."""
@@ -90,9 +135,12 @@ class TrustSource(Protocol):
         ...
 
 
-def scheme(shown: Credentials | None) -> str:
+Shown = Trust | RunSecret  # what workers show each other
+
+
+def scheme(shown: Credentials | RunSecret | None) -> str:
     """Return the scheme of a Flight location, to listen on or to dial."""
-    return "grpc" if shown is None else "grpc+tls"
+    return "grpc+tls" if isinstance(shown, Credentials) else "grpc"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from penstock.cluster.watch import watch_changes
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
 from penstock.contract.progress import WorkerReport
+from penstock.contract.trust import signed
 from penstock.keeper.engine_process import LocalChild, Spawn
 from penstock.keeper.forked_engine import spawn_by
 from penstock.keeper.keeper_inbox import KeeperInbox
@@ -125,7 +126,7 @@ class LocalPlatform:
         self.metadata: MetaStore = RemoteMetaStore(metadata)
         self.lease: LeaseStore = RemoteLeaseStore(lease)
         self.door = ListenAddress()
-        self.place = EnginePlace()
+        self.place = EnginePlace(secret=signed(launch.token.encode(), b"flight"))
         started: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
         self.spawn = spawn or started
         self.pod = ""

@@ -21,7 +21,7 @@ from penstock.base.limits import (
     STREAM_CHECK_INTERVAL_S,
 )
 from penstock.contract.ids import ChannelId
-from penstock.contract.trust import Trust
+from penstock.contract.trust import Shown
 from penstock.model.elements import Credit
 from penstock.model.handshake import (
     REPLY,
@@ -61,7 +61,7 @@ class PeerLink:
         self._lock = Lock()
         self._outputs: dict[ChannelId, RemoteOutput] = {}
         self._client: Any = None
-        self._shown: Trust | None = None
+        self._shown: Shown | None = None
         self._reader: Any = None
         self._up = False
         self._closed = False

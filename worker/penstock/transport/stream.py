@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from penstock.contract.settings import CompressionSettings
-from penstock.contract.trust import Trust
+from penstock.contract.trust import Shown
 from penstock.model.compression import Packing
 from penstock.model.handshake import Hello, encode_hello
 from penstock.model.wire import DataHead, encode_data
@@ -38,7 +38,7 @@ class OutStream:
         schema: pa.Schema,
         compression: CompressionSettings,
         *,
-        trust: Trust | None = None,
+        trust: Shown | None = None,
     ) -> None:
         self._client = client
         self._hello = hello

@@ -4,7 +4,8 @@
 
 Each run is `penstock run` on Parquet files of texts, from which a function makes numbers; one of
 them in 8,192 is none. FUNCTION is `record` (called for each row), `arrow` (one call of an Arrow
-kernel for a batch) or `loop` (a Python loop over a batch). With ``--different`` no two bad
+kernel for a batch) or `loop` (a Python loop over a batch): they raise. `mask` (kernels of Arrow) and
+`caught` (a Python loop) look for bad texts themselves and give a `ps.Refusing`. With ``--different`` no two bad
 texts of a file are the same. Clean and bad input take turns. The rate
 is rows by the seconds in which the job's one task was at work, as the engine counts them. The rows
 of both outputs are counted.
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -33,7 +35,7 @@ from bench.variants import verdict
 TITLE = "one bad row in 8,192, as a dead letter"
 BAD_EVERY = 8192
 FILE_ROWS = 1 << 20
-ROWS = {"record": 1 << 20, "arrow": 1 << 24, "loop": 1 << 22}
+ROWS = {"record": 1 << 22, "arrow": 1 << 25, "loop": 1 << 23, "mask": 1 << 25, "caught": 1 << 23}
 NUMBERS = {"number": "float64"}
 WITHIN_S = 600.0
 
@@ -54,7 +56,31 @@ def by_loop(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"number": numbers})
 
 
-FUNCTIONS = {"record": by_record, "arrow": by_arrow, "loop": by_loop}
+def by_mask(batch: pa.RecordBatch) -> ps.Refusing:
+    """Make numbers of all texts in few calls, and refuse those that begin with a letter."""
+    texts = batch.column("text")
+    bad = pc.utf8_is_alpha(pc.utf8_slice_codeunits(texts, 0, 1))
+    numbers = pc.cast(pc.if_else(bad, pa.scalar(None, pa.string()), texts), pa.float64())
+    return ps.Refusing(pa.record_batch({"number": numbers}), bad, "no number")
+
+
+def by_caught(batch: pa.RecordBatch) -> ps.Refusing:
+    """Make numbers of all texts, one after the other, and refuse those that raise."""
+    texts = batch.column("text").to_pylist()
+    bad = np.zeros(len(texts), np.bool_)
+    numbers: list[float | None] = []
+    for row, text in enumerate(texts):
+        try:
+            numbers.append(float(text))
+        except ValueError:
+            numbers.append(None)
+            bad[row] = True
+    return ps.Refusing(pa.record_batch({"number": pa.array(numbers)}), bad, "no number")
+
+
+FUNCTIONS = {
+    "record": by_record, "arrow": by_arrow, "loop": by_loop, "mask": by_mask, "caught": by_caught,
+}  # fmt: skip
 
 
 def job(params: ps.Parameters) -> ps.Job:

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock as ps
+from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
@@ -171,3 +175,74 @@ def test_values_that_come_again_change_no_result(
     for row in main if stateful else ():
         seen[row["k"]] += 1
         assert row["seen"] == seen[row["k"]]
+
+
+refusals = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["fine", "fine", "raise", "refuse"])),
+    min_size=1,
+    max_size=60,
+)
+
+
+def refusing(kind: Any, fate: dict[int, str]) -> Any:
+    """Return a batch function that raises for some rows and refuses others by itself."""
+
+    def function(batch: pa.RecordBatch, state: BatchState | None = None) -> Any:
+        told = batch.column("n").to_pylist()
+        if any(fate[n] == "raise" for n in told):
+            raise ValueError("raised")
+        bad = [fate[n] == "refuse" for n in told]
+        good = [not b for b in bad]
+        reasons = pa.array([f"refused {n}" if b else None for n, b in zip(told, bad, strict=True)])
+        if kind is FilterStep:
+            return ps.Refusing([True] * len(told), pa.array(bad), reasons)
+        if kind is MapStep:  # what it gives for a refused row is never looked at
+            values = [n if g else -1 for n, g in zip(told, good, strict=True)]
+            return ps.Refusing(batch.set_column(1, "n", pa.array(values)), pa.array(bad), reasons)
+        rows = batch.filter(pa.array(good))
+        if state is None:
+            return ps.Refusing(rows, np.array(bad), reasons)
+        seen, places = state["seen"], []
+        for key, is_good in zip(state.index, good, strict=True):
+            seen[key] += is_good
+            places += [int(seen[key])] if is_good else []
+        state["seen"] = seen
+        rows = rows.append_column("seen", pa.array(places, pa.int64()))
+        return ps.Refusing(rows, np.array(bad), reasons)
+
+    return function
+
+
+@given(
+    refusals,
+    cuts,
+    slices,
+    st.sampled_from([MapStep, FlatMapStep, FilterStep, ProcessStep]),
+    st.booleans(),
+)
+def test_rows_that_a_function_refuses_by_itself_are_those_of_any_cut(
+    rows: list[tuple[str, str]], lengths: list[int], size: int | None, kind: Any, fails: bool
+) -> None:
+    """Some rows are refused and some raise; ``fails``: the first of them ends the job."""
+    fate = dict(enumerate(fate for _, fate in rows))
+    asked = Call("f", Per.BATCH, size, (), OnError.FAIL if fails else OnError.DEAD_LETTER)
+    function = refusing(kind, fate)
+    if kind is ProcessStep:
+        step: Any = kind("s", KeyColumns(ROWS, ["k"], 16), asked, function, (STATE, GIVEN))
+        step.open(HotTable)
+    else:
+        step = kind("s", asked, function, *([] if kind is FilterStep else [ROWS]))
+    bad = [n for n, what in fate.items() if what != "fine"]
+    if fails and bad:
+        with pytest.raises(UserCodeError) as raised:
+            run(step, batches(rows, lengths))
+        assert f"'n': {bad[0]}" in str(raised.value)
+        assert ("raised" if fate[bad[0]] == "raise" else f"refused {bad[0]}") in str(raised.value)
+        return
+    seen, expected = dict.fromkeys("ab", 0), []
+    for n, (key, _) in enumerate(rows):
+        if n not in bad:
+            seen[key] += 1
+            more = {"seen": seen[key]} if kind is ProcessStep else {}
+            expected.append({"k": key, "n": n, **more})
+    assert run(step, batches(rows, lengths)) == (expected, bad)

@@ -13,6 +13,7 @@ NAMES = {
     "PenstockError",
     "Pipeline",
     "Read",
+    "Refusing",
     "Sink",
     "SinkHandle",
     "SinkPublisher",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Source,
         SplitReader,
     )
+    from penstock.steps.refusals import Refusing
 
 __version__ = "0.1.0"
 
@@ -59,6 +60,7 @@ _HOMES = {
         "Source",
         "SplitReader",
     ),
+    "penstock.steps.refusals": ("Refusing",),
 }
 _SPELLED = {"max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "PenstockError",
     "Pipeline",
     "Read",
+    "Refusing",
     "Sink",
     "SinkHandle",
     "SinkPublisher",

@@ -124,10 +124,10 @@ def test_one_bad_row_in_each_batch_costs_few_rows_and_calls(function: Function) 
     places = [(turn * 2971) % ROWS for turn in range(turns)]
     found = run(counted, [texts(f"none{at}x" if at % 2 else "none", at) for at in places])
     assert found == {"main": turns * (ROWS - 1), "dead-letter": turns}
-    # Slices of 836 rows; the one that fails is passed again, in three calls. By halves it was
-    # 1.16 times the rows in 24.6 calls.
-    assert counted.rows <= (1.11 * turns + 1) * ROWS
-    assert counted.calls <= 14 * turns
+    # Slices of 590 to 6,700 rows, as the measured costs of a call and a row say; the one that
+    # fails is passed again, in three calls. By halves it was 24.6 calls in slices of 836 rows.
+    assert counted.rows <= (1.85 * turns + 1) * ROWS
+    assert counted.calls <= 18 * turns
 
 
 def test_wrong_guesses_are_given_up() -> None:

@@ -54,11 +54,33 @@ def test_what_fails_together_only_is_said_to_have_passed_apart() -> None:
 def test_more_rows_are_tried_at_once_the_rarer_those_at_fault_are() -> None:
     pace = CallCost()
     assert pace.most(8192) == 8192, "nothing was at fault yet"
-    pace.refused(8192)
+    pace.refused(8192, guessed=False)
     rare = pace.most(8192)
     assert 300 < rare < 2000
     for _ in range(60):
-        pace.refused(8192)
+        pace.refused(8192, guessed=False)
     assert pace.most(8192) == 1, "all are at fault: each alone"
     pace.passed(10_000_000)
     assert pace.most(8192) == 8192, "none has been for long"
+
+
+def test_more_rows_are_tried_at_once_the_more_a_call_costs_and_where_rows_are_guessed() -> None:
+    paces = CallCost(), CallCost(), CallCost()
+    for pace, row_s in zip(paces, (4e-7, 2e-8, 2e-8), strict=True):
+        pace.refused(8192, guessed=pace is paces[2])
+        for _ in range(20):
+            pace.took(1, 4e-5)
+            pace.took(1000, 4e-5 + 1000 * row_s)
+    loop, kernel, guessed = (pace.most(8192) for pace in paces)
+    assert 600 < loop < 900
+    assert 3000 < kernel < guessed <= 8192
+
+
+def test_measured_times_out_of_all_reason_leave_a_choice_in_bounds() -> None:
+    for one_s, many_s in ((0.0, 100.0), (100.0, 0.0), (0.0, 0.0)):
+        pace = CallCost()
+        pace.refused(8192, guessed=True)
+        for _ in range(20):
+            pace.took(1, one_s)
+            pace.took(1000, many_s)
+        assert 300 < pace.most(8192) < 8192

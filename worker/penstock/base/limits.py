@@ -57,6 +57,7 @@ BAD_VALUES_KEPT_MAX = 8  # of the newest rows at fault, to see one come again; a
 BAD_VALUES_IN_VAIN_MAX = 32  # rows at fault, none of whose values came again: then few are asked
 BAD_VALUES_ASKED_EACH = 16  # of so many rows at fault one is asked then
 BAD_VALUE_ROWS_MAX = 524_288  # without one of them: then it is not looked for any more
+SLICED_ROWS_MAX = 8  # refused rows of a batch that are cut out one by one; more by one call for all
 USER_TRACE_FRAMES_MAX = 12  # of the user's frames; of more the first and the last half are shown
 USER_TRACE_CAUSES_MAX = 3  # exceptions of one chain whose frames are shown
 USER_TRACE_CHARS_MAX = 1_100  # of all frames: the whole fits the status of a StreamJob

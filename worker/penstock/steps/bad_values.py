@@ -13,6 +13,7 @@ Where "n/a" or a null stands in place of a number, no call fails in vain but tha
 A value is never believed: a row is at fault when the call for it alone has raised.
 """
 
+from bisect import bisect_left
 from collections import deque
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from penstock.base.limits import (
     BAD_VALUES_KEPT_MAX,
     BAD_VALUES_WATCHED_MAX,
 )
-from penstock.steps.guesses import Named, first_row, named_value
+from penstock.steps.guesses import Named, named_value, rows_with
 
 
 class BadValues:
@@ -72,28 +73,24 @@ class Watch:
     """Says which rows of one batch have a value that is watched for, from the first to the last."""
 
     def __init__(self, known: BadValues, rows: pa.RecordBatch, values: dict[Named, int]) -> None:
-        """Look for each value when it is asked for."""
+        """Look for each value in all rows."""
         self._known = known
-        self._rows = rows
-        self._next = dict.fromkeys(values, -1)  # the row that has it, not in front of the last one
-        for value in self._next:
-            self._look(value, 0)
+        self._end: int = rows.num_rows
+        self._places = {value: rows_with(value, rows) for value in values}
+        for value, places in self._places.items():
+            known.looked(value, rows.num_rows, found=bool(places))
 
     def next(self, at: int) -> int:
         """Return the first row from ``at`` on; the number of rows when there is none."""
-        for value, place in self._next.items():
-            if place < at:
-                self._look(value, at)
-        return min(self._next.values(), default=self._rows.num_rows)
+        first: int = self._end
+        for places in self._places.values():
+            place = bisect_left(places, at)
+            if place < len(places):
+                first = min(first, places[place])
+        return first
 
     def passed(self, row: int) -> None:
         """Hear that a row that ``next`` gave was not at fault."""
-        for value in [v for v, place in self._next.items() if place == row]:
+        for value in [v for v, places in self._places.items() if row in places]:
             self._known.cleared(value)
-            del self._next[value]
-
-    def _look(self, value: Named, at: int) -> None:
-        place = first_row(value, self._rows, at)
-        self._next[value] = self._rows.num_rows if place < 0 else place
-        if at == 0:
-            self._known.looked(value, self._rows.num_rows, found=place >= 0)
+            del self._places[value]

@@ -2,7 +2,8 @@
 
 A batch function that raises is called again with parts of the batch until the row at fault is known
 (:mod:`penstock.steps.search`); its exception may say which it is (:mod:`penstock.steps.guesses`).
-Values that were at fault before are looked for first (:mod:`penstock.steps.bad_values`). A function
+Values that were at fault before are looked for first (:mod:`penstock.steps.bad_values`). Rows that
+it refuses by itself (:mod:`penstock.steps.refusals`) cost no further call. A function
 per record is called once for each row: the row at fault is the one that it raised for.
 What was given is made to a batch afterwards; a value that does not fit is looked for among what was
 given, without another call.
@@ -12,8 +13,9 @@ for the main thread, which runs no user code. Errors of Penstock's storage are n
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import thread_time
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -31,19 +33,14 @@ from penstock.model.exact import exact_cast
 from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
 from penstock.steps.guesses import guess_row
+from penstock.steps.letters import Letters, Refused
+from penstock.steps.refusals import Refusals, Values, but
 from penstock.steps.search import CallCost, Search
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Values = TypeVar("Values", pa.Array, pa.RecordBatch)
+Run = Callable[[pa.RecordBatch], tuple[T, Refusals]]
 
-ERROR_FIELDS = (
-    pa.field("error_step", pa.string()),
-    pa.field("error", pa.string()),
-    pa.field("error_source", pa.string()),
-    pa.field("error_partition", pa.string()),
-    pa.field("error_offset", pa.int64()),
-)
 DEBUGGER_LEFT = "the debugger was left: the job ends at this row"
 NO_TERMINAL = "the debugger found no terminal; penstock run --debug has one"
 NOT_THE_USERS = (StateError, StorageError)
@@ -64,23 +61,13 @@ class Done(Generic[T]):
 
     def taken(self, values: Values) -> Values:
         """Return of one value per row of the batch those of the rows that were taken."""
-        part = values.slice(self.start, self.rows)
-        return part.take(pa.array(self._places())) if self.without else part
+        return but(values.slice(self.start, self.rows), self.without)
 
     def row(self, number: int) -> int:
         """Return the row of the batch that was taken as the ``number``-th."""
-        return self.start + (int(self._places()[number]) if self.without else number)
-
-    def _places(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        return np.delete(np.arange(self.rows), self.without)
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Row ``start`` is at fault; ``error`` says why, in one bounded text."""
-
-    start: int
-    error: str
+        if not self.without:
+            return self.start + number
+        return self.start + int(np.delete(np.arange(self.rows), self.without)[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +81,17 @@ class CallAnswer(Generic[T]):
 class Caller(Generic[T]):
     """Calls one user function of one step with batches.
 
-    ``run`` turns a slice of rows to a checked answer. When it raises it has left no trace, so it
-    may be run again.
+    ``run`` turns a slice of rows to a checked answer, and says which rows the function refused by
+    itself. When it raises it has left no trace, so it may be run again.
     """
 
-    def __init__(self, where: Locate, call: Call, run: Callable[[pa.RecordBatch], T]) -> None:
+    def __init__(self, where: Locate, call: Call, run: Run[T]) -> None:
         """Call in slices of at most ``call.batch_rows`` rows; ``where`` places a row."""
         self._where = where
         self._run = run
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
+        self._letters = Letters(where)
         self._pace = CallCost()
         self._bad = BadValues()
         self._misled = 0  # wrong guesses since the last right one
@@ -124,37 +112,54 @@ class Caller(Generic[T]):
         error: BaseException | None = None
         at = rows = 0  # of the smallest range that is known to fail
         while not search.over:
-            here, searching = search.at, search.searching
+            begun = thread_time() if self._pace.slows else 0.0
+            here, searching, guessed = search.at, search.searching, search.guessed
             expected = watch.next(here) if watch else part.num_rows
             tried = search.next(max(1, min(expected - here, self._pace.most(part.num_rows))))
             try:
-                given = self._run(part.slice(here, tried))
+                given, refusals = self._run(part.slice(here, tried))
             except BaseException as raised:
                 if not self._is_users(raised):
                     raise
                 if not self._keep:  # else it would keep itself: its traceback has this frame
                     error, at, rows = raised, here, tried
-                self._misled *= not search.guessed
+                self._misled *= not guessed
                 search.failed(tried, self._guess(raised, part.slice(here, tried)))
                 if tried == 1 and self._keep:
                     refused.append(Refused(start + here, named(raised)))
                     if here == expected:
                         self._pace.passed(1)  # it cost no search
                     else:
-                        self._pace.refused(part.num_rows)
+                        self._pace.refused(part.num_rows, guessed=guessed)
                     if searching:
                         self._bad.refused(raised, part.slice(here, 1))
                 elif tried == 1 or quits(raised):
                     raise self._error(part, start, here, raised) from raised
+                if tried > 1:
+                    continue  # what it took says little: it ended somewhere
             else:
-                done.append(Done(start + here, tried, given))
+                done.append(Done(start + here, tried, given, refusals.rows))
+                refused += self._refused(part, start, here, refusals)
                 self._pace.passed(tried)
                 if watch and here == expected:
                     watch.passed(here)
-                self._misled += search.guessed
+                self._misled += guessed
                 if search.passed(tried) and error is not None:
                     raise self._error(part, start, at, error, rows) from error
+            if begun:
+                self._pace.took(tried, thread_time() - begun)
         return CallAnswer(tuple(done), tuple(refused))
+
+    def _refused(
+        self, part: pa.RecordBatch, start: int, first: int, refusals: Refusals
+    ) -> list[Refused]:
+        """Return the rows that the function refused by itself, counted from row ``first``.
+
+        Raises UserCodeError for the first of them when rows are no dead letters.
+        """
+        if refusals.rows and not self._keep:
+            raise self._error(part, start, first + refusals.rows[0], refusals.first())
+        return [Refused(start + first + row, text) for row, text in refusals]
 
     def _guess(self, error: BaseException, failed: pa.RecordBatch) -> int | None:
         if failed.num_rows == 1 or self._misled >= WRONG_GUESSES_MAX:
@@ -174,17 +179,7 @@ class Caller(Generic[T]):
 
     def letters(self, batch: pa.RecordBatch, refused: Sequence[Refused]) -> pa.RecordBatch:
         """Return the refused rows with what was wrong with each."""
-        rows = batch.take(pa.array([r.start for r in refused], pa.int64()))
-        places = [self._where(r.start) for r in refused]
-        columns: list[Any] = [
-            pa.array([w.step for w in places], pa.string()),
-            pa.array([r.error for r in refused], pa.string()),
-            pa.array([w.source for w in places], pa.string()),
-            pa.array([w.partition for w in places], pa.string()),
-            pa.array([w.offset for w in places], pa.int64()),
-        ]
-        fields = [*batch.schema, *ERROR_FIELDS]
-        return pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=pa.schema(fields))
+        return self._letters.of(batch, refused)
 
 
 class Turn(Protocol[T_co]):
@@ -228,7 +223,7 @@ class RecordCaller(Caller[T]):
         super().__init__(where, call, self._of_one_batch)
         self._turn = turn
 
-    def _of_one_batch(self, part: pa.RecordBatch) -> T:
+    def _of_one_batch(self, part: pa.RecordBatch) -> tuple[T, Refusals]:
         raise AssertionError("records are answered one by one")
 
     def _answer(self, part: pa.RecordBatch, start: int) -> CallAnswer[T]:
@@ -238,18 +233,18 @@ class RecordCaller(Caller[T]):
             if not self._is_users(error):
                 raise
             return self._unshown(part, start, error)
-        given: list[Any] = []
+        given: list[Any] = []  # of the rows that did not raise
         errors: dict[int, str] = {}
-        while len(given) < part.num_rows:
+        while len(given) + len(errors) < part.num_rows:
             try:
                 turn.run(given.append)
             except BaseException as error:
-                self._refuse(part, start, len(given), error)
-                errors[len(given)] = named(error)
-                turn.undo(len(given))
-                given.append(None)
+                row = len(given) + len(errors)
+                self._refuse(part, start, row, error)
+                errors[row] = named(error)
+                turn.undo(row)
         try:
-            answer = turn.together(given if not errors else _but(given, errors))
+            answer = turn.together(given)
         except BaseException as error:
             if not self._is_users(error):
                 raise
@@ -288,31 +283,22 @@ class RecordCaller(Caller[T]):
     ) -> T:
         """Refuse the rows whose given values do not fit, and make an answer of the others."""
         called = [row for row in range(part.num_rows) if row not in errors]
-        misfits = _misfits(turn, [given[row] for row in called])
+        misfits = _misfits(turn, given)
         assert misfits or not called, "values that fit one by one fit together"
+        fitting = dict(zip(called, given, strict=True))
         for number, error in misfits.items():
             self._refuse(part, start, called[number], error)
             errors[called[number]] = named(error)
         for row in turn.spoiled([called[number] for number in misfits]):
             errors.pop(row, None)
             try:
-                given[row] = turn.again(row)
-                turn.together([given[row]])
+                fitting[row] = turn.again(row)
+                turn.together([fitting[row]])
             except BaseException as error:
                 self._refuse(part, start, row, error)
                 errors[row] = named(error)
                 turn.undo(row)
-        return turn.together(_but(given, errors))
-
-
-def _but(given: list[Any], errors: Mapping[int, str]) -> list[Any]:
-    kept: list[Any] = []
-    at = 0
-    for row in sorted(errors):
-        kept += given[at:row]
-        at = row + 1
-    kept += given[at:]
-    return kept
+        return turn.together([fitting[row] for row in range(part.num_rows) if row not in errors])
 
 
 def _misfits(turn: Turn[Any], given: list[Any]) -> dict[int, BaseException]:
@@ -377,13 +363,18 @@ def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
     return records
 
 
-def as_batch(given: Any, schema: pa.Schema) -> pa.RecordBatch:
-    """Check what a batch function gave against the declared columns; exact casts are made."""
+def of_rows(given: Any) -> pa.RecordBatch:
+    """Return what a batch function gave as one batch. Raises TypeError when it is none."""
     if not isinstance(given, pa.RecordBatch | pa.Table):
         raise TypeError(f"it gave {type(given).__name__}; it must give a pyarrow.RecordBatch")
     if isinstance(given, pa.Table):
         joined = [column.combine_chunks() for column in given.columns]
         given = pa.RecordBatch.from_arrays(joined, schema=given.schema)
+    return given
+
+
+def as_batch(given: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Check a batch of a function's against the declared columns; exact casts are made."""
     if given.schema.equals(schema):
         return given
     if given.schema.names != schema.names:

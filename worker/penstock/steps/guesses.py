@@ -56,9 +56,20 @@ def _kind(column: pa.Array) -> type | None:
         return None  # Python cannot show it, and no message has it
 
 
-def first_row(named: Named, rows: pa.RecordBatch, at: int) -> int:
-    """Return the first row from ``at`` on that has this value in its column; -1: none has."""
-    return _index(named.value, rows.column(named.column), at)
+def rows_with(named: Named, rows: pa.RecordBatch) -> list[int]:
+    """Return the rows that have this value in its column, from the first to the last."""
+    column = rows.column(named.column)
+    try:
+        if named.value is None:
+            found = pc.is_null(column) if column.null_count else None
+        else:
+            found = pc.call_function("equal", [column, pa.scalar(named.value, column.type)])
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return []  # the column has values of another kind
+    if found is None or not found.true_count:
+        return []
+    places: list[int] = pc.call_function("indices_nonzero", [found]).to_pylist()
+    return places
 
 
 def guess_row(error: BaseException, rows: pa.RecordBatch) -> int | None:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from penstock.contract.graph import Call
 from penstock.steps.base import StateSchema, least_bound, with_hidden
-from penstock.steps.calls import Done, as_batch, records_of
+from penstock.steps.calls import Done, as_batch, of_rows, records_of
 from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.refusals import Refusals, parted
 from penstock.steps.stateless import Calling, caller_of, from_records, given_records
 from penstock.steps.values import BatchState, RecordRules, record_rules, state_field
 
@@ -51,11 +52,12 @@ class ProcessStep(Calling):
         rows = self._state.rows(self._keys.codec.keys(self._keys.of(part)))
         return BatchState(self._state, self._fields, rows)
 
-    def _batches(self, part: pa.RecordBatch) -> pa.RecordBatch:
+    def _batches(self, part: pa.RecordBatch) -> tuple[pa.RecordBatch, Refusals]:
         shown = self._shown(part)
-        given = as_batch(self._function(part, shown), self._output)
+        told, refusals = parted(self._function(part, shown), part.num_rows)
+        given = as_batch(of_rows(told), self._output)
         shown.store()
-        return given
+        return given, refusals
 
     def _records(self, part: pa.RecordBatch, undo: bool) -> "KeyedTurn":
         shown = self._shown(part), self._rules

@@ -18,8 +18,10 @@ right guess makes it three calls behind the one that failed. A wrong one costs o
 
 from math import isqrt
 
-# Of a call to about as many rows: measured from 30 (Python loops) to 700 (Arrow's kernels).
+# Of a call to about as many rows, until it is measured; and at least, and at most: Python loops
+# were seen at 100, kernels of Arrow at 2,500.
 CALL_COSTS_ROWS = 128
+CALL_COSTS_ROWS_MIN, CALL_COSTS_ROWS_MAX = 32, 4096
 
 
 class Search:
@@ -78,31 +80,75 @@ class Search:
             self._failed = self.at + rows
 
 
+class MeasuredCost:
+    """Measures how many rows a function does in the time that a call costs by itself."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._call_s: float | None = None  # of a call for one row
+        self._row_s: float | None = None  # of a row beside it, among many
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Hear what a call for so many rows took."""
+        if rows == 1:
+            self._call_s = _nearer(self._call_s, seconds)
+        elif self._call_s is not None:
+            self._row_s = _nearer(self._row_s, max(seconds - self._call_s, 0.0) / rows)
+
+    @property
+    def rows(self) -> int:
+        """How many rows cost as much as a call."""
+        if self._call_s is None or self._row_s is None:
+            return CALL_COSTS_ROWS
+        most = self._row_s * CALL_COSTS_ROWS_MAX <= self._call_s
+        rows = CALL_COSTS_ROWS_MAX if most else int(self._call_s / self._row_s)
+        return max(CALL_COSTS_ROWS_MIN, rows)
+
+
+def _nearer(known: float | None, new: float) -> float:
+    return new if known is None else (7 * known + new) / 8
+
+
 class CallCost:
     """Chooses how many rows to try at once where rows at fault keep coming.
 
-    With one row at fault in ``gap`` rows, calls of s rows cost gap / s calls, and about 1.5 * s
-    rows that are tried in vain. The sum is least at s = sqrt(gap * CALL_COSTS_ROWS / 1.5).
+    With one row at fault in ``gap`` rows, calls of s rows cost gap / s calls, and rows that are
+    tried in vain: about 1.5 * s where halves are tried, half as many where the row is guessed.
+    Where a call costs c rows the sum is least at s = sqrt(gap * c / 1.5), or the root of twice
+    as much. The choice changes no result, so it may depend on measured times.
     """
 
     def __init__(self) -> None:
         """Begin without a row at fault: everything is tried at once."""
         self._gap: int | None = None  # rows from one at fault to the next, about
         self._since = 0
+        self._guessed = False
+        self._costs = MeasuredCost()
+
+    @property
+    def slows(self) -> bool:
+        """Whether rows at fault have come: then it wants to hear what calls take."""
+        return self._gap is not None
 
     def most(self, rows: int) -> int:
         """Return how many of ``rows`` rows to try at once."""
         if self._gap is None:
             return rows
         gap = max(self._gap, self._since)
-        return max(1, min(rows, gap, isqrt(gap * CALL_COSTS_ROWS * 2 // 3)))
+        least = gap * self._costs.rows * 2 // 3
+        return max(1, min(rows, gap, isqrt(2 * least if self._guessed else least)))
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Hear what a call for so many rows took."""
+        self._costs.took(rows, seconds)
 
     def passed(self, rows: int) -> None:
         """Hear that rows passed."""
         self._since += rows
 
-    def refused(self, rows: int) -> None:
+    def refused(self, rows: int, *, guessed: bool) -> None:
         """Hear that one row was at fault; ``rows``: of the batch in which it was found."""
         gap = self._since + 1
         self._gap = max(gap, rows) if self._gap is None else (3 * self._gap + gap) // 4
         self._since = 0
+        self._guessed = guessed

@@ -24,11 +24,14 @@ from penstock.steps.calls import (
     Caller,
     Done,
     RecordCaller,
-    Refused,
+    Run,
     Turn,
     as_batch,
+    of_rows,
     records_of,
 )
+from penstock.steps.letters import Refused
+from penstock.steps.refusals import Refusals, but, parted
 
 Function = Callable[[Any], Any]
 _DICT = frozenset((dict,))
@@ -192,11 +195,12 @@ class MapStep(Calling):
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
         """Call ``function`` with batches or records; it gives rows of ``output``."""
 
-        def batches(part: pa.RecordBatch) -> pa.RecordBatch:
-            given = as_batch(function(part), output)
+        def batches(part: pa.RecordBatch) -> tuple[pa.RecordBatch, Refusals]:
+            told, refusals = parted(function(part), part.num_rows)
+            given = of_rows(told)
             if given.num_rows != part.num_rows:
                 raise ValueError(f"a map gave {given.num_rows} rows for {part.num_rows}")
-            return given
+            return as_batch(but(given, refusals.rows), output), refusals
 
         def together(given: Sequence[Any]) -> pa.RecordBatch:
             return from_records(given, output)
@@ -218,8 +222,9 @@ class FlatMapStep(Calling):
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
         """Call ``function`` with batches, or with records (it gives an iterable of records)."""
 
-        def batches(part: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
-            return as_batch(function(part), output), None
+        def batches(part: pa.RecordBatch) -> tuple[tuple[pa.RecordBatch, None], Refusals]:
+            told, refusals = parted(function(part), part.num_rows)
+            return (as_batch(of_rows(told), output), None), refusals
 
         def together(given: Sequence[list[Any]]) -> tuple[pa.RecordBatch, list[int]]:
             parents = [i for i, rows in enumerate(given) for _ in rows]
@@ -249,8 +254,8 @@ class FilterStep(Calling):
     def __init__(self, name: str, call: Call, function: Function) -> None:
         """Call ``function`` with batches (it gives one bool per row) or records."""
 
-        def batches(part: pa.RecordBatch) -> pa.Array:
-            given = function(part)
+        def batches(part: pa.RecordBatch) -> tuple[pa.Array, Refusals]:
+            given, refusals = parted(function(part), part.num_rows)
             if isinstance(given, pa.ChunkedArray):
                 given = given.combine_chunks()
             mask = given if isinstance(given, pa.Array) else pa.array(np.asarray(given))
@@ -258,7 +263,7 @@ class FilterStep(Calling):
                 raise TypeError(
                     f"a filter gives {part.num_rows} booleans, not {len(mask)} of {mask.type}"
                 )
-            return mask
+            return but(mask, refusals.rows), refusals
 
         def together(given: Sequence[bool]) -> pa.Array:
             return pa.array(given, pa.bool_())
@@ -275,7 +280,7 @@ class FilterStep(Calling):
 
 
 def caller_of(
-    call: Call, batches: Callable[[pa.RecordBatch], Any], records: Callable[..., Turn[Any]]
+    call: Call, batches: Run[Any], records: Callable[..., Turn[Any]]
 ) -> Callable[[Locate], Caller[Any]]:
     """Return what makes the caller of a function, once it is known who places its rows."""
     if call.per is Per.BATCH:

@@ -2,9 +2,9 @@
 
 ::
 
-    newest spec ── cannot be taken ────────────────> the one that runs, Accepted=False
-        ├──────── given up at this generation ─────> the one that runs (or ran stably), Stalled
-        └──────── good ────────────────────────────> it
+    the newest spec ── is refused ──────────────────────> the running spec, Accepted=False
+        ├───────────── was given up at this generation ─> the running or last stable spec, Stalled
+        └───────────── is good ─────────────────────────> the newest spec
 
 Restores, once per nonce: those that a spec asks for, and those of the upgrade mode Stateless.
 
@@ -35,18 +35,21 @@ TWO_AUTOSCALERS = (
     "a HorizontalPodAutoscaler has set spec.replicas, so spec.autoscaling is off: remove one of "
     "them; without the HorizontalPodAutoscaler, kubectl scale to another number ends this"
 )
-SPECS_KEPT = 512  # read; every reconcile of a job looks at the same few
+SPECS_KEPT = 512  # parsed specs; every reconcile of a job needs the same few
 HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
-STATELESS = "stateless "  # begins the nonce of a restore that no spec names
+STATELESS = "stateless "  # the prefix of a nonce that is not from a spec
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """``target`` is what is to run, None while there is nothing good.
+    """The spec that is to run, and what the condition Accepted says about the newest one.
 
-    ``is_newest``: it is the newest spec; ``bounds`` are its autoscaler's, None where that is off.
-    ``reason`` and ``message`` are those of the condition Accepted; ``given_up`` says why the newest
-    spec was given up (a reason of Stalled). ``restore_path`` is where a keeper finds the restore.
+    - ``target``: what is to run; None while no spec is good.
+    - ``reason``, ``message``: of the condition Accepted.
+    - ``given_up``: why the newest spec was given up (a reason of Stalled).
+    - ``restore_path``: the folder to restore, as a keeper sees it.
+    - ``is_newest``: the newest spec was not refused.
+    - ``bounds``: of the autoscaler; None when it is off.
     """
 
     target: Target | None
@@ -59,10 +62,10 @@ class Accepted:
 
 
 class SpecRefusedError(Exception):
-    """The newest spec cannot be taken."""
+    """The newest spec is refused."""
 
     def __init__(self, reason: Reason, message: str) -> None:
-        """Say why, for the condition."""
+        """Take what the condition Accepted will say."""
         super().__init__(message)
         self.reason = reason
         self.message = message
@@ -87,7 +90,7 @@ def accept(seen: Observed) -> Accepted:
 
 
 def reason_given_up(seen: Observed) -> Reason | None:
-    """Say why the newest spec was given up; a new generation is tried again."""
+    """Return why the newest spec was given up; None when it was not. A new generation is tried."""
     stalled = seen.job.status.condition(ConditionType.STALLED)
     if stalled is None or stalled.observed_generation != seen.job.generation:
         return None
@@ -95,12 +98,12 @@ def reason_given_up(seen: Observed) -> Reason | None:
 
 
 def requested_target(seen: Observed) -> Target | None:
-    """Return what the newest spec asks for, whether it can be taken or not; None: not readable."""
+    """Return what the newest spec asks for, even if it is refused; None when it is not readable."""
     return _target(seen, seen.job.spec_text)
 
 
 def running_target(seen: Observed) -> Target | None:
-    """Return what runs now, with the number of workers that is wanted of it."""
+    """Return the spec that the workers run, with the wanted number of workers."""
     current = seen.stateful_set
     if current is None or current.config not in seen.configs:
         return None
@@ -116,7 +119,7 @@ def running_target(seen: Observed) -> Target | None:
 
 
 def last_stable_target(seen: Observed) -> Target | None:
-    """Return the last spec that ran and completed a checkpoint, scaled as is wanted now."""
+    """Return the last spec that ran and completed a checkpoint, with the number wanted now."""
     kept = seen.job.status.last_stable
     if kept is None:
         return None
@@ -186,7 +189,10 @@ def _newest(seen: Observed) -> Accepted:
 
 @lru_cache(SPECS_KEPT)
 def _with_replicas(target: Target, replicas: int) -> Target:
-    """Return the target with so many workers: the same one again, for what is kept with it."""
+    """Return the target with this number of workers. Equal arguments give the same object.
+
+    Caches of other functions have the target as their key.
+    """
     if target.spec.replicas == replicas:
         return target
     return replace(target, spec=replace(target.spec, replicas=replicas))
@@ -217,7 +223,7 @@ def _check_claim(seen: Observed, target: Target) -> None:
 
 
 def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str | None]:
-    """Find the folder that is to be restored: what to mount, and its path in a container."""
+    """Find the folder to restore: what to mount, and its path in a container."""
     wanted = target.spec.restore
     if wanted is None or wanted.empty or wanted.newest or last_restore_nonce(seen) == wanted.nonce:
         return None, None
@@ -249,9 +255,9 @@ def nonce_of(latest: Latest) -> str:
 
 
 def restore_source(target: Target, path: str) -> tuple[RestoreSource | None, str]:
-    """Turn a folder on the claim into what to mount (None: it is ours) and its path in a pod.
+    """Turn a folder on the claim into what to mount (None: the job's own) and its path in a pod.
 
-    Raises SpecRefusedError for a path that leads elsewhere, or that is spelt as if it might.
+    Raises SpecRefusedError for a path outside the namespace's folders, and for ``.`` or ``..``.
     """
     owner = target.owner
     folder = folder_at(owner.namespace, path)
@@ -268,13 +274,13 @@ def restore_source(target: Target, path: str) -> tuple[RestoreSource | None, str
 
 
 def wants_restore(target: Target, latest: Latest) -> bool:
-    """Say whether the spec asks for a restore that was not carried out yet."""
+    """Say whether the spec asks for a restore that was not carried out yet, by its nonce."""
     wanted = target.spec.restore
     return wanted is not None and wanted.nonce != nonce_of(latest)
 
 
 def requested_restore(accepted: Accepted, target: Target, latest: Latest) -> Restore | None:
-    """Return what the spec asks for; None when it is done, or is not found."""
+    """Return the restore that the spec asks for; None when it was done, or has no folder."""
     wanted = target.spec.restore
     if wanted is None or not wants_restore(target, latest):
         return None
@@ -291,11 +297,15 @@ def requested_restore(accepted: Accepted, target: Target, latest: Latest) -> Res
 
 
 def stateless_restore(target: Target, latest: Latest, run: str) -> Restore | None:
-    """Return the restore of an upgrade in the mode Stateless; None where no state would go."""
+    """Return the restore of an upgrade in mode Stateless; None when there is no state to drop.
+
+    The leader keeps only the nonce of its last restore. The nonce made here therefore ends with the
+    spec's own nonce: what the spec asked for before is not done again afterwards.
+    """
     if target.spec.upgrade.mode is not UpgradeMode.STATELESS or latest.max_epoch == 0:
         return None
     wanted = target.spec.restore
-    # One of the newest checkpoint only says what is given up of it, and here that is everything.
+    # A restore of the newest checkpoint says which part of it to drop. Here all of it is dropped.
     done = wanted.nonce if wanted is not None and wanted.newest else nonce_of(latest)
     return Restore(
         f"{STATELESS}{run} {done}",
@@ -306,10 +316,10 @@ def stateless_restore(target: Target, latest: Latest, run: str) -> Restore | Non
 
 
 def replicas_of(seen: Observed, spec: Spec) -> int:
-    """Return how many workers are wanted: by the autoscaler where it is on, else by the spec.
+    """Return how many workers are wanted: the autoscaler's number if it is on, else the spec's.
 
-    What it has chosen is in the status before anything is done about it; new bounds count at once.
-    It begins with the workers that there are: the status of an object may be lost.
+    The autoscaler's number is in the status; the bounds are those of the newest spec. Without a
+    number in the status the present number of workers counts, because a status can be lost.
     """
     if spec.autoscaling is None or seen.job.scaled_by_hpa:
         return spec.replicas
@@ -320,5 +330,5 @@ def replicas_of(seen: Observed, spec: Spec) -> int:
 
 
 def clamped(replicas: int, bounds: Autoscaling) -> int:
-    """Return the number within the bounds that is nearest."""
+    """Return the nearest number within the bounds."""
     return min(max(replicas, bounds.min_replicas), bounds.max_replicas)

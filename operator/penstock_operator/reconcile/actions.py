@@ -1,8 +1,8 @@
 """What a reconcile decides: actions in order, a status, events. The shell stops at a failure.
 
-Each action is safe to repeat and safe to leave out: the next reconcile decides anew from what is
-there. One that could do harm on an old view names the version or uid that it is based on, and
-the API server refuses it when that has changed.
+Each action may be repeated, and each may be left out: the next reconcile decides again from what
+exists. An action that could do harm after a stale read names the version or uid that it is based
+on. The API server refuses it when the object has changed.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from penstock_operator.api.plain import Object
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Server-side apply; ``applied`` is the hash that is kept beside the object.
+    """Server-side apply. ``applied`` is the hash that is kept as an annotation.
 
-    It must be the object of ``uid`` (empty: none may be there), as which an apply by itself does
-    not look; ``version``, where given, must still be the newest.
+    The object must have this ``uid``; with an empty one it must not exist. An apply alone does not
+    check that. If a ``version`` is given, it must still be the newest.
     """
 
     manifest: Object
@@ -29,14 +29,14 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create; that it exists already is no error where it is this job's own."""
+    """Create an object. It is no error if it exists already and belongs to this job."""
 
     manifest: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Set the StatefulSet's replicas and turn, if ``version`` is still its newest."""
+    """Set the replicas and the turn of the StatefulSet, if ``version`` is still the newest."""
 
     replicas: int
     turn: int
@@ -45,7 +45,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class WriteDesired:
-    """Write ``{job}-desired``: over ``version``, or as a new object where that is empty."""
+    """Write ``{job}-desired`` over ``version``, or create it when the version is empty."""
 
     value: Desired
     turn: int
@@ -55,7 +55,7 @@ class WriteDesired:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Copy the -latest of another uid to its archive, then delete it; both by ``uid``."""
+    """Copy the -latest of the earlier job ``job_uid`` to its archive, then delete it by ``uid``."""
 
     job_uid: str
     uid: str
@@ -64,9 +64,9 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object of this very ``uid``; that it is gone is no error.
+    """Delete the object with this ``uid``. It is no error if it does not exist.
 
-    ``now`` ends a pod without its grace period: only for a worker that is lost.
+    ``now`` deletes a pod without its grace period. It is only for a worker that is lost.
     """
 
     kind: str
@@ -77,11 +77,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class WriteAuthority:
-    """Write ``{secret}-ca`` over ``version`` (empty: it is not there yet).
+    """Write ``{secret}-ca`` over ``version`` (empty: it does not exist yet).
 
-    It keeps the authorities of these names, and the keys of those that go on ``signing``. ``grow``
-    adds a new authority with its key. What is not in it is taken from ``{secret}``, the workers'
-    key among it, and made where that is not there either.
+    - ``keep``: the names of the authorities that stay.
+    - ``signing``: the names of those whose keys stay too.
+    - ``grow``: add a new authority with its key.
+
+    What ``{secret}-ca`` lacks is taken from ``{secret}``, and is created if that lacks it too. This
+    includes the key of the workers.
     """
 
     secret: str
@@ -94,10 +97,10 @@ class WriteAuthority:
 
 @dataclass(frozen=True, slots=True)
 class WriteCertificates:
-    """Write ``secret`` over ``version`` (empty: it is not there yet), from ``{secret}-ca``.
+    """Write ``secret`` over ``version`` (empty: it does not exist yet), from ``{secret}-ca``.
 
-    It believes all authorities of that. ``signer`` signs a new certificate (empty: the newest);
-    None keeps the one that is there.
+    It gets all authorities of ``{secret}-ca`` as trusted. ``signer`` names the authority that signs
+    a new certificate (empty: the newest one); None keeps the present certificate.
     """
 
     secret: str
@@ -108,7 +111,7 @@ class WriteCertificates:
 
 @dataclass(frozen=True, slots=True)
 class SetFinalizer:
-    """Have the StreamJob (``snapshot`` empty) or a StreamSnapshot carry our finalizer, or not."""
+    """Add or remove our finalizer: of the StreamJob, or of the StreamSnapshot of this name."""
 
     present: bool
     snapshot: str = ""
@@ -117,7 +120,7 @@ class SetFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotStatus:
-    """Write the status of one StreamSnapshot, over ``version``: an old view undoes no answer."""
+    """Write the status of one StreamSnapshot over ``version``: a stale read overwrites nothing."""
 
     name: str
     status: SnapshotStatus
@@ -140,10 +143,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that people should hear once: a Kubernetes Event with a fixed reason.
-
-    It is about the StreamJob, or about the StreamSnapshot of that name.
-    """
+    """A Kubernetes Event with a fixed reason, about the StreamJob or the named StreamSnapshot."""
 
     reason: str
     message: str
@@ -153,11 +153,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``status`` is written before the actions when ``status_first``: a target before its effects.
+    """The result of one reconcile.
 
-    - ``shows``: nothing is done, and the status differs in what changes by itself: it may wait,
-      and be left out.
-    - ``again_s``: reconcile again after so long, although nothing happens until then.
+    - ``status``: the new status; None when it does not change.
+    - ``status_first``: write the status before the actions, because it announces them.
+    - ``shows``: there are no actions, and only progress (epochs, rows) changes in the status. This
+      write may wait, and may be left out.
+    - ``again_s``: reconcile again after this time even if no event arrives.
     """
 
     actions: tuple[Action, ...] = ()
@@ -170,14 +172,14 @@ class Decision:
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """A decision being made: the modules of this package add to it in turn."""
+    """Collects the actions and events of a decision while the steps of a reconcile run."""
 
     actions: list[Action] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     again_s: float | None = None
 
     def do(self, action: Action) -> None:
-        """Add an action; order matters."""
+        """Add an action. The actions are performed in this order."""
         self.actions.append(action)
 
     def tell(self, reason: str, message: str, *, warning: bool = False, snapshot: str = "") -> None:
@@ -185,6 +187,6 @@ class DecisionBuilder:
         self.events.append(Event(reason, message, warning, snapshot))
 
     def again(self, after_s: float) -> None:
-        """Ask to be called again; the soonest wish counts."""
+        """Ask for another reconcile after this time; the shortest time asked for counts."""
         wished = max(after_s, 0.05)
         self.again_s = wished if self.again_s is None else min(self.again_s, wished)

@@ -1,19 +1,19 @@
-"""When certificates are renewed, by whom they are signed, and which authorities are believed.
+"""When certificates are renewed, which authority signs them, and which authorities are trusted.
 
 ::
 
     {secret}-ca   authorities with their keys, and the workers' key; mounted by no pod
-        │ signed by the newest authority that all workers have had time to hear of
+        │ the newest authority that all workers have had time to learn of signs
         v
-    {secret}      all authorities that have not ended, one certificate, the workers' key
+    {secret}      all authorities that have not expired, one certificate, the workers' key
 
-An authority and a certificate are renewed at two thirds of their life. A new authority is believed
-from the start and signs a day later, unless nobody else can. An old one stops signing when the next
-one begins, and is believed until it ends: so whatever it has signed stays good.
+An authority and a certificate are renewed after two thirds of their life. A new authority is
+trusted at once, and signs a day later unless no other can sign. An old authority stops signing when
+the next one begins to sign. It is trusted until it expires, so its certificates stay valid.
 
-A lost Secret is made again: ``{secret}`` from ``{secret}-ca``; ``{secret}-ca`` with a new authority
-and with what ``{secret}`` still has. Where both are lost, nobody can sign what the workers that run
-would believe. Then another **trust line** begins, and workers of an older line are started again.
+A lost Secret is created again: ``{secret}`` from ``{secret}-ca``; ``{secret}-ca`` with a new
+authority and with what ``{secret}`` still has. If both are lost, no new certificate can be trusted
+by the running workers. Then a new **trust line** begins: workers of an older line are restarted.
 """
 
 from penstock_operator.api import names
@@ -25,15 +25,16 @@ from penstock_operator.resources.target import Target
 DAY_S = 24 * 3600.0
 AUTHORITY_LIFE_S = 730 * DAY_S
 LEAF_LIFE_S = 90 * DAY_S
-SKEW_S = 3600.0  # between the clocks of nodes: certificates begin that much earlier
-# The kubelet brings a Secret within two minutes. A node that hears nothing for a day has no pods.
+SKEW_S = 3600.0  # certificates begin this much earlier: clocks of nodes may differ
+# The kubelet updates a mounted Secret within two minutes. A node that is cut off for a day has lost
+# its pods.
 KNOWN_AFTER_S = DAY_S
 NEWEST = ""  # as a signer: the newest authority of all
 RENEWED, LOST = "CertificatesRenewed", "CertificatesLost"  # reasons of events
 
 
 def reconcile_certificates(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
-    """Make, mend and renew the Secrets with certificates; nothing while they were not read."""
+    """Create, repair and renew the Secrets with certificates, unless they were not read yet."""
     if seen.trust is None or not target.spec.security.mtls:
         return
     for secret in sorted(seen.trust):
@@ -47,7 +48,7 @@ def reconcile_certificates(seen: Observed, target: Target, builder: DecisionBuil
 
 
 def _is_foreign(seen: Observed, secret: str) -> bool:
-    """Say whether one of the two is of somebody else: see ``children``."""
+    """Say whether one of the two Secrets belongs to another owner."""
     both = (ChildKey("Secret", name) for name in (secret, names.authority_name(secret)))
     return any(not seen.owns(seen.children[key]) for key in both if key in seen.children)
 
@@ -55,7 +56,7 @@ def _is_foreign(seen: Observed, secret: str) -> bool:
 def trust_steps(
     secret: str, view: TrustView, line: int, now: float
 ) -> tuple[WriteAuthority | WriteCertificates, ...]:
-    """Return what is to be written, in this order; nothing when all is well."""
+    """Return the writes that are due, in order; empty when none is."""
     found, mounted = view.authority, view.certificates
     had = _roots_of(view)
     kept = tuple(root for root in had if now < root.ends)
@@ -78,7 +79,7 @@ def trust_steps(
 
 
 def _roots_of(view: TrustView) -> tuple[Root, ...]:
-    """Return the authorities that either Secret knows, the oldest first."""
+    """Return the authorities that are in either Secret, the oldest first."""
     found = () if view.authority is None else view.authority.roots
     there = {root.name for root in found}
     mounted = () if view.certificates is None else view.certificates.roots
@@ -89,10 +90,10 @@ def _roots_of(view: TrustView) -> tuple[Root, ...]:
 def _signer(
     mounted: CertificatesView | None, kept: tuple[Root, ...], signers: list[Root], now: float
 ) -> str | None:
-    """Name who signs a new certificate now, None while the one that is there will do.
+    """Name the authority that signs a new certificate; None while the present one is good.
 
-    The best signer has been known to all workers for long; a younger one signs when there is no
-    other, rather than that workers have no certificate.
+    The best signer is one that all workers already trust. If there is none, a younger authority
+    signs: that is better than no certificate.
     """
     leaf = None if mounted is None else mounted.leaf
     good = leaf is not None and now < leaf.ends and leaf.issuer in {root.name for root in kept}
@@ -105,7 +106,7 @@ def _signer(
 
 
 def _is_due(begins: float, ends: float, now: float) -> bool:
-    """Say whether two thirds of a life are over."""
+    """Say whether two thirds of a lifetime have passed."""
     return now >= begins + SKEW_S + (ends - begins - SKEW_S) * 2 / 3
 
 
@@ -113,7 +114,7 @@ def _is_due(begins: float, ends: float, now: float) -> bool:
 
 
 def trust_line_of(seen: Observed, secret: str) -> int:
-    """Return the line of a Secret: that which it has, or gets when nothing is left of it."""
+    """Return the trust line of a Secret: its present one, or a new one when nothing is left."""
     view = (seen.trust or {}).get(secret, TrustView())
     if _is_foreign(seen, secret):
         return _line_of_set(seen)
@@ -125,16 +126,17 @@ def trust_line_of(seen: Observed, secret: str) -> int:
 
 
 def trust_line_to_start(seen: Observed) -> int:
-    """Return the line that workers are of when they start now."""
+    """Return the trust line of workers that start now."""
     return max(
         (trust_line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen)
     )
 
 
 def certificates_lost(seen: Observed, target: Target) -> bool:
-    """Say whether the workers that run are of an older line: joiners cannot speak with them.
+    """Say whether the running workers have an older trust line than new ones would have.
 
-    Workers of another spec are none of these: they end anyway, and may never have had certificates.
+    New workers could not connect to them. Workers of another spec do not count: they are replaced
+    anyway, and may never have had certificates.
     """
     at = seen.stateful_set
     if seen.trust is None or at is None or not target.spec.security.mtls:
@@ -145,21 +147,21 @@ def certificates_lost(seen: Observed, target: Target) -> bool:
 def warn_of_lost_certificates(
     seen: Observed, target: Target | None, builder: DecisionBuilder
 ) -> None:
-    """Say with the status that begins a restart why it is one."""
+    """Add the event that explains a restart caused by lost certificates."""
     if target is not None and certificates_lost(seen, target):
         builder.tell(LOST, lost_certificates_message(seen), warning=True)
 
 
 def lost_certificates_message(seen: Observed) -> str:
-    """Say for people why workers are started again."""
+    """Explain why the workers are restarted."""
     lost = ", ".join(
         f"{secret} and {names.authority_name(secret)}"
         for secret, view in sorted((seen.trust or {}).items())
         if trust_line_of(seen, secret) > _line_of_set(seen)
     )
     return (
-        f"the Secrets {lost} were lost, both at once: nobody can sign certificates that workers "
-        "believe which run, so all of them start again from the last checkpoint, with new ones"
+        f"the Secrets {lost} were lost, both at once: no new certificate can be signed that the "
+        "running workers trust, so all workers restart from the last checkpoint with new ones"
     )
 
 
@@ -175,7 +177,7 @@ def _both_lost(seen: Observed, view: TrustView) -> bool:
 
 def _renewal_message(view: TrustView) -> str:
     if view.certificates is None:
-        return "was lost, and made again by the same authority: workers that run believe it"
+        return "was lost, and was created again by the same authority: running workers trust it"
     if view.authority is None:
-        return "its authority's key was lost: a new authority is believed beside the old one"
-    return "renewed; workers take it while they run"
+        return "the key of its authority was lost: a new authority is trusted beside the old one"
+    return "renewed; running workers load it without a restart"

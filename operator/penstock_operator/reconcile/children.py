@@ -1,15 +1,15 @@
-"""Everything around the workers, each object applied when it differs from what was applied last.
+"""The objects of a job around its workers, its metadata, and foreign objects under its names.
 
-The objects that a checkpoint hangs on: ``-latest`` and ``-desired``.
+Children are applied when they differ from what was applied last.
 
-``-latest`` is created exactly once in the life of a job: by level-triggered repair it would come
-back empty, and the job would silently start from nothing. So it is created only while nothing
-shows that the job ever began; afterwards its absence is for a person to judge.
+The metadata is ``-latest`` and ``-desired``. ``-latest`` is created exactly once in the life of a
+job. If it were repaired like other children, it would come back empty, and the job would silently
+start from nothing. It is created only while nothing shows that the job ever began. Later a person
+must decide what to do about a missing one.
 
-Names that a job needs and that objects of others have: those are never written or deleted.
-
-The job says which they are, and looks again until they are gone. One whose workers run goes on;
-no worker is started beside such an object, for workers write some objects by their names.
+A **foreign object** has a name that the job needs and belongs to another owner. It is never written
+or deleted. The job reports it and looks again until it is gone. Running workers go on. No worker
+starts beside a foreign object, because workers write some objects by name.
 """
 
 from collections.abc import Iterator
@@ -41,11 +41,13 @@ from penstock_operator.resources.applied import content_hash, with_applied_hash
 from penstock_operator.resources.replay import replay_name
 from penstock_operator.resources.target import Target
 
+OBJECTS_NAMED_MAX = 3  # in one message; the others are named when these are gone
+
 
 def apply_children(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
-    """Make the objects that pods need before they start, and those that guard them."""
+    """Create or apply the objects that pods need before they start, and those that protect them."""
     owner = target.owner
-    # First what the Role names: it gives no rights over objects of others.
+    # The objects that the Role names come first: the Role must give no rights over foreign ones.
     if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
         builder.do(Create(records.empty_status(owner)))
     if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
@@ -65,7 +67,7 @@ def apply_children(seen: Observed, target: Target, builder: DecisionBuilder) -> 
 
 
 def reconcile_finalizer(seen: Observed, builder: DecisionBuilder) -> None:
-    """Carry a finalizer only while the deletion has something to wait for."""
+    """Keep the finalizer on the StreamJob only if its deletion policy has something to wait for."""
     job = seen.job
     wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN
     if wanted != (names.FINALIZER in job.finalizers):
@@ -73,7 +75,7 @@ def reconcile_finalizer(seen: Observed, builder: DecisionBuilder) -> None:
 
 
 def delete_epoch_views(seen: Observed, builder: DecisionBuilder) -> None:
-    """Delete the views of single epochs that earlier operators made: the status lists them now."""
+    """Delete the views of single epochs, which earlier operators made: the status has them now."""
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
         epoch = records.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
         if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
@@ -81,9 +83,10 @@ def delete_epoch_views(seen: Observed, builder: DecisionBuilder) -> None:
 
 
 def left_by_earlier_job(seen: Observed) -> list[str]:
-    """Name what an earlier job of this name has left and its collection still has to remove.
+    """List what an earlier job of this name left and the garbage collector still has to delete.
 
-    What has no owner is collected by nobody, and so is not waited for; see ``foreign_objects``.
+    It never deletes an object without an owner, so such an object is not waited for: see
+    ``foreign_objects``.
     """
     kept = {
         ("ConfigMap", pod.latest_name(seen.job.name)),
@@ -104,7 +107,7 @@ def left_by_earlier_job(seen: Observed) -> list[str]:
 
 @lru_cache(512)
 def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
-    """Build what is applied whenever it differs, with the hash of each, once for each target."""
+    """Build the objects that are applied when they differ, with their hashes, once per target."""
     owner = target.owner
     found = [records.config(target)]
     if target.spec.service_account_name is None:
@@ -124,12 +127,12 @@ def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
 
 
 def _key_of(manifest: Object) -> ChildKey:
-    """Return under which key an object is observed."""
+    """Return the key of an object among the observed children."""
     return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
 
 
 def _prune_configs(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
-    """Keep the specs that run, are to run, or ran stably."""
+    """Delete the stored specs, except those that run, are to run, or were the last stable one."""
     used = {target.config}
     if seen.stateful_set is not None:
         used.add(seen.stateful_set.config)
@@ -152,9 +155,9 @@ class Metadata:
 def reconcile_metadata(
     seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], builder: DecisionBuilder
 ) -> Metadata:
-    """Look at ``-latest``, and create both objects where that is certain to be right.
+    """Look at ``-latest``, and create both objects when this is certainly right.
 
-    While names of the job's are ``taken``, no job begins.
+    No job begins while another owner's object has one of its names (``taken``).
     """
     found = seen.latest
     if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
@@ -175,13 +178,13 @@ def reconcile_metadata(
 
 
 def _ends_with_savepoint(seen: Observed) -> bool:
-    """Say whether a deletion still needs ``-desired``, to ask for its last savepoint."""
+    """Say whether a deletion still needs ``-desired`` to ask for its last savepoint."""
     waits = names.FINALIZER in seen.job.finalizers and not seen.namespace_ends
     return waits and deletion_policy(seen) is DeletionPolicy.SAVEPOINT and not is_down(seen)
 
 
 def has_begun(seen: Observed) -> bool:
-    """Say whether anything shows that this job ever had a -latest."""
+    """Say whether anything shows that this job ever had a ``-latest``."""
     status = seen.job.status
     return (
         status.checkpoint is not None
@@ -199,8 +202,8 @@ def _create_latest(seen: Observed, target: Target | None, builder: DecisionBuild
         return Metadata(None, Problem(Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone"))
     if has_begun(seen) and not (_asks_to_restore(seen, target) and is_down(seen)):
         text = (
-            f"ConfigMap {seen.job.name}-ckpt-latest is gone, and with it what is committed: put "
-            "it back, or set spec.restore to begin from a savepoint"
+            f"ConfigMap {seen.job.name}-ckpt-latest is gone, and the committed checkpoint with it: "
+            "put it back, or set spec.restore to begin from a savepoint"
         )
         return Metadata(None, Problem(Reason.METADATA_MISSING, text))
     builder.do(Create(records.first_latest(owner_of(seen.job))))
@@ -210,13 +213,13 @@ def _create_latest(seen: Observed, target: Target | None, builder: DecisionBuild
 def _asks_to_restore(seen: Observed, target: Target) -> bool:
     wanted = target.spec.restore
     done = seen.job.status.restore
-    if wanted is None or wanted.newest:  # what was the newest one is not known any more
+    if wanted is None or wanted.newest:  # nobody knows any more which one was the newest
         return False
     return done is None or done.nonce != wanted.nonce
 
 
 def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
-    """Put what an earlier job of this name has committed out of the way; nothing adopts it."""
+    """Archive the ``-latest`` of an earlier job of this name; a new job never takes it over."""
     assert seen.latest is not None
     assert seen.latest.value is not None
     left = left_by_earlier_job(seen)
@@ -228,14 +231,16 @@ def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
         if view and child.job_uid == old and not child.deleting:
             builder.do(Delete("ConfigMap", key.name, child.uid))
     builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))
-    return Metadata(None, Problem(Reason.WAITING_FOR_OLD, "putting an earlier job's record away"))
-
-
-NAMED_MAX = 3  # in one message; the others follow when these are gone
+    return Metadata(
+        None, Problem(Reason.WAITING_FOR_OLD, "archiving the -latest of an earlier job")
+    )
 
 
 def foreign_objects(seen: Observed, target: Target | None) -> tuple[ChildKey, ...]:
-    """List what has a name of the job's and is not its own, nor an earlier job's of its name."""
+    """List the objects of other owners, and of nobody, that have one of the job's names.
+
+    Objects of an earlier job of this name do not count while the garbage collector deletes them.
+    """
     if target is None:
         return ()
     found = (key for key in _wanted(seen, target) if key in seen.children)
@@ -243,15 +248,15 @@ def foreign_objects(seen: Observed, target: Target | None) -> tuple[ChildKey, ..
 
 
 def foreign_objects_problem(seen: Observed, taken: tuple[ChildKey, ...]) -> Problem | None:
-    """Say which objects have names of the job's, and what to do about it; None: no object has."""
+    """Say which foreign objects have names of the job, and what to do; None when there are none."""
     if not taken:
         return None
-    listed = [f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in taken[:NAMED_MAX]]
+    listed = [f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in taken[:OBJECTS_NAMED_MAX]]
     more = len(taken) - len(listed)
     text = ", ".join(listed) + (f" and {more} more" if more else "")
     advice = "remove it or have its owner rename it, or give the job another name"
     if any(k.kind == kinds.CLAIM.kind for k in taken):
-        advice += "; a claim that is there is used by checkpoint.volume.claimName"
+        advice += "; to use a claim that exists, set checkpoint.volume.claimName"
     return Problem(
         Reason.NAME_TAKEN,
         f"not of this job, and left as it is: {text}: {advice}; the operator looks again by itself",
@@ -261,13 +266,15 @@ def foreign_objects_problem(seen: Observed, taken: tuple[ChildKey, ...]) -> Prob
 def _whose(child: Child) -> str:
     if child.owner:
         return f"of {child.owner}"
-    return "of an earlier job, which nothing collects" if child.job_uid else "of nobody"
+    if child.job_uid:
+        return "of an earlier job, which is not deleted with that job"
+    return "without an owner"
 
 
 def _is_foreign(seen: Observed, key: ChildKey, child: Child) -> bool:
     if seen.owns(child):
         return False
-    if key.kind == kinds.CLAIM.kind:  # one that works is not given up by a newer operator
+    if key.kind == kinds.CLAIM.kind:  # a claim that workers use is not refused later
         return not child.job_uid and seen.stateful_set is None
     if key == ChildKey("ConfigMap", pod.latest_name(seen.job.name)):
         value = None if seen.latest is None else seen.latest.value
@@ -277,7 +284,7 @@ def _is_foreign(seen: Observed, key: ChildKey, child: Child) -> bool:
         return value is not None and child.job_uid != value.job_uid
     if key.kind == "Job":
         return not child.job_uid
-    # What is of an earlier job, and has it as its owner, is being collected.
+    # An object that an earlier job owns is being deleted by the garbage collector.
     return not child.job_uid or (not child.owner and not _outlives(seen, key))
 
 
@@ -286,7 +293,7 @@ def _outlives(seen: Observed, key: ChildKey) -> bool:
 
 
 def _wanted(seen: Observed, target: Target) -> Iterator[ChildKey]:
-    """List the names of all objects that are, or soon will be, written or deleted by name."""
+    """List all objects that the job writes or deletes by name, now or soon."""
     job = target.owner.name
     yield from (key for key, _, _ in applied_objects(target))
     yield ChildKey("StatefulSet", pod.workers_name(job))

@@ -1,4 +1,4 @@
-"""The conditions of a StreamJob, its state in one word, and the reason that matters."""
+"""The conditions of a StreamJob, its state in one word, and the reason to show first."""
 
 from dataclasses import dataclass
 
@@ -25,10 +25,10 @@ from penstock_operator.reconcile.snapshots import periodic_condition
 STALE_INTERVALS = 3
 NAMED_MAX = 3  # foreign pods in one message
 PLAIN_TEXT = (
-    "spec.security.mtls is false: workers take rows and orders in plain text, from whoever reaches "
-    "their ports; only the NetworkPolicy keeps others out, where the network enforces it"
+    "spec.security.mtls is false: workers accept rows and commands in plain text, from anybody who "
+    "can reach their ports; only the NetworkPolicy keeps others out, if the network enforces it"
 )
-FAILURES_LEFT = 3  # checkpoints may fail in a row before the job is not ready
+FAILURES_MAX = 3  # so many failed checkpoints in a row make the job not ready
 STATES = {
     Reason.DEPLOYING: StreamJobState.STARTING,
     Reason.UPGRADING: StreamJobState.UPGRADING,
@@ -45,7 +45,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ConditionInputs:
-    """What the conditions are made of."""
+    """What the conditions and the status are made of."""
 
     seen: Observed
     accepted: Accepted
@@ -55,7 +55,7 @@ class ConditionInputs:
 
 
 def state_of(inputs: ConditionInputs) -> StreamJobState:
-    """Say in one word where the job stands."""
+    """Return the state of the job."""
     latest, target = inputs.latest, inputs.accepted.target
     if inputs.seen.job.deleting_since is not None:
         return StreamJobState.DELETING
@@ -75,12 +75,12 @@ def state_of(inputs: ConditionInputs) -> StreamJobState:
 
 
 def ready_workers(seen: Observed) -> int:
-    """Count the pods that are ready and stay."""
+    """Count the pods that are ready and not being deleted."""
     return sum(p.ready and not p.deleting for p in seen.pods)
 
 
 def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condition, ...]:
-    """Judge; a time moves only when its condition's status does."""
+    """Return all conditions. The time of a condition changes only with its status."""
     judged = {
         ConditionType.READY: _ready(inputs, state),
         ConditionType.ACCEPTED: _accepted(inputs),
@@ -94,14 +94,14 @@ def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condi
     wanted = None if inputs.accepted.target is None else inputs.accepted.target.spec.snapshots
     if wanted is not None:
         judged[ConditionType.SNAPSHOTS_TAKEN] = periodic_condition(inputs.seen, wanted)
-    # Those of another version stay: it knows what they mean.
+    # Conditions that another version wrote stay: that version knows what they mean.
     others = [c for c in inputs.seen.job.status.conditions if c.type not in set(ConditionType)]
     ours = [_condition(inputs.seen, kind, *found) for kind, found in judged.items()]
     return (*ours, *others)[:CONDITIONS_MAX]
 
 
 def reason_of(conditions: tuple[Condition, ...]) -> str:
-    """Return the reason that a person wants to see first; Ready's when nothing is wrong."""
+    """Return the most important reason; that of Ready when nothing is wrong."""
     by_type = {condition.type: condition for condition in conditions}
     stalled, accepted = by_type[ConditionType.STALLED], by_type[ConditionType.ACCEPTED]
     if stalled.status is Truth.TRUE:
@@ -127,7 +127,7 @@ def _condition(
 def _ready(inputs: ConditionInputs, state: StreamJobState) -> tuple[Truth, Reason, str]:
     ready = ready_workers(inputs.seen)
     target = inputs.accepted.target
-    if state is StreamJobState.FINISHED:  # it has done what it is for: nobody waits for more
+    if state is StreamJobState.FINISHED:  # `kubectl wait --for=condition=Ready` then ends
         return Truth.TRUE, Reason.FINISHED, _progress_message(inputs)
     failing = _checkpoint_failure(inputs, state)
     if state is StreamJobState.RUNNING and failing and _fails_for_good(inputs):
@@ -192,10 +192,10 @@ def _checkpointing(inputs: ConditionInputs, state: StreamJobState) -> tuple[Trut
 
 
 def _checkpoint_failure(inputs: ConditionInputs, state: StreamJobState) -> str:
-    """Return why the leader commits nothing, as long as it says so; empty when it does not.
+    """Return why the leader cannot commit checkpoints; empty when it can.
 
-    Beside a running job all that it says keeps it from committing; an engine that is not ready yet
-    is no news of checkpoints.
+    While the job runs, every failure that the leader reports keeps it from committing. Before that,
+    a report can also be about an engine that is not ready yet.
     """
     running, latest = inputs.seen.running, inputs.latest
     if (
@@ -214,9 +214,9 @@ def _is_full(inputs: ConditionInputs) -> bool:
 
 
 def _fails_for_good(inputs: ConditionInputs) -> bool:
-    """Say whether checkpoints fail for good: a full volume does not pass, one slow write does."""
+    """Say whether checkpoints will keep failing: after a full volume, not after one slow write."""
     failed = 0 if inputs.seen.running is None else inputs.seen.running.failed_checkpoints
-    return _is_full(inputs) or failed >= FAILURES_LEFT
+    return _is_full(inputs) or failed >= FAILURES_MAX
 
 
 def _complete(state: StreamJobState) -> tuple[Truth, Reason, str]:
@@ -232,20 +232,20 @@ def _stalled(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
 
 
 def _foreign_text(seen: Observed) -> str:
-    """Name the pods that look like workers and do not count; empty when there are none."""
+    """Name the pods that look like workers and are none; empty when there are none."""
     if not seen.foreign_pods:
         return ""
     listed = ", ".join(seen.foreign_pods[:NAMED_MAX])
     more = len(seen.foreign_pods) - NAMED_MAX
     return (
-        f"not counted as workers: {listed}{f' and {more} more' if more > 0 else ''}: they have "
-        "all labels of this job's workers and are not of its StatefulSet: delete them, or remove "
+        f"not counted as workers: {listed}{f' and {more} more' if more > 0 else ''}: they have all "
+        "labels of this job's workers and do not belong to its StatefulSet: delete them, or remove "
         f"their label {pod.LABEL_JOB}"
     )
 
 
 def _input_complete(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
-    """Judge by the last look of the workers; what they do not list, nobody knows."""
+    """Decide by the newest listing of the workers; Unknown when they list no inputs."""
     found = () if inputs.seen.running is None else inputs.seen.running.inputs
     if not found:
         return Truth.UNKNOWN, Reason.NOT_LISTED, ""
@@ -265,7 +265,7 @@ def _secured(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
 
 
 def checkpoint_age(inputs: ConditionInputs) -> float | None:
-    """Return how old the newest checkpoint is; None when nobody has said when it was."""
+    """Return the age of the newest checkpoint; None when its time is not known."""
     latest, told, known = inputs.latest, inputs.seen.running, inputs.seen.job.status.checkpoint
     if latest is None:
         return None

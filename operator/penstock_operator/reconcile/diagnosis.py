@@ -1,4 +1,4 @@
-"""Why a job does not come up: the first cause that a person can act on, in words and one reason."""
+"""What is wrong with a job: the first cause that a person can act on, with a reason and a text."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ TERMINATIONS = {
     pod.JOB_INVALID: Reason.JOB_INVALID,
     pod.CRASHED: Reason.CRASH_LOOP,
 }
-# How the texts of a failed or waiting leader begin or what they name, and what that is.
+# What the text of a failed or waiting leader contains, and the reason that this means.
 FAILURES = (
     (OUT_OF_MEMORY, Reason.ENGINE_OUT_OF_MEMORY),
     (RESTARTS_EXHAUSTED, Reason.CRASH_LOOP),
@@ -66,18 +66,18 @@ FAILURES = (
     (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),
 )
-# How the text begins or what it names that says why no pod was made, and what that is.
+# What the text of a refused pod contains, and the reason that this means.
 POD_REFUSALS = (
     ("error looking up service account", Reason.SERVICE_ACCOUNT_MISSING),
     ("exceeded quota", Reason.QUOTA_EXCEEDED),
     ("failed quota", Reason.QUOTA_EXCEEDED),
 )
 CRASHES = 3  # deaths of engines within the window of spec.restart
-MEMORY_CRASHES = 2  # of them: what has filled the memory twice fills it again
+MEMORY_CRASHES = 2  # the same for out-of-memory kills: a third one would follow
 OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's word for a container
-PATIENCE_S = 60.0  # a pod may need so long for what then proves to be no problem
-REFUSAL_PATIENCE_S = 5.0  # of a write that may pass by itself; it is tried about four times by then
-CRASHED_LATELY_S = 600.0  # a container that ended longer ago, and runs since, is well
+PATIENCE_S = 60.0  # a healthy pod may be pending for so long
+REFUSAL_PATIENCE_S = 5.0  # a write that may succeed later is tried about four times in this time
+CRASHED_LATELY_S = 600.0  # a container that has run for longer since its crash is healthy
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +89,14 @@ class Problem:
 
 
 def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Problem | None:
-    """Return the first cause, the nearest to the user's hands first; None when all is well."""
+    """Return the first cause; None when nothing is wrong. Causes that a user can fix come first."""
     if latest is not None and latest.failure is not None:
         return _failed(latest.failure)
     if target is not None and seen.claim is None and _needs_claim(target):
         return Problem(
             Reason.CLAIM_MISSING,
             f"PersistentVolumeClaim {target.claim} (spec.checkpoint.volume.claimName) does not "
-            "exist: create it; the workers start by themselves then",
+            "exist: create it; then the workers start by themselves",
         )
     if seen.refusal is not None and _lasts(seen.refusal, seen.now):
         return _refused(seen.refusal)
@@ -111,8 +111,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
     if latest is not None and (text := _full(seen, latest)):
         return Problem(
             Reason.VOLUME_FULL,
-            f"a volume is full: {text}: make it larger or remove files of yours; the job goes on "
-            "by itself then",
+            f"a volume is full: {text}: make it larger or remove files of yours; then the job "
+            "continues by itself",
         )
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
@@ -131,8 +131,8 @@ def _refused(found: Refusal) -> Problem:
     return Problem(
         reason,
         f"the API server does not take {found.what}: {found.text}: correct the spec (most of a "
-        "StatefulSet is spec.podTemplate, spec.env and spec.resources) or what refuses it; it is "
-        "tried again by itself",
+        "StatefulSet is spec.podTemplate, spec.env and spec.resources) or what refuses it; the "
+        "operator tries again by itself",
     )
 
 
@@ -146,7 +146,7 @@ def _no_pods(text: str) -> Problem:
 
 
 def _full(seen: Observed, latest: Latest) -> str:
-    """Return what a worker says that found no room; empty when none does."""
+    """Return the report of a full volume; empty when there is none."""
     told = None if seen.running is None or latest.closed() else seen.running.failure
     texts = [text for text in (told, latest.stalled) if text]
     return next((text for text in texts if _says_no_room(text)), "")
@@ -157,7 +157,7 @@ def _says_no_room(text: str) -> bool:
 
 
 def _crashes(deaths: Deaths) -> bool:
-    """Say whether engines die again and again: one or two deaths are what recovery is for."""
+    """Say whether engines die repeatedly. Recovery handles one or two deaths without a word."""
     enough = MEMORY_CRASHES if _by_memory(deaths.newest[-1]) else CRASHES
     return deaths.count >= min(enough, deaths.attempts)
 
@@ -177,7 +177,7 @@ def _crash_loop(deaths: Deaths, last: Death) -> Problem:
 
 
 def crash_text(deaths: Deaths, last: Death) -> str:
-    """Say how often engines died, how many restarts are left, and how the newest one died."""
+    """Say how often engines died, how many restarts are allowed, and why the newest one died."""
     window = span_text(deaths.window_s)
     return (
         f"engines died {deaths.count} times within {window}, and after {deaths.attempts} restarts "
@@ -208,7 +208,7 @@ def _pod_problem(found: PodView, now: float) -> Problem | None:
         if problem is not None:
             return problem
     if found.phase == "Pending" and found.created and now - found.created > PATIENCE_S:
-        waits = next((c.waiting for c in found.containers if c.waiting), "nothing that it tells")
+        waits = next((c.waiting for c in found.containers if c.waiting), "it does not say for what")
         return Problem(
             Reason.WAITING_FOR_WORKERS,
             f"pod {found.name} has been pending for {now - found.created:.0f} s ({waits}); "
@@ -240,7 +240,7 @@ def _container_problem(found: PodView, container: ContainerView, now: float) -> 
 
 
 def _out_of_memory(place: str, container: ContainerView) -> Problem:
-    """Blame a container's limit; the keeper's is not the user's to set by spec.resources."""
+    """Name the limit to raise: spec.resources is for the engine, not for the keeper."""
     engine = container.name == pod.ENGINE_CONTAINER
     reason = Reason.ENGINE_OUT_OF_MEMORY if engine else Reason.CRASH_LOOP
     field = "spec.resources.limits.memory" if engine else "its limit in spec.podTemplate"
@@ -335,8 +335,8 @@ def upgrade_overdue(seen: Observed, lifecycle: Lifecycle) -> Problem | None:
         return None
     return Problem(
         Reason.UPGRADE_FAILED,
-        f"{_not_stable_text(pending)}: change the spec; with spec.upgrade.rollback the one before "
-        "comes back by itself",
+        f"{_not_stable_text(pending)}: change the spec; with spec.upgrade.rollback the last stable "
+        "spec comes back by itself",
     )
 
 
@@ -346,8 +346,8 @@ def _no_savepoint(pending: Pending, latest: Latest, now: float) -> Problem | Non
     answer = next((a.text for a in latest.answers if a.request == pending.snapshot), "")
     return Problem(
         Reason.SAVEPOINT_FAILED,
-        f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old spec goes "
-        "on; change the spec, or spec.upgrade.mode to LastCheckpoint",
+        f"no savepoint before the upgrade ({answer or 'none by its deadline'}): the old spec keeps "
+        "running; change the spec, or spec.upgrade.mode to LastCheckpoint",
     )
 
 

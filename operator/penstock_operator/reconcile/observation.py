@@ -1,4 +1,4 @@
-"""Puts the objects that were read together to one observation. Pure; the reading is elsewhere."""
+"""Builds one observation from the objects that were read. Pure: ``cluster.observe`` reads them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What an observation has beside objects; see :class:`Observed`."""
+    """What an observation has in addition to objects; see :class:`Observed`."""
 
     now: float
     refresh: bool = False
@@ -41,10 +41,10 @@ class Moment:
 def assemble(
     job: JobView, objects: Iterable[Plain], moment: Moment, versions: Versions
 ) -> Observed:
-    """Sort out the objects of ``job``: its children, its claim, and StreamSnapshots of its folder.
+    """Build the observation of ``job`` from its children, its claim and its StreamSnapshots.
 
-    What an earlier job of the same name has left is a child and nothing else, and so is what is
-    of somebody else and has one of the job's names. ``versions`` keeps the views of objects.
+    Objects that an earlier job of the same name left, and foreign objects under the job's names,
+    are in ``children`` and nowhere else. ``versions`` caches the views of objects.
     """
     listed, view = list(objects), versions.view
     kinds = views.by_kind(listed)
@@ -93,7 +93,7 @@ def _spark(job: JobView, applications: list[Plain], versions: Versions) -> Spark
 def _foreign(
     job: JobView, kinds: Mapping[str, list[Plain]], workers: list[Plain]
 ) -> tuple[str, ...]:
-    """Name the pods that have all labels of the job's workers and are none of them."""
+    """Name the pods that have all labels of the job's workers and are not workers."""
     own = {text_at(p, "metadata", "name") for p in workers}
     labelled = (
         text_at(p, "metadata", "name")
@@ -135,7 +135,7 @@ def _purges(jobs: list[Plain]) -> dict[str, bool]:
 
 
 def _last_words(pods: list[Plain]) -> dict[str, str]:
-    """Return what pods of Jobs said at their end, by the names of the Jobs."""
+    """Return the termination messages of the pods of Jobs, by the names of the Jobs."""
     found: dict[str, str] = {}
     for plain in pods:
         name = text_at(plain, "metadata", "labels", LABEL_JOB_NAME)

@@ -1,13 +1,14 @@
-"""What of an event matters: whether it may change the decision about its job. Pure.
+"""Predicates: whether a changed object can change the decision about its job. Pure.
 
-Workers write three objects many times a minute: their Lease, ``-status`` and ``-latest``. Nearly
-all of that is time passing: renewals, counters, epochs. An event is taken apart into what
+Workers write three objects many times a minute: their Lease, ``-status`` and ``-latest``. Most of
+these changes are renewals, counters and epochs. An object is divided into three parts:
 
-- ``always`` matters: whatever is not named below, so that a field nobody thought of does;
-- is ``moving``: epochs and what goes with them. It matters unless the job is at rest;
-- is ``load``: shares of time at work. They matter to an autoscaler.
+- ``always``: a change always matters. All fields that are not named below are in this part, so a
+  new field is in it too.
+- ``moving``: epochs and their figures. A change matters unless the job is at rest.
+- ``load``: shares of time at work. A change matters to an autoscaler.
 
-Numbers that are only shown matter to nobody at once: a look at rest shows them (``decide``).
+Figures that are only shown are in none of them. A reconcile at rest shows them (``decide.REST_S``).
 """
 
 import hashlib
@@ -22,9 +23,9 @@ from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
 
-# Of -latest: what a commit changes. Names of savepoints among the retained always matter.
+# Of -latest: what each commit changes. Names of savepoints among the retained are in `always`.
 COMMIT = ("epoch", "max_epoch", "root", "published_through", "retained")
-# Of -status: what a commit changes, and clocks and counters, which are shown and nothing else.
+# Of -status: what each commit changes; then clocks and counters, which are only shown.
 TOLD = ("checkpoint", "published_through", "failed_checkpoints")
 COUNTED = ("time_us", "listening_s", "steps", "load")
 VOLATILE = ("resourceVersion", "managedFields")
@@ -32,7 +33,7 @@ VOLATILE = ("resourceVersion", "managedFields")
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """Digests of the three parts of one object; equal digests mean equal parts."""
+    """Digests of the three parts of one object."""
 
     always: bytes
     moving: bytes = b""
@@ -40,9 +41,10 @@ class Gist:
 
 
 def matters(before: Gist | None, now: Gist, job: Plain) -> bool:
-    """Say whether an object that was as ``before`` (None: absent, or another) concerns its job.
+    """Say whether the change from ``before`` to ``now`` can change the decision about the job.
 
-    ``job`` is the StreamJob as it is known, None when it is not there.
+    ``before`` is None when the object was absent or had another uid. ``job`` is the StreamJob as it
+    is known, None when it does not exist.
     """
     if before is None or before.always != now.always:
         return True
@@ -52,7 +54,7 @@ def matters(before: Gist | None, now: Gist, job: Plain) -> bool:
 
 
 def at_rest(job: Plain) -> bool:
-    """Say whether the job runs, checkpoints, and waits for nothing."""
+    """Say whether the job runs, takes checkpoints, and has no operation under way."""
     truths = {
         text_at(c, "type"): text_at(c, "status") for c in list_at(job, "status", "conditions")
     }
@@ -64,7 +66,7 @@ def at_rest(job: Plain) -> bool:
 
 
 def gist_of(plain: Plain) -> Gist:
-    """Take apart what ``api.slim`` has left of an object: of a Lease it left no times."""
+    """Digest what ``api.slim`` kept of an object; of a Lease it kept no times."""
     kind, name = text_at(plain, "kind"), text_at(plain, "metadata", "name")
     metadata = _metadata(plain)
     if kind == "StreamJob":  # nobody but us writes its status
@@ -98,7 +100,7 @@ def _of_status(metadata: Object, record: Object) -> Gist:
 
 
 def _worker(plain: Plain) -> Plain:
-    """Keep of a worker's silence only whether it is one."""
+    """Replace the duration of a worker's silence by whether it counts as silent."""
     silent = _seconds(at(plain, "silent_s")) >= SILENT_POD_S
     return {**object_at(plain), "silent_s": silent}
 
@@ -111,14 +113,14 @@ def _record(plain: Plain) -> Object | None:
     try:
         found = parsed(text_at(plain, "data", pod.RECORD))
     except PeerError:
-        return None  # what cannot be read matters as it is, byte by byte
+        return None  # each change of an unreadable record matters
     return found if isinstance(found, dict) else None
 
 
 def _metadata(plain: Plain) -> Object:
     metadata = {k: v for k, v in object_at(plain, "metadata").items() if k not in VOLATILE}
     marks = texts_at(plain, "metadata", "annotations")
-    if pod.ANNOTATION_SWAP in marks:  # fresh in every write of a record
+    if pod.ANNOTATION_SWAP in marks:  # it is different after each write of a record
         metadata["annotations"] = {k: v for k, v in marks.items() if k != pod.ANNOTATION_SWAP}
     return metadata
 

@@ -1,4 +1,7 @@
-"""The replay of a job: made once its workers run, shown in the status; another is another run."""
+"""The replay of a job: a SparkApplication, created when the workers run, shown in the status.
+
+A changed ``spec.replay`` is a new SparkApplication under a new name.
+"""
 
 from dataclasses import replace
 
@@ -34,13 +37,13 @@ FAILED = frozenset(
         "ExecutorsStartTimedOut",
     }
 )
-PENDING = "Pending"  # not made yet, or not looked at by its operator
-MESSAGE_CHARS_MAX = 1000  # Spark's can be a hundred lines
+PENDING = "Pending"  # not created yet, or not handled by the Spark operator yet
+MESSAGE_CHARS_MAX = 1000  # messages of Spark can have a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
 
 
 def replay_problem(seen: Observed, accepted: Accepted) -> Problem | None:
-    """Say why the replay failed; None when it did not, or is not wanted."""
+    """Return why the replay failed; None when it did not fail or is not wanted."""
     target = accepted.target
     if target is None or target.spec.replay is None or not _is_wanted(seen.spark, target):
         return None
@@ -56,7 +59,7 @@ def replay_problem(seen: Observed, accepted: Accepted) -> Problem | None:
 
 
 def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
-    """The job runs without Spark; only that its replay cannot is said."""
+    """Say in Accepted when the cluster has no Spark operator: the job runs, its replay does not."""
     target = accepted.target
     if target is None or target.spec.replay is None or accepted.reason is not Reason.VALID:
         return accepted
@@ -74,7 +77,7 @@ def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
 def reconcile_replay(
     inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder
 ) -> StreamJobStatus:
-    """Make the SparkApplication of ``spec.replay`` and show its state."""
+    """Create the SparkApplication of ``spec.replay``, and put its state into the status."""
     seen, target = inputs.seen, inputs.accepted.target
     wanted = None if target is None else target.spec.replay
     _remove_others(seen, target if wanted is not None else None, builder)
@@ -96,9 +99,10 @@ def reconcile_replay(
 
 
 def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:
-    """Count what the job has taken of it. An attempt counts from 0; the figure shown never falls.
+    """Count the rows that the job has received from the replay.
 
-    Of a job in Python the steps' kinds are not known here: its first step is a source.
+    Each attempt counts from 0 again, but the shown figure never falls. The kinds of a Python job's
+    steps are not known here; its first step is the source.
     """
     before = inputs.seen.job.status.spark_application
     least = 0 if before is None or before.name != name else before.rows
@@ -108,7 +112,7 @@ def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:
 
 
 def _has_begun(inputs: ConditionInputs) -> bool:
-    """Workers announce themselves when they run; a sender before that would only wait."""
+    """Say whether workers can receive rows: a sender that starts earlier would only wait."""
     return inputs.latest is not None and inputs.latest.attempt > 0 and not inputs.latest.closed()
 
 

@@ -1,22 +1,19 @@
-"""How many workers an autoscaled job should have: what was measured goes in, a number and why out.
+"""The autoscaler: how many workers a job should have, when this may change, and where it is kept.
 
-As Kubernetes' own autoscaler does it: the number that would bring the busiest step to its target
-if its work were spread evenly, left alone within a tolerance. More are wanted as soon as two
-windows in a row ask for them, fewer only when no window of a longer time asked for as many.
+It works like the HorizontalPodAutoscaler. It recommends the number that would bring the busiest
+step to its target if its work were spread evenly. Within a tolerance it changes nothing. It
+recommends more workers when two windows in a row ask for them, and fewer only when no window of a
+longer time asks for as many as there are::
 
-::
+    busy share of each window ── ratio to the target ──> asked for ── the least of 2 windows ──> more
+                                                            └── the most of 3 cooldowns ──> fewer
 
-    share of each window ──ratio to the target──> recommended ──the least of 2 windows──> more
-                                                       └──the most of 3 cooldowns──> fewer
+A job can be slow although no step is busy: because of one hot key or a slow network. It keeps its
+workers. More would not help it, and fewer would harm it.
 
-A job that is held up although no step is busy on the whole (one hot key, a slow network) keeps its
-workers: more would not help it, and fewer would harm it.
-
-The autoscaler's part of a reconcile: when it may recommend, and what it remembers.
-
-It chooses by writing a number into the status, and nothing else. The next reconcile takes that
-number where it would take spec.replicas, and rescales as after ``kubectl scale``: so a choice
-outlives whoever made it, and one that was not written was never made.
+The autoscaler only writes its number into the status. The next reconcile uses that number in the
+place of ``spec.replicas`` and rescales as after ``kubectl scale``. The number therefore survives the
+operator, and a number that was not written was never chosen.
 """
 
 import math
@@ -33,19 +30,21 @@ from penstock_operator.reconcile.accept import clamped
 from penstock_operator.reconcile.conditions import ConditionInputs
 from penstock_operator.reconcile.workers import STALE_S
 
-TOLERANCE = 0.1  # of the ratio: what is so near to the target is left alone
-SATURATED = 0.98  # of the time: it may want any number more, however high the target is
-UP_WINDOWS = 2  # one alone may be what piled up while there were no workers
-UP_FACTOR = 2  # at once: a step that is always busy does not say how much more there is
-DOWN_COOLDOWNS = 3  # without a busier window, before workers go
-BLOCKED_MAX = 0.1  # of its time that a step waits for credit in a job that is not held up
-UNDONE_REST_S = 1800.0  # after workers that did not come, before more are asked for again
+TOLERANCE = 0.1  # of the ratio: so near to the target nothing changes
+SATURATED = 0.98  # busy for this share of the time, a step may need any number of workers more
+UP_WINDOWS = 2  # one window alone may be the backlog of a time without workers
+UP_FACTOR = 2  # the most at once: a step that is always busy does not show how much work waits
+DOWN_COOLDOWNS = 3  # so many cooldowns without a busier window come before a shrink
+BLOCKED_MAX = 0.1  # a step that waits longer for credit shows that the job is slowed down
+UNDONE_REST_S = 1800.0  # after missing workers were given up, until more are asked for again
 ROUNDING = 1e-9
+TAKE_BACK_S = 600.0  # for workers to appear: nodes may have to be bought, and images pulled
+BUSY_STEP = 0.05  # a smaller change of the shown share is not worth a write
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """So many workers, and why, for people."""
+    """A number of workers, and why it is recommended."""
 
     replicas: int
     why: str
@@ -54,7 +53,7 @@ class Recommendation:
 def recommend(
     now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus
 ) -> Recommendation | None:
-    """Return another number of workers and why; None: it stays as it is.
+    """Return another number of workers with its reason; None: the number stays.
 
     ``current`` runs and is within the bounds, and ``load`` was measured under it.
     """
@@ -78,7 +77,7 @@ def recommend(
 
 
 def windows_down(window_s: float, bounds: Autoscaling) -> int:
-    """Return how many windows have to agree before workers go: no more than a leader keeps."""
+    """Return how many windows must agree before a shrink: at most as many as a leader keeps."""
     wanted = math.ceil(DOWN_COOLDOWNS * bounds.cooldown_s / window_s)
     return min(max(wanted, UP_WINDOWS), LOAD_WINDOWS_KEPT)
 
@@ -101,15 +100,11 @@ def _target(bounds: Autoscaling) -> str:
     return f"{bounds.target_busy:.0%} wanted"
 
 
-TAKE_BACK_S = 600.0  # for workers to come: nodes may have to be bought, and images pulled
-BUSY_STEP = 0.05  # a smaller change of what is shown is not worth a write
-
-
 def autoscaling_of(inputs: ConditionInputs, state: StreamJobState) -> AutoscalingStatus | None:
-    """Return what is chosen now; None where the autoscaler is off."""
+    """Return the chosen number with its reason; None when the autoscaler is off."""
     seen, accepted = inputs.seen, inputs.accepted
     old, target, bounds = seen.job.status.autoscaling, accepted.target, accepted.bounds
-    # What was rolled back to is scaled like any other spec: it may run so for a long time.
+    # A spec that came back by a rollback is scaled too: it may run for a long time.
     held = accepted.given_up not in {None, Reason.ROLLED_BACK}
     undecided = not accepted.is_newest or held or target is None
     if undecided or seen.job.deleting_since is not None:
@@ -117,9 +112,10 @@ def autoscaling_of(inputs: ConditionInputs, state: StreamJobState) -> Autoscalin
     if bounds is None:
         return None
     assert target is not None
-    wanted = target.spec.replicas  # what was chosen, within the bounds of now
+    wanted = target.spec.replicas  # the chosen number, within the present bounds
     if old is None:
-        return AutoscalingStatus(wanted, stamp(seen.now), "as many as there were when it began")
+        text = "the number of workers when autoscaling began"
+        return AutoscalingStatus(wanted, stamp(seen.now), text)
     if old.replicas != wanted:
         text = f"at least {bounds.min_replicas} and at most {bounds.max_replicas} are allowed"
         return AutoscalingStatus(wanted, stamp(seen.now), text)
@@ -127,7 +123,7 @@ def autoscaling_of(inputs: ConditionInputs, state: StreamJobState) -> Autoscalin
     if missing is not None:
         return AutoscalingStatus(missing.replicas, stamp(seen.now), missing.why, undone=True)
     if state is not StreamJobState.RUNNING:
-        return old  # least of all in the middle of a rescale
+        return old  # above all during a rescale
     load = None if inputs.latest is None else _load(seen, inputs.latest)
     return old if load is None else _chosen(seen.now, load, bounds, old)
 
@@ -144,7 +140,7 @@ def _chosen(
 
 
 def _load(seen: Observed, latest: Latest) -> Load | None:
-    """Return what the leader measured under the very table that is committed, if it is fresh."""
+    """Return the leader's newest measurement, if it is of the committed assignment and fresh."""
     told = seen.running
     if told is None or latest.closed() or told.uid != latest.job_uid:
         return None
@@ -156,7 +152,7 @@ def _load(seen: Observed, latest: Latest) -> Load | None:
 def _take_back(
     inputs: ConditionInputs, old: AutoscalingStatus, bounds: Autoscaling
 ) -> Recommendation | None:
-    """Go back to the workers that are there when the others have not come for a long time."""
+    """Go back to the present number of workers when the others do not appear for a long time."""
     latest, pending = inputs.latest, inputs.seen.job.status.pending
     if latest is None or pending is None or inputs.lifecycle.operation is not Reason.RESCALING:
         return None
@@ -166,5 +162,6 @@ def _take_back(
     back = clamped(latest.workers, bounds)
     if not waits or not 0 < latest.workers < old.replicas or back == old.replicas:
         return None
-    text = f"{old.replicas} were wanted, and did not come within {TAKE_BACK_S / 60:.0f} minutes"
+    minutes = f"{TAKE_BACK_S / 60:.0f} minutes"
+    text = f"{old.replicas} were wanted, and did not appear within {minutes}"
     return Recommendation(back, f"{text} ({latest.rescale})" if latest.rescale else text)

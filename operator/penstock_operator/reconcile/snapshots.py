@@ -1,38 +1,32 @@
-"""StreamSnapshots of a job: which are asked of the leader, and what became of them.
+"""StreamSnapshots: requested ones, imported ones, periodic ones, and their disposal.
 
-::
+A **requested** snapshot is taken by the job's leader::
 
-    Pending ── asked ──> InProgress ── answered ──> Completed | (again) | Failed
+    Pending ── asked ──> InProgress ── answered ──> Completed | Pending (another try) | Failed
 
-The request goes only after the status that records its answer was seen: an answer is never lost.
+The request is removed only after a status with its answer was seen, so no answer is lost.
 
-StreamSnapshots that name files: complete when a pod has seen them, not before.
-
-::
+An **imported** snapshot names files that exist already. It is complete when a pod has seen them::
 
     Pending ── a StreamJob has the claim ──> InProgress ── its pod has looked ──> Completed | Failed
-       └── the path leads out of the namespace's folders ─────────────────────────────> Failed
+       └── the path is outside the namespace's folders ──────────────────────────> Failed
 
-The operator has no volume. The job whose folder it is has one, and so has a job that restores from
-it: its claim, its image and a Job of Kubernetes do the looking (``resources.look``).
+The operator mounts no volume. The job with this folder does, and so does a job that restores from
+it. A Kubernetes Job with its claim and image looks at the files (``resources.look``).
 
-Savepoints by the clock (``spec.snapshots``): when one is due, which go, what is said of them.
+A **periodic** snapshot is a savepoint by ``spec.snapshots``::
 
-::
+    period due ── job runs, none under way ──> StreamSnapshot ──> Completed ── newer ones ──> deleted
+        └── missed ──> only the newest period           └──> Failed ── a newer one is Completed ──> deleted
 
-    period due ──job runs, none under way──> StreamSnapshot ──> Completed ──newer ones──> gone
-        └──missed──> the newest period only          └──> Failed ──a newer one Completed──> gone
+A period is a multiple of ``every`` since 1970, shifted by the job's uid: not all jobs of a cluster
+take savepoints at once. The snapshot has its name from the period, so two operators create only
+one. Only snapshots with the label of this job are deleted. To keep one, remove its label.
 
-A period is a multiple of ``every`` since 1970, shifted by the job's uid, so that not all jobs of a
-cluster save at once. Its snapshot is named after it: two operators make one. Only what has the
-label of this very job is ever removed. Whoever wants to keep one takes the label away.
+A deleted snapshot with ``disposeOnDelete`` takes its files with it::
 
-StreamSnapshots that go, whose files go first where the spec says so; and those without a job.
-
-::
-
-    disposeOnDelete ── our finalizer ── deleted ──> a Job removes the files ──> the object goes
-                                           └── no job is left, or too late ──> the files stay
+    our finalizer ── deleted ──> a Job removes the files ──> the object is deleted
+                        └── no job is left, or the deadline has passed ──> the files stay
 """
 
 import hashlib
@@ -81,11 +75,15 @@ from penstock_operator.resources.target import Owner, Target
 ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)
 PREFIX = "snap-"
 READY = "Ready"
+NOT_LOOKED_AT = "NotLookedAt"
+REASONS = (pod.PATH_NOT_FOUND, pod.PATH_OUTSIDE, pod.PATH_UNREADABLE)
+IMPORTED = "names files that exist already"
+LATE_S = 30.0  # so long after its deadline a Job has ended, and the watch has reported it
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """One snapshot with its spec, and the request that stands for it now."""
+    """One requested snapshot with its spec and its current request."""
 
     view: SnapshotView
     spec: SnapshotSpec
@@ -93,18 +91,18 @@ class SnapshotRequest:
 
 
 def snapshot_requests(seen: Observed) -> tuple[Request, ...]:
-    """List what is to be asked of the leader, oldest first."""
+    """List the requests for the leader, the oldest first."""
     return tuple(asked.request for asked in _requested(seen))
 
 
 def requested_snapshot_uids(desired: Desired) -> set[str]:
-    """Return the uids of the StreamSnapshots that something is asked for."""
+    """Return the uids of the StreamSnapshots that ``-desired`` has requests for."""
     ids = [r.id.removeprefix(PREFIX) for r in desired.requests if r.id.startswith(PREFIX)]
     return {found.rpartition("-")[0] for found in ids}
 
 
 def reconcile_requested(seen: Observed, builder: DecisionBuilder, problem: str) -> None:
-    """Bring the status of every snapshot up to date; ``problem`` says why none can be taken."""
+    """Update the status of each requested snapshot; ``problem`` says why none can be taken."""
     waiting = {asked.view.uid: asked for asked in _requested(seen)}
     for view in seen.snapshots:
         if view.deleting_since is not None or view.status.state in ENDED:
@@ -146,7 +144,7 @@ def _requested(seen: Observed) -> list[SnapshotRequest]:
 
 
 def snapshot_spec(namespace: str, view: SnapshotView) -> SnapshotSpec | None:
-    """Read what a StreamSnapshot asks for; None when it is of another version than ours."""
+    """Read the spec of a StreamSnapshot; None when it was written for another version."""
     try:
         return read_stream_snapshot(
             {
@@ -161,7 +159,7 @@ def snapshot_spec(namespace: str, view: SnapshotView) -> SnapshotSpec | None:
 
 
 def _request(view: SnapshotView, spec: SnapshotSpec) -> Request:
-    """Name the request after the snapshot and its failures so far: a new try is a new request."""
+    """Name the request by the snapshot and its failures so far: a new try is a new request."""
     request = f"{PREFIX}{view.uid}-{view.status.failures}"
     if spec.type is SnapshotType.CHECKPOINT:
         return Request(request, "checkpoint")
@@ -169,7 +167,7 @@ def _request(view: SnapshotView, spec: SnapshotSpec) -> Request:
 
 
 def savepoint_name(view: SnapshotView) -> str:
-    """Name the folder of a snapshot's savepoint, among all that any job of this name ever took."""
+    """Name the folder of a savepoint. No other savepoint of any job has this name."""
     return f"{view.name[:40]}-{view.uid[:8]}"
 
 
@@ -196,7 +194,7 @@ def _answer(latest: Latest | None, request: Request) -> Answer | None:
 
 
 def _epoch_under_way(latest: Latest | None, request: Request) -> int | None:
-    """Return the epoch that is being copied for a savepoint; None before and after that."""
+    """Return the epoch that is being copied for a savepoint; None before and after the copy."""
     retained = () if latest is None else latest.retained
     return next((int(r.epoch) for r in retained if r.savepoint == request.id), None)
 
@@ -224,7 +222,7 @@ def _answered(
 def snapshot_conditions(
     view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
 ) -> tuple[Condition, ...]:
-    """Return the conditions: ours, and those of another version, which stay."""
+    """Return our condition, and the conditions that another version wrote, unchanged."""
     others = (c for c in view.status.conditions if c.type != READY)
     return (_ready_condition(view, status, now, reason), *others)
 
@@ -232,7 +230,7 @@ def snapshot_conditions(
 def _ready_condition(
     view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
 ) -> Condition:
-    """Judge whether a job can be restored from it; without a ``reason`` it is the state."""
+    """Say whether a job can be restored from the snapshot; the default reason is the state."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == READY), None)
     since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
@@ -241,23 +239,17 @@ def _ready_condition(
 
 
 def _tell_end(builder: DecisionBuilder, view: SnapshotView, status: SnapshotStatus) -> None:
-    """Post an event when a snapshot has ended."""
+    """Add an event when a snapshot has completed or failed."""
     if status.state is SnapshotState.COMPLETED:
         builder.tell("SnapshotCompleted", status.path or "done", snapshot=view.name)
     elif status.state is SnapshotState.FAILED:
         builder.tell("SnapshotFailed", status.message, warning=True, snapshot=view.name)
 
 
-NOT_LOOKED_AT = "NotLookedAt"
-REASONS = (pod.PATH_NOT_FOUND, pod.PATH_OUTSIDE, pod.PATH_UNREADABLE)
-IMPORTED = "names files that are there already"
-LATE_S = 30.0  # beyond its deadline a Job has surely ended, and been told of
-
-
 def reconcile_imported(seen: Observed, builder: DecisionBuilder, *, orphans: bool = False) -> None:
-    """Look at the files of each snapshot that names some of this job, or that it restores from.
+    """Check the files of the imported snapshots that this job can look at.
 
-    ``orphans``: no such StreamJob is there, so nobody can.
+    ``orphans``: the StreamJob does not exist, so nobody can look.
     """
     for view in seen.snapshots:
         spec = snapshot_spec(seen.job.namespace, view)
@@ -282,13 +274,13 @@ def _imported_status(
     *,
     orphans: bool,
 ) -> tuple[SnapshotStatus, str]:
-    """Return the new status, and the reason of its condition; empty: that is the state."""
+    """Return the new status and the reason of its condition (empty: the state is the reason)."""
     view, spec = what
     assert spec.path is not None, "the caller has looked"
     folder = folder_at(seen.job.namespace, spec.path)
     if folder is None:
         text = (
-            f"spec.path {spec.path!r} leads out of the namespace's folders: expected "
+            f"spec.path {spec.path!r} is outside the namespace's folders: expected "
             f"{seen.job.namespace}/JOB/savepoints/NAME on the claim of the checkpoints"
         )
         return replace(view.status, state=SnapshotState.FAILED, message=text), pod.PATH_OUTSIDE
@@ -305,7 +297,7 @@ def _can_look(seen: Observed, view: SnapshotView, folder: Folder) -> bool:
 def _waits_for_job(
     seen: Observed, view: SnapshotView, spec: SnapshotSpec, folder: Folder, builder: DecisionBuilder
 ) -> tuple[SnapshotStatus, str]:
-    """Nobody can look now. One who began to, and went, is waited for until the deadline."""
+    """Return the status while no job can look. A job that began to look is awaited."""
     if view.status.state is SnapshotState.IN_PROGRESS:
         left = seconds(view.status.started) + spec.deadline_s + LATE_S - seen.now
         if left > 0:
@@ -332,7 +324,7 @@ def _status_of_look(
     late = seen.now > seconds(started) + spec.deadline_s + LATE_S
     if ended is False or late:
         reason, text = _failure_of_look(seen.last_words.get(name, ""), name)
-        advice = "; once it is mended make the StreamSnapshot anew"
+        advice = "; after the repair create the StreamSnapshot again"
         return replace(base, state=SnapshotState.FAILED, message=text + advice), reason
     if target is None:
         text = f"nobody has looked at the files yet: the spec of StreamJob {seen.job.name} is wrong"
@@ -344,7 +336,7 @@ def _status_of_look(
 
 
 def _failure_of_look(words: str, name: str) -> tuple[str, str]:
-    """Return the reason and what is wrong, from the last words of the pod that has looked."""
+    """Return the reason and the text from the termination message of the pod that has looked."""
     reason, _, text = words.partition(": ")
     if reason in REASONS:
         return reason, text
@@ -353,7 +345,7 @@ def _failure_of_look(words: str, name: str) -> tuple[str, str]:
 
 
 def period_of(now: float, every_s: float, uid: str) -> float:
-    """Return when the newest period began, in whole seconds since 1970."""
+    """Return the start of the newest period, in whole seconds since 1970."""
     shift = int(hashlib.sha256(uid.encode()).hexdigest()[:8], 16) % every_s
     return float(math.floor(math.floor((now - shift) / every_s) * every_s + shift))
 
@@ -364,7 +356,7 @@ def periodic_name(job: str, period: float) -> str:
 
 
 def periodic_snapshots(seen: Observed) -> list[SnapshotView]:
-    """List those that were taken by the clock for this very job, newest first."""
+    """List the periodic snapshots of this job, the newest first."""
     own = (v for v in seen.snapshots if v.periodic_of == seen.job.uid)
     return sorted(own, key=lambda v: (v.due, v.created, v.name), reverse=True)
 
@@ -377,9 +369,9 @@ def reconcile_periodic(
     *,
     runs: bool,
 ) -> StreamJobStatus:
-    """Ask for the savepoint that is due, and remove those that are too many.
+    """Create the snapshot that is due, and delete those beyond the retention.
 
-    ``runs``: the leader can take one now. Returns the status with what was asked for.
+    ``runs``: the leader can take one now. Returns the status with the newest period.
     """
     wanted = None if target is None else target.spec.snapshots
     if target is None or seen.job.deleting_since is not None:
@@ -402,10 +394,10 @@ def reconcile_periodic(
 
 
 def periodic_condition(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth, Reason, str]:
-    """Say how the newest one ended, for the condition."""
+    """Return the condition SnapshotsTaken: how the newest periodic snapshot ended."""
     ended = [v for v in periodic_snapshots(seen) if v.status.state in ENDED]
     if not ended:
-        return Truth.UNKNOWN, Reason.NONE_YET, "no savepoint by the clock yet"
+        return Truth.UNKNOWN, Reason.NONE_YET, "no periodic savepoint yet"
     newest = ended[0]
     if newest.status.state == SnapshotState.COMPLETED:
         return Truth.TRUE, Reason.COMPLETED, f"StreamSnapshot {newest.name}"
@@ -420,7 +412,7 @@ def periodic_condition(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth
 
 
 def snapshot_object(owner: Owner, period: float) -> Object:
-    """Build the StreamSnapshot of a period. It has no owner: savepoints outlive their job."""
+    """Build the StreamSnapshot of a period. It has no owner, because savepoints outlive the job."""
     metadata: Object = {
         "name": periodic_name(owner.name, period),
         "namespace": owner.namespace,
@@ -436,7 +428,7 @@ def snapshot_object(owner: Owner, period: float) -> Object:
 
 
 def restores_from(view: SnapshotView, wanted: frozenset[str]) -> bool:
-    """Say whether one of these names and paths is that of a snapshot."""
+    """Say whether one of these names and paths refers to the snapshot."""
     folder = f"/{savepoint_name(view)}"
     return view.name in wanted or any(path.rstrip("/").endswith(folder) for path in wanted)
 
@@ -458,13 +450,13 @@ def _delete_beyond_retention(
 
 
 def may_exceed_retention(job: JobView, snapshots: int) -> bool:
-    """Say whether retention may have something to remove: then it is asked who restores."""
+    """Say whether there may be snapshots to delete. Then their users have to be known."""
     spec = job.spec.get("snapshots") if isinstance(job.spec, dict) else None
     return isinstance(spec, dict) and snapshots > 1
 
 
 def reconcile_disposal(seen: Observed, target: Target | None, builder: DecisionBuilder) -> None:
-    """Keep the finalizer of each snapshot whose files go with it, and have them removed."""
+    """Keep the finalizer on snapshots with ``disposeOnDelete``, and remove files of deleted ones."""
     for view in seen.snapshots:
         spec = snapshot_spec(seen.job.namespace, view)
         if spec is None or spec.job_ref != seen.job.name:
@@ -483,13 +475,13 @@ def _is_disposed(
     what: tuple[SnapshotView, SnapshotSpec],
     builder: DecisionBuilder,
 ) -> bool:
-    """Say whether the object may go; begins the removal of its files where that is left to do."""
+    """Say whether the object may be deleted. Starts the removal of its files if needed."""
     view, spec = what
     name = names.purge_name(seen.job.name, view.uid)
     if not spec.dispose_on_delete or not _was_begun(view) or seen.purges.get(name):
         return True
     if seen.namespace_ends:
-        return True  # no Job can be made in it, and the claim goes with it
+        return True  # no Job can be created in it, and the claim is deleted with it
     due = (view.deleting_since or seen.now) + spec.deadline_s
     if target is None or seen.now >= due:
         _tell_files_left(view, builder)
@@ -501,12 +493,12 @@ def _is_disposed(
 
 
 def _was_begun(view: SnapshotView) -> bool:
-    """A savepoint that was never begun has no files."""
+    """Say whether the savepoint was ever begun: otherwise it has no files."""
     return bool(view.status.started)
 
 
 def _is_copied(seen: Observed, view: SnapshotView) -> bool:
-    """Say whether the leader still copies for it; it ends when it sees that nobody asks."""
+    """Say whether the leader still copies files for it. It stops when the request is gone."""
     latest = seen.latest.value if seen.latest is not None else None
     asked = f"{PREFIX}{view.uid}-"
     retained = () if latest is None else latest.retained
@@ -514,9 +506,9 @@ def _is_copied(seen: Observed, view: SnapshotView) -> bool:
 
 
 def decide_orphans(seen: Observed) -> Decision:
-    """Judge snapshots whose StreamJob does not exist, and those that name files and no job.
+    """Decide about snapshots whose StreamJob does not exist, and imported ones without a job.
 
-    ``seen.job`` is no more than a name, empty for the latter.
+    ``seen.job`` has only a name, which is empty for the latter.
     """
     builder = DecisionBuilder()
     for view in seen.snapshots:
@@ -531,14 +523,14 @@ def decide_orphans(seen: Observed) -> Decision:
 
 
 def _is_orphan_held(view: SnapshotView) -> bool:
-    """Without a job there is no image and no claim to remove files with."""
+    """Say whether only our finalizer keeps it: without a job no Job can remove its files."""
     return view.deleting_since is not None and names.FINALIZER in view.finalizers
 
 
 def _judge_orphan(seen: Observed, view: SnapshotView, builder: DecisionBuilder) -> None:
     spec = snapshot_spec(seen.job.namespace, view)
     if spec is None or spec.path is not None:
-        return  # of a newer version of the definition; or snapshot_conditions by its files
+        return  # written for a newer version; or imported, see reconcile_imported
     status = _orphan_status(seen, (view, spec), builder)
     status = replace(status, conditions=snapshot_conditions(view, status, seen.now))
     if status != view.status:
@@ -548,7 +540,7 @@ def _judge_orphan(seen: Observed, view: SnapshotView, builder: DecisionBuilder) 
 def _orphan_status(
     seen: Observed, what: tuple[SnapshotView, SnapshotSpec], builder: DecisionBuilder
 ) -> SnapshotStatus:
-    """A job may come later than what is asked of it, as when both are applied together."""
+    """Wait for the job until the deadline: both may be applied together, in either order."""
     view, spec = what
     started = view.status.started or stamp(seen.now)
     left = seconds(started) + spec.deadline_s - seen.now

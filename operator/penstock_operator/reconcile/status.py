@@ -1,4 +1,4 @@
-"""The status of a StreamJob: conditions, numbers, and the operation that is under way."""
+"""The status of a StreamJob, the operation in it, and the events that tell of its changes."""
 
 import re
 from dataclasses import replace
@@ -50,18 +50,27 @@ from penstock_operator.resources.target import Target
 TRIED = "-at-"  # in the name of a savepoint that is tried again
 TRY_AGAIN_S = 20.0
 DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?")
+AUTOSCALED = "Autoscaled"  # reasons of events
+ENGINE_DIED = "EngineDied"
+FOREIGN_POD = "ForeignPod"
+WARNED = (
+    (ConditionType.STALLED, Truth.TRUE),
+    (ConditionType.ACCEPTED, Truth.FALSE),
+    (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
+    (ConditionType.SECURED, Truth.FALSE),
+)
 
 
 class StatusChange(Enum):
-    """What a new status is worth: a write at once, one now and then, or none."""
+    """How a new status differs from the written one: it decides whether and when it is written."""
 
     NONE = "none"
-    PROGRESS = "progress"  # epochs, rows, shares of time: what changes by itself
+    PROGRESS = "progress"  # only epochs, rows and shares of time, which change all the time
     NEWS = "news"
 
 
 def operation_under_way(seen: Observed, accepted: Accepted, lifecycle: Lifecycle) -> Pending | None:
-    """Say what is under way; one that goes on keeps its beginning and its deadline."""
+    """Return the operation for the status. One that continues keeps its begin and its deadline."""
     operation = lifecycle.operation
     if operation is None:
         return None
@@ -87,7 +96,7 @@ def operation_under_way(seen: Observed, accepted: Accepted, lifecycle: Lifecycle
 
 
 def _savepoint(seen: Observed, lifecycle: Lifecycle) -> str | None:
-    """Name the savepoint, and the request for it, that a stop waits for."""
+    """Name the savepoint that a stop waits for; its request has the same name."""
     if lifecycle.phase is not JobPhase.STOP or seen.desired is None:
         return None
     number = run_parts(seen.desired.value.run)[0]
@@ -95,9 +104,9 @@ def _savepoint(seen: Observed, lifecycle: Lifecycle) -> str | None:
 
 
 def _next_try(seen: Observed, old: Pending) -> str | None:
-    """Name another try of the last savepoint before a deletion; None: there is nothing to try.
+    """Name another try of the last savepoint before a deletion; None when no try is due.
 
-    The name ends with the seconds since the deletion was asked for, which space the tries.
+    The name ends with the seconds since the start of the deletion. They keep tries apart in time.
     """
     latest = seen.latest.value if seen.latest is not None else None
     asked = seen.job.deleting_since
@@ -129,7 +138,7 @@ def _deadline(seen: Observed, target: Target | None, lifecycle: Lifecycle) -> st
 
 
 def status_of(inputs: ConditionInputs, pending: Pending | None) -> StreamJobStatus:
-    """Put the whole status together."""
+    """Build the whole status."""
     seen, latest = inputs.seen, inputs.latest
     old = seen.job.status
     state = state_of(inputs)
@@ -217,7 +226,7 @@ def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
     if not latest.restored:
         return old
     lost = tuple(int(e) for e in latest.lost_output)
-    nonce = nonce_of(latest) or latest.restored  # of an upgrade without state, when no other was
+    nonce = nonce_of(latest) or latest.restored  # without a nonce of a spec: a stateless upgrade's
     same = old is not None and old.nonce == nonce
     since = old.time if same and old is not None else stamp(seen.now)
     return RestoreStatus(nonce, since, latest.replayed, lost)
@@ -235,7 +244,7 @@ def _last_failure(inputs: ConditionInputs) -> LastFailure | None:
 
 
 def _last_stable(inputs: ConditionInputs) -> LastStable | None:
-    """A spec is stable once its workers are ready and it has completed a checkpoint of its own."""
+    """Return the last stable spec: its workers are ready, and it committed a checkpoint."""
     seen, latest, target = inputs.seen, inputs.latest, inputs.accepted.target
     old = seen.job.status.last_stable
     if (
@@ -257,7 +266,7 @@ def _last_stable(inputs: ConditionInputs) -> LastStable | None:
 
 
 def status_change(old: StreamJobStatus, new: StreamJobStatus) -> StatusChange:
-    """Judge a status against the one that is written."""
+    """Compare a status with the written one."""
     if old == new:
         return StatusChange.NONE
     return (
@@ -268,7 +277,7 @@ def status_change(old: StreamJobStatus, new: StreamJobStatus) -> StatusChange:
 
 
 def _without_progress(status: StreamJobStatus) -> StreamJobStatus:
-    """Leave out what changes by itself: epochs, rows, shares, and the numbers in messages."""
+    """Leave out what changes all the time: epochs, rows, shares, and numbers in messages."""
     kept = tuple(replace(c, message=_without_numbers(c)) for c in status.conditions)
     spark = status.spark_application
     still = None if spark is None else replace(spark, rows=0)
@@ -285,19 +294,8 @@ def _without_numbers(condition: Condition) -> str:
     return DIGITS.sub("#", condition.message)
 
 
-AUTOSCALED = "Autoscaled"  # reasons of events
-ENGINE_DIED = "EngineDied"
-FOREIGN_POD = "ForeignPod"
-WARNED = (
-    (ConditionType.STALLED, Truth.TRUE),
-    (ConditionType.ACCEPTED, Truth.FALSE),
-    (ConditionType.SNAPSHOTS_TAKEN, Truth.FALSE),
-    (ConditionType.SECURED, Truth.FALSE),
-)
-
-
 def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
-    """Warn once for each change of the files that are not read."""
+    """Warn when the set of unread files changes."""
     before = old.condition(ConditionType.INPUT_COMPLETE)
     now = new.condition(ConditionType.INPUT_COMPLETE)
     if now is None or now.status is not Truth.FALSE:
@@ -308,7 +306,7 @@ def _input_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
 
 
 def _foreign_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
-    """Warn once for each change of the pods that look like workers and do not count."""
+    """Warn when the set of foreign pods changes."""
     before, now = old.condition(ConditionType.STALLED), new.condition(ConditionType.STALLED)
     if now is None or now.status is not Truth.FALSE or not now.message:
         return []
@@ -318,7 +316,7 @@ def _foreign_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
 
 
 def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
-    """Warn of each death of an engine: its container does not restart, so nobody else says it."""
+    """Warn of each death of an engine. Kubernetes does not: the container does not restart."""
     was, now = old.restarts, new.restarts
     if now is None or (was is not None and now.count <= was.count and now.last == was.last):
         return []
@@ -327,7 +325,7 @@ def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
 
 
 def events_of(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
-    """Tell what changed: an operation begun, a spec refused, a job stalled, ready or ended."""
+    """Return the events for a change: a new operation, a refused spec, a stalled or ended job."""
     found: list[Event] = []
     if new.pending is not None and (
         old.pending is None or old.pending.action != new.pending.action

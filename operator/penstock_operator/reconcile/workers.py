@@ -1,23 +1,21 @@
-"""Steers the workers: the StatefulSet's size and what ``-desired`` says.
+"""Controls the workers: the size of the StatefulSet, ``-desired``, and pods on lost nodes.
 
-Two operators may act at once, on views that are old. What keeps a shrink safe:
+Two operators may act at the same time after stale reads. These rules make a shrink safe:
 
-- the StatefulSet is written only over the version that was read, and so is ``-desired``;
-- ``-latest`` is read after both;
-- the number of workers in ``-desired`` changes only together with its **turn**, and only after
-  the StatefulSet was given that turn. So whoever wants more workers makes the view of whoever
-  still wants to shrink an old one, and that shrink is refused.
+- The StatefulSet and ``-desired`` are written only over the version that was read.
+- ``-latest`` is read after both.
+- The number of workers in ``-desired`` changes only together with its **turn**, and only after the
+  StatefulSet got that turn. An operator that wants more workers therefore changes the version of
+  the StatefulSet, and the API server refuses the shrink of an operator that read it before.
 
-To no workers at all it may always be scaled: everything goes on from what is committed.
+A scale to zero is always safe: the job continues from the committed checkpoint.
 
-Replaces the pods of workers that the leader has given up, whose node does not answer.
+A pod on a lost node stays in the API server until its toleration ends, and then until the node is
+back, and its successor cannot be created before. It is deleted when the leader has given the worker
+up, names the uid of this pod, and the keeper is silent. A process that still runs there is fenced.
 
-A pod on a lost node stays in the API server's view until its toleration ends, and then until the
-node is back: nobody else would make room for its successor. The leader's word, the pod's uid and
-the keeper's silence together say that it is safe; a process that still runs there is fenced off.
-
-A pod that was put on a node just lost never starts, so the leader never hears of it: it is known
-by its deletion, which no kubelet carries out.
+A pod that was scheduled to a node just lost never starts, and the leader never hears of it. It is
+recognised by its deletion, which no kubelet completes.
 """
 
 from dataclasses import replace
@@ -46,6 +44,9 @@ from penstock_operator.resources.applied import content_hash, with_applied_hash
 from penstock_operator.resources.target import Target
 from penstock_operator.resources.workload import stateful_set
 
+STALE_S = 30.0  # what the leader said longer ago does not count
+OVERDUE_S = 15.0  # a live kubelet ends a pod within seconds after its grace period
+
 
 def reconcile_workers(
     seen: Observed,
@@ -54,7 +55,7 @@ def reconcile_workers(
     pending: Pending | None,
     builder: DecisionBuilder,
 ) -> None:
-    """Do what the course asks for; the metadata is there unless the phase is HOLD."""
+    """Do what the phase asks for."""
     latest = seen.latest.value if seen.latest is not None else None
     if latest is None or (seen.desired is None and phase is not JobPhase.TERMINATE):
         return
@@ -76,9 +77,9 @@ def reconcile_workers(
 def initial_desired(
     seen: Observed, target: Target, latest: Latest, latest_uid: str
 ) -> WriteDesired:
-    """Write ``-desired`` for the first time, or anew when somebody removed it.
+    """Return the write that creates ``-desired``, for the first time or after somebody deleted it.
 
-    A removed one says again what is committed: it neither rescales nor opens a closed job.
+    After a deletion it repeats what is committed: it neither rescales nor reopens the job.
     """
     current = seen.stateful_set
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
@@ -97,7 +98,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
     run = _run_to_start(now, latest, target)
     wanted = Desired(
         target.spec.replicas,
-        # One that is answered already stays until a status has its answer; others come in RUN.
+        # An answered request stays until a status has its answer. New requests are added in RUN.
         requests=tuple(r for r in now.value.requests if r in asked),
         restore=_restore_to_start(now, accepted, latest, run),
         run=run,
@@ -110,7 +111,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         target, target.spec.replicas, turn, trust_line_to_start(seen)
     )
     if seen.stateful_set is None:
-        # Created, never applied: an old view must not overwrite what another has made since.
+        # Created, never applied: after a stale read it must not overwrite a newer StatefulSet.
         builder.do(Create(manifest))
     else:
         builder.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
@@ -119,7 +120,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
 def stateful_set_to_apply(
     target: Target, replicas: int, turn: int, line: int
 ) -> tuple[Object, str]:
-    """Return the StatefulSet with the hash of what does not change with its size."""
+    """Return the StatefulSet, and the hash of all that does not change with its size."""
     applied = _set_hash(target)
     return with_applied_hash(stateful_set(target, replicas, turn, line), applied), applied
 
@@ -130,7 +131,7 @@ def _set_hash(target: Target) -> str:
 
 
 def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
-    """Name the run: a new one clears how the last one ended, and marks where this began."""
+    """Name the run. A new name resets the end of the last run, and records the first epoch."""
     number, _, digest = run_parts(now.value.run)
     closed = latest.closed() and latest.run == now.value.run
     if closed or digest != target.digest[:8]:
@@ -141,7 +142,7 @@ def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
 def _restore_to_start(
     now: DesiredView, accepted: Accepted, latest: Latest, run: str
 ) -> Restore | None:
-    """Ask for what the spec does; else a change in the mode Stateless begins without state."""
+    """Return the restore that the spec asks for, or that of an upgrade in mode Stateless."""
     assert accepted.target is not None
     asked = requested_restore(accepted, accepted.target, latest)
     wanted = accepted.target.spec.restore
@@ -163,9 +164,9 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         run=_run_to_reopen(now, latest, target),
     )
     workers = target.spec.replicas
-    if current.turn < now.turn:  # the set was made anew
+    if current.turn < now.turn:  # the StatefulSet was created again
         builder.do(Scale(current.replicas, now.turn, current.version))
-    elif now.turn < current.turn:  # cut off between the two writes
+    elif now.turn < current.turn:  # the operator was interrupted between the two writes
         wanted = replace(wanted, workers=workers)
         builder.do(WriteDesired(wanted, current.turn, now.latest_uid, now.version))
     elif now.value.workers != workers:
@@ -176,19 +177,19 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         if wanted != now.value:
             builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
         needed = workers_needed(latest, now.value, current.replicas)
-        # A failed job keeps its pods: their logs say why.
+        # A failed job keeps its pods, because their logs say why it failed.
         if needed != current.replicas and not latest.closed():
             builder.do(Scale(needed, current.turn, current.version))
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
-    """A job that was stopped while its suspension was taken back begins a new run where it is."""
+    """Begin a new run when the job stopped for a suspension that the user then withdrew."""
     stopped = latest.stopped and not latest.finished and latest.failure is None
     return _run_to_start(now, latest, target) if stopped else now.value.run
 
 
 def _wants_savepoint(seen: Observed, accepted: Accepted) -> bool:
-    """An upgrade without state only waits until all output is visible."""
+    """Say whether a stop takes a savepoint: an upgrade without state only publishes all output."""
     target = accepted.target
     if target is None or target.spec.suspend or seen.job.deleting_since is not None:
         return True
@@ -199,7 +200,7 @@ def _stop(
     now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *, savepoint: bool
 ) -> None:
     if pending is None or pending.snapshot is None:
-        return  # written first; the next reconcile asks
+        return  # its name is written into the status first; the next reconcile asks for it
     request = Request(pending.snapshot, "stop", pending.snapshot if savepoint else None)
     if request not in now.value.requests:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
@@ -210,22 +211,22 @@ def _stop(
 def _scale_up_to_committed(
     current: SetView | None, latest: Latest, builder: DecisionBuilder
 ) -> None:
-    """Have all workers that hold state, or no savepoint can be taken: a start begins with fewer."""
+    """Scale up to the workers that hold the state: without all of them no savepoint is possible."""
     if current is not None and current.replicas < latest.workers:
         builder.do(Scale(latest.workers, current.turn, current.version))
 
 
 def set_is_current(seen: Observed, target: Target) -> bool:
-    """Say whether the StatefulSet has the template that this operator would give it."""
+    """Say whether the StatefulSet was applied with the template that this operator makes."""
     current = seen.stateful_set
     if current is None or current.digest != target.digest:
-        return True  # another spec's template is changed by a start only
+        return True  # the template of another spec only changes in a start
     key = next((k for k in seen.children if k.kind == "StatefulSet"), None)
     return key is None or seen.children[key].applied == _set_hash(target)
 
 
 def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilder) -> None:
-    """Apply the StatefulSet again as it is, when others changed it or this operator is newer."""
+    """Apply the StatefulSet again when others changed it, or when this operator is newer."""
     current = seen.stateful_set
     if current is None or current.digest != target.digest:
         return
@@ -236,12 +237,8 @@ def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilde
         builder.do(Apply(manifest, applied, current.version, current.uid))
 
 
-STALE_S = 30.0
-OVERDUE_S = 15.0  # a kubelet that lives ends a pod within seconds of its grace period
-
-
 def replace_lost_pods(seen: Observed, latest: Latest, builder: DecisionBuilder) -> None:
-    """Delete the pods of lost lives, by uid and without their grace period."""
+    """Delete the pods of lost workers, by uid and without their grace period."""
     own = [p for p in seen.pods if p.owned]
     pods = [PodSeen(p.name, p.uid, p.deleting) for p in own]
     given_up = to_replace(latest, seen.running, pods)
@@ -260,12 +257,12 @@ def _delete_overdue_pod(seen: Observed, left: PodView, builder: DecisionBuilder)
         return
     builder.do(Delete("Pod", left.name, left.uid, now=True))
     builder.tell(
-        "WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node is silent"
+        "WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node does not answer"
     )
 
 
 def _heard_from(seen: Observed) -> set[str]:
-    """What the leader says counts while it says something: it may be lost too."""
+    """Return the uids of the pods that the leader heard from, unless the leader is silent itself."""
     running = seen.running
     if running is None or seen.now - running.time_us / 1e6 > STALE_S:
         return set()

@@ -1,4 +1,4 @@
-"""The hash of what was applied last, kept on the object: nothing is applied when it is equal."""
+"""The hash of what was applied last. It is an annotation; an equal hash saves the API call."""
 
 import hashlib
 import json
@@ -8,13 +8,13 @@ from penstock_operator.api.plain import Object, object_at
 
 
 def content_hash(manifest: Object) -> str:
-    """Hash what would be applied."""
+    """Hash a manifest."""
     data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def with_applied_hash(manifest: Object, applied: str) -> Object:
-    """Note on the object the hash of what was applied, so that no call is made for nothing."""
+    """Return the manifest with its hash as an annotation."""
     metadata = object_at(manifest, "metadata")
     annotations = {**object_at(metadata, "annotations"), names.ANNOTATION_APPLIED: applied}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}

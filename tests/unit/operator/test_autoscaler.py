@@ -109,7 +109,7 @@ def test_a_choice_is_written_before_anything_is_done_about_it() -> None:
 def test_it_begins_with_the_workers_that_there_are() -> None:
     found = chosen(told(running(SPEC), *BUSY))
     assert (found.replicas, found.time) == (2, stamp(NOW_S))
-    assert "when it began" in found.message
+    assert "when autoscaling began" in found.message
     assert status_of(running(SPEC)).desired_replicas == 2
 
 
@@ -211,7 +211,7 @@ def test_workers_that_do_not_come_are_given_up_after_a_while() -> None:
     assert chosen(missing(TAKE_BACK_S - 1)).replicas == 4
     found = chosen(missing(TAKE_BACK_S))
     assert (found.replicas, found.undone) == (2, True)
-    assert found.message == "4 were wanted, and did not come within 10 minutes"
+    assert found.message == "4 were wanted, and did not appear within 10 minutes"
     assert decide(missing(TAKE_BACK_S)).events[-1].warning
     seen = missing(TAKE_BACK_S)
     assert seen.latest is not None

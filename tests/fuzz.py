@@ -13,6 +13,7 @@ import argparse
 import mmap
 import os
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -44,9 +45,11 @@ from penstock.transport.packed import pack, unpack
 
 GROUPS = 16
 MEMORY_BYTES_MAX = 256 * 1024 * 1024  # of Arrow's pool: no message here has more than 64 KiB
+RESIDENT_BYTES_MAX = 1024 * 1024 * 1024  # of the process, whoever took it
 FAILURES_MAX = 20
 CRASH = -1  # a seed that shows that a dead process is counted
 CHANGES_MAX = 6
+KIB = 1024
 NUMBERS = (0, 1, -1, 2, 7, 8, 255, 1 << 15, 1 << 30, (1 << 31) - 1, -(1 << 31), 1 << 40, 1 << 62)
 STATE = StateSchema("count", (("word", pa.string()),), (Value("n", "int64"),))
 MAGIC = b"PENSTK\0\2"
@@ -106,9 +109,14 @@ def from_a_peer(message: bytes, _: Path, like: pa.RecordBatch = ROWS) -> pa.Reco
 
 
 def plain_from_a_peer(message: bytes, _: Path) -> pa.RecordBatch:
-    """Read a batch as Flight does: the server gets what Arrow has decoded, and knows its schema."""
+    """Read a batch as Flight does: the server gets what Arrow has decoded, and knows its schema.
+
+    Arrow asks for what a compressed buffer claims to have, up to 4 GiB, before it looks at its
+    bytes. It touches nothing of that; only a worker of the same job comes so far.
+    """
     try:
-        rows = pa.ipc.open_stream(message).read_next_batch()
+        pool = pa.system_memory_pool()
+        rows = pa.ipc.open_stream(message, memory_pool=pool).read_next_batch()
     except READ_ERRORS as error:
         raise PeerError(str(error)) from error
     if not any(rows.schema.equals(known.schema) for known in (ROWS, WORDS, DICTIONARIES)):
@@ -305,6 +313,8 @@ def child(first: int, stop: int, folder: Path) -> None:
                 counts[one(seed, folder)] += 1
                 taken = pa.default_memory_pool().max_memory()
                 assert taken < MEMORY_BYTES_MAX, f"{taken} bytes were taken"
+                resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
+                assert resident < RESIDENT_BYTES_MAX, f"{resident} bytes are resident"
         finally:
             for what, count in counts.items():
                 print(count, what)

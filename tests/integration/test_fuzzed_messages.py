@@ -28,6 +28,12 @@ def test_a_process_that_dies_is_a_failure_with_its_seed() -> None:
     assert sum(outcome.counts.values()) == 10
 
 
+@pytest.mark.parametrize("seed", [118_549, 455_858, 539_793, 945_971])
+def test_what_a_buffer_only_claims_is_asked_for_and_not_touched(seed: int) -> None:
+    """Those of a million messages that asked for 4 GiB."""
+    assert not fuzz.run(first=seed, messages=1).failed
+
+
 @pytest.mark.parametrize("door", fuzz.DOORS)
 def test_an_unaltered_message_is_taken(door: str, tmp_path: Path) -> None:
     for message in fuzz.DOORS[door].messages[:1]:

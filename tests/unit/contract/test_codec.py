@@ -160,10 +160,36 @@ def test_a_bound_of_depth_is_exact_and_no_text_counts() -> None:
     assert parsed(json.dumps(["[{" * 1_000, [{}] * 1_000])), "wide is not deep"
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"[1", b"", b'{"a":' + b"9" * 5_000 + b"}"])
+NO_JSON = {
+    "no UTF-8": b"\xff\xfe",
+    "no end": b"[1",
+    "nothing": b"",
+    "a zero": b"\0",
+    "a zero in a text": b'"\0"',
+    "a mark of the byte order": b"\xef\xbb\xbf{}",
+    "too many digits": b'{"a":' + b"9" * 5_000 + b"}",
+    "NaN": b'{"a":NaN}',
+    "an infinity": b"[-Infinity]",
+}
+
+
+@pytest.mark.parametrize("data", NO_JSON.values(), ids=NO_JSON)
 def test_what_is_no_json_is_an_error_of_ours(data: bytes) -> None:
     with pytest.raises(PeerError, match="not JSON"):
         parsed(data)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400, "1" + "0" * 4_000])
+def test_a_number_beyond_all_bounds_is_an_error_of_ours(number: str) -> None:
+    """Some of them have no float; a report or a record with another one would go on being wrong."""
+    status = encode(JobStatus("words", "u", JobState.RUNNING, 5)).decode()
+    whole = status.replace('"time_us":5', f'"time_us":{number}')
+    load = StepStatus("words", 0, 1, 1, 0, 0, 0.5, 0.25)
+    share = encode(load).decode().replace("0.25", number)
+    assert whole != status
+    for kind, text in ((JobStatus, whole), (StepStatus, share)):
+        with pytest.raises(PeerError, match=r"\$\.\w+: (a|expected a) .*number"):
+            decode(kind, text.encode())
 
 
 def test_what_is_too_long_is_not_parsed() -> None:

@@ -11,6 +11,7 @@ Encoding is canonical (sorted keys, no spaces), so equal values have equal bytes
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from enum import StrEnum
@@ -24,6 +25,7 @@ from penstock.base.suggest import unknown
 
 T = TypeVar("T")
 TAG = "is"
+INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
@@ -72,9 +74,14 @@ def parsed(
         # Before it is parsed: the parser recurses, and its only own bound is the interpreter's.
         if raw.count(b"[") + raw.count(b"{") > depth_max and depth_of(raw) > depth_max:
             raise PeerError(f"JSON that is nested more than {depth_max} deep")
-        return json.loads(raw.decode())
+        return json.loads(raw.decode(), parse_constant=_no_number)
     except ValueError as error:
         raise PeerError(f"not JSON: {error}") from error
+
+
+def _no_number(name: str) -> typing.NoReturn:
+    """Refuse NaN and the infinities, which Python's parser takes and JSON does not know."""
+    raise ValueError(f"{name} is no number")
 
 
 def depth_of(data: bytes) -> int:
@@ -169,11 +176,13 @@ def _scalar(kind: Any, plain: Any, path: str) -> Any:
         _expect(
             isinstance(plain, int | float) and not isinstance(plain, bool), path, "a number", plain
         )
-        return float(plain)
+        return _number(plain, path)
     elif kind is int:
         _expect(
             isinstance(plain, int) and not isinstance(plain, bool), path, "a whole number", plain
         )
+        if not INTEGER_MIN <= plain <= INTEGER_MAX:
+            raise PeerError(f"{path}: a whole number is out of range")
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         _expect(
             isinstance(plain, str) and plain in set(kind), path, f"one of {', '.join(kind)}", plain
@@ -184,6 +193,17 @@ def _scalar(kind: Any, plain: Any, path: str) -> Any:
     else:
         raise TypeError(f"{path}: {kind} is not part of the contract's JSON")
     return plain
+
+
+def _number(plain: float, path: str) -> float:
+    """Return a number; ``1e999`` is none, and a long whole number has no float."""
+    try:
+        found = float(plain)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise PeerError(f"{path}: a number is out of range")
+    return found
 
 
 def _expect(ok: bool, path: str, wanted: str, got: Any) -> None:

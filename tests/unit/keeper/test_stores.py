@@ -74,7 +74,8 @@ def test_latest_is_read_and_swapped() -> None:
     done = stores.swap_latest(store, "l", swap)
     assert isinstance(done, events.SwapDone)
     assert stores.swap_latest(store, "l", swap) == events.SwapConflicted(SwapId("swap-2"))
-    assert stores.swap_latest(Silent(), "l", swap) == events.SwapUnknown(SwapId("swap-2"))
+    unknown = events.SwapUnknown(SwapId("swap-2"), "no answer")
+    assert stores.swap_latest(Silent(), "l", swap) == unknown
     unreadable = stores.read_latest(Silent(), "l", actions.ReadLatest(3))
     assert unreadable == events.LatestUnreadable(3, "no answer")
 

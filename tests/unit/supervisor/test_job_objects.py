@@ -3,12 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
+from penstock.ports import SwapUnknown
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
 
@@ -143,6 +144,23 @@ def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: JobObjects) ->
     assert [r.kind for r in wanted.desired().requests] == ["checkpoint"]
     wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S)
     assert wanted.desired().requests[-1].id == asked.id
+
+
+def test_a_stop_that_cannot_be_written_is_tried_again(
+    store: FakeMetaStore, wanted: JobObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise SwapUnknown("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "swap", full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            wanted.ask("stop", None)
+        wanted.stop_when_due(1.0)
+        with pytest.raises(StorageError, match="the disk is full"):
+            wanted.stop_when_due(1.0 + LAST_CHECKPOINT_WAIT_S)
+    wanted.stop_when_due(2.0 + LAST_CHECKPOINT_WAIT_S)
+    assert [r.kind for r in wanted.desired().requests] == ["stop"]
 
 
 def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.cli.compiling import Compiling
 from penstock.cli.exits import Exit, exit_of_state, print_error
 from penstock.cli.options import (
@@ -322,7 +322,17 @@ def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") ->
 
 
 def _stop(cluster: "LocalCluster") -> None:
-    Thread(target=cluster.stop, args=(None,), daemon=True).start()
+    Thread(target=_ask_to_stop, args=(cluster,), daemon=True).start()
+
+
+def _ask_to_stop(cluster: "LocalCluster") -> None:
+    """Ask for a clean stop. One that cannot be noted is kept, and the supervisor tries again."""
+    try:
+        cluster.stop()
+    except ConfigError:
+        return  # the job has ended meanwhile, which is what was asked for
+    except StorageError as error:
+        print_error(f"the stop is not noted yet: {error}: tried again; Ctrl-C again stops at once")
 
 
 def _ended(status: JobStatus, interrupts: "Interrupts") -> Exit:

@@ -83,8 +83,8 @@ def swap_latest(store: MetaStore, name: str, action: actions.SwapLatest) -> even
         stored = store.swap(name, encode_latest(action.latest), action.version)
     except SwapConflict:
         return events.SwapConflicted(swap_id)
-    except (PenstockError, SwapUnknown):
-        return events.SwapUnknown(swap_id)
+    except (PenstockError, SwapUnknown) as error:
+        return events.SwapUnknown(swap_id, str(error))
     return events.SwapDone(swap_id, stored.version)
 
 

@@ -107,9 +107,10 @@ class SwapConflicted:
 
 @dataclass(frozen=True, slots=True)
 class SwapUnknown:
-    """The reply was lost: the swap was applied, or will be, or never."""
+    """The reply was lost: the swap was applied, or will be, or never. ``reason`` is for people."""
 
     swap_id: SwapId
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

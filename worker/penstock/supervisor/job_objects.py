@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
@@ -25,7 +25,7 @@ from penstock.contract.latest import (
     is_done,
 )
 from penstock.contract.status import RequestAnswer
-from penstock.ports import MetaStore
+from penstock.ports import MetaStore, SwapUnknown
 from penstock.supervisor.restart_policy import is_over
 
 RESCALE = "rescale-"
@@ -205,8 +205,15 @@ class JobObjects:
                 del self._stops[stop]  # only now: a swap that failed is tried again
 
     def _write(self, change: Callable[[Desired], Desired]) -> None:
+        """Write what is wanted. Raises StorageError when it is not known to be written."""
         if self._last is not None:
             raise ConfigError("the job has ended")
+        try:
+            self._swap(change)
+        except SwapUnknown as error:
+            raise StorageError(str(error)) from error
+
+    def _swap(self, change: Callable[[Desired], Desired]) -> None:
         found = self._store.get(self._desired)
         if found is None:
             self._store.create(self._desired, encode(change(Desired(0))))

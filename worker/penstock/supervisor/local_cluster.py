@@ -63,6 +63,7 @@ class LocalCluster:
         self._ended = threading.Event()
         self._kill = False
         self._final: JobStatus | None = None
+        self._seen: JobStatus | None = None  # the newest status: what is known if the end fails
         self._reports = Reports()
         self._epoch_seen = (0, 0)
         self._closing = False
@@ -150,8 +151,10 @@ class LocalCluster:
             )
         )
         self._has_run = self._has_run or status.state is JobState.RUNNING
-        failure = status.failure
-        return status if failure is None else replace(status, failure=as_options(failure))
+        if status.failure is not None:
+            status = replace(status, failure=as_options(status.failure))
+        self._seen = status
+        return status
 
     def rescale(self, workers: int) -> RequestAnswer:
         """Want another number of workers; watch :meth:`status` or :meth:`answer` for the rest."""
@@ -241,7 +244,9 @@ class LocalCluster:
         except Exception as error:  # whoever waits must hear of the end, whatever fails in it
             why = failure or f"the supervisor failed: {type(error).__name__}: {error}"
             state, now = JobState.FAILED, _wall_us()
-            self._final = JobStatus(self._settings.job, self._uid, state, now, failure=why)
+            nothing = JobStatus(self._settings.job, self._uid, state, now)
+            known = self._final or self._seen or nothing
+            self._final = replace(known, state=state, time_us=now, failure=why)
             self._ended.set()
 
     def _pause_s(self) -> float:

@@ -20,7 +20,7 @@ WITHIN_S = 120.0
 SLOW = """\
 import time
 from pathlib import Path
-from text_to_json import JsonFolder, TextFolder, TextReader
+from text_to_json import JsonFolder, JsonWriter, TextFolder, TextReader
 import penstock as ps
 
 class SlowReader(TextReader):
@@ -35,6 +35,16 @@ class SlowReader(TextReader):
         self.due = now + 0.1
         return super().read(min(max_rows, 4))
 
+class ShutWriter(JsonWriter):
+    def write(self, batch):
+        if Path("shut").exists():
+            raise ValueError("the drain is shut")
+        super().write(batch)
+
+class ShutFolder(JsonFolder):
+    def writer(self, task, attempt):
+        return ShutWriter((self._step, task), self.folder / "_staging")
+
 class SlowFolder(TextFolder):
     def prepare(self):
         if Path("unready").exists():
@@ -47,7 +57,7 @@ def job(params):
     job = ps.Job()
     words = job.source("lines", SlowFolder(params["input"])).split("words", "line")
     counts = words.key_by("word").aggregate("counts", count=ps.count())
-    counts.sink("output", JsonFolder("output", params["output"]))
+    counts.sink("output", ShutFolder("output", params["output"]))
     return job
 """
 JOB = """\
@@ -132,4 +142,19 @@ def test_a_job_whose_source_is_not_ready_says_so_and_goes_on_when_it_is(tmp_path
         wait_until(lambda: "trouble is over" in log.read_text(), shown=log.read_text)
         (tmp_path / "hurry").touch()
         assert process.wait(WITHIN_S) == 0, log.read_text()
+    assert counted_in(tmp_path / "counts") == expected
+
+
+def test_a_sink_that_raises_is_told_while_the_job_tries_again(tmp_path: Path) -> None:
+    expected, log = make_texts(tmp_path), tmp_path / "log"
+    (tmp_path / "shut").touch()
+    with running(tmp_path) as process:
+        wait_until(lambda: "drain is shut" in log.read_text(), shown=log.read_text)
+        (tmp_path / "shut").unlink()
+        wait_until(lambda: "trouble is over" in log.read_text(), shown=log.read_text)
+        (tmp_path / "hurry").touch()
+        assert process.wait(WITHIN_S) == 0, log.read_text()
+    said = log.read_text()
+    assert "tries again: sink 'output': ValueError: the drain is shut" in said
+    assert 'raise ValueError("the drain is shut")' in said
     assert counted_in(tmp_path / "counts") == expected

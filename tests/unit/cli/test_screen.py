@@ -215,8 +215,24 @@ def test_trouble_of_a_job_that_goes_on_is_said_once_and_when_it_is_over() -> Non
     ]
     assert [line for now in story for line in events.add(now)] == [
         "trouble: checkpoint 8 failed: No space left on device",
+        "  more",
         "trouble is over",
     ]
+
+
+def test_a_full_disk_is_said_once_whichever_file_meets_it() -> None:
+    events = Events()
+    full = "checkpoint {}: parquet sink: cannot stage /out/{}.part: [Errno 28] No space left"
+    story = [status(n, 10, failure=full.format(n, name)) for n, name in enumerate("abab", 1)]
+    said = [line for now in story for line in events.add(now)]
+    assert said == [f"trouble: {full.format(1, 'a')}"]
+
+
+def test_attempts_that_end_for_one_reason_are_said_once() -> None:
+    events = Events()
+    ended = "attempt {} ended, the job goes back and tries again: sink 'out': ValueError: no"
+    story = [status(n, 10, failure=ended.format(n)) for n in (1, 2, 3)]
+    assert [line for now in story for line in events.add(now)] == [f"trouble: {ended.format(1)}"]
 
 
 def test_a_run_that_goes_on_has_recovered_from_nothing() -> None:

@@ -129,7 +129,7 @@ def test_a_sink_never_sees_hidden_columns() -> None:
             self.names += batch.schema.names
 
     own: Any = Writer()
-    OwnWriter(own).write(pa.record_batch({"x": [1], STAMP: [2]}))
+    OwnWriter("sink 'out'", own).write(pa.record_batch({"x": [1], STAMP: [2]}))
     assert own.names == ["x"]
 
 
@@ -149,6 +149,52 @@ def test_a_reader_that_raises_is_named_with_its_place() -> None:
     assert reader.read(10) is not None
     with pytest.raises(StorageError, match="source 'mine', partition 'a', offset 2: KeyError"):
         reader.read(10)
+
+
+def test_a_source_that_cannot_open_is_named_with_its_place_and_its_line() -> None:
+    class Owner(Own):
+        def open(self, state: SplitState) -> Reader:
+            raise RuntimeError("no connection")
+
+    place = "source 'mine', partition 'a', offset 0: RuntimeError: no connection\n"
+    with pytest.raises(StorageError, match=place) as raised:
+        OwnSource("mine", Owner([]), Source(Connector("python"), (), None)).open(FIRST)
+    assert 'raise RuntimeError("no connection")' in str(raised.value)
+
+
+def test_a_reader_that_gives_something_else_than_rows_is_named() -> None:
+    given: Any = {"ts": []}
+
+    class Wrong(Reader):
+        def read(self, max_rows: int) -> Read | None:
+            return given  # type: ignore[no-any-return]
+
+    class Owner(Own):
+        def open(self, state: SplitState) -> Reader:
+            return Wrong([], state)
+
+    reader = OwnSource("mine", Owner([]), Source(Connector("python"), (), None)).open(FIRST)
+    with pytest.raises(StateError, match=r"offset 0: its reader gave dict, read\(\) gives"):
+        reader.read(10)
+
+
+def test_a_sink_that_raises_is_named_with_its_line() -> None:
+    class Writer:
+        guarantee = "none"
+
+        def write(self, batch: pa.RecordBatch) -> None:
+            raise ValueError("cannot write this")
+
+        def seal(self, epoch: Epoch, name: str) -> None:
+            raise ValueError("cannot cut")
+
+    own: Any = Writer()
+    writer = OwnWriter("sink 'out'", own)
+    with pytest.raises(StorageError, match="sink 'out': ValueError: cannot write") as raised:
+        writer.write(times(1))
+    assert 'raise ValueError("cannot write this")' in str(raised.value)
+    with pytest.raises(StorageError, match="sink 'out': ValueError: cannot cut"):
+        writer.seal(Epoch(1), "x")
 
 
 @dataclass
@@ -173,6 +219,6 @@ class Inheriting(Claiming):
 def test_a_sink_that_can_is_told_whose_output_it_goes_on_with() -> None:
     plain, line = Claiming(), Inheriting()
     for own in (plain, line):
-        OwnSink(own).inherit("me", "parent", Epoch(40))  # type: ignore[arg-type]
+        OwnSink("out", own).inherit("me", "parent", Epoch(40))  # type: ignore[arg-type]
     assert plain.taken == [("claim", "me", False)]
     assert line.taken == [("inherit", "me", "parent", 40)]

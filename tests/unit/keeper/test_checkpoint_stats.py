@@ -26,7 +26,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.progress import CheckpointDone, WorkerReport
-from penstock.contract.reports import NO_ROOM, Broken, EngineStatus
+from penstock.contract.reports import NO_ROOM, STREAM_BROKE, Broken, EngineStatus
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.metrics.registry import registry_of
 from penstock.protocol import control_actions as actions
@@ -60,8 +60,11 @@ def manifest(epoch: int) -> actions.WriteBlob:
     return actions.WriteBlob(BlobName("root"), root)
 
 
-def swap(epoch: int) -> actions.SwapLatest:
-    return actions.SwapLatest(Latest(UID, SwapId(f"swap-{epoch}"), epoch=Epoch(epoch)), "1")
+def swap(epoch: int, attempt: int = 1) -> actions.SwapLatest:
+    swap_id = SwapId(f"swap-{epoch}")
+    return actions.SwapLatest(
+        Latest(UID, swap_id, epoch=Epoch(epoch), attempt=Attempt(attempt)), "1"
+    )
 
 
 def failed(epoch: int) -> events.ReportArrived:
@@ -87,10 +90,17 @@ def beat(reason: str) -> Heartbeat:
             "members was not written: /a: No space left",
         ),
         (
+            events.SwapUnknown(SwapId("swap-2"), "metadata.sqlite: database or disk is full"),
+            "the record of the newest checkpoint was not written: metadata.sqlite: database or",
+        ),
+        (
             heard(PublishFailed(Attempt(1), Epoch(3), "link: denied")),
             "output of epoch 3 cannot be published: link: denied",
         ),
-        (heard(beat(f"task 0: {NO_ROOM[1]}")), "attempt 4 ended: task 0: Disk quota exceeded"),
+        (
+            heard(beat("sink 'out': ValueError: no")),
+            "attempt 4 ended, the job goes back and tries again: sink 'out': ValueError: no",
+        ),
     ],
 )
 def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
@@ -107,9 +117,22 @@ def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
     assert watch.trouble is None
 
 
-def test_a_stream_that_broke_is_no_trouble_of_storage() -> None:
+@pytest.mark.parametrize("committed", [0, 3])
+def test_going_back_is_no_end_of_trouble(committed: int) -> None:
     watch = CheckpointWatch()
-    watch.saw_event(heard(beat("stream: the peer is gone")), 9.0)
+    if committed:
+        watch.saw_action(inject(committed), 7.0)
+        watch.saw_action(swap(committed), 8.0)
+        watch.saw_event(events.SwapDone(SwapId(f"swap-{committed}"), "2"), 8.5)
+    watch.saw_event(heard(beat("sink 'out': ValueError: no")), 9.0)
+    watch.saw_action(swap(committed, attempt=2), 10.0)
+    watch.saw_event(events.SwapDone(SwapId(f"swap-{committed}"), "2"), 11.0)
+    assert watch.trouble is not None
+
+
+def test_a_stream_that_broke_is_no_trouble() -> None:
+    watch = CheckpointWatch()
+    watch.saw_event(heard(beat(f"{STREAM_BROKE}the peer is gone")), 9.0)
     assert watch.trouble is None
 
 

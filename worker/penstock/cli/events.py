@@ -77,15 +77,16 @@ class Events:
     def _troubles(self, now: JobStatus) -> list[str]:
         """Say what a job that goes on suffers from, a full disk for example, and when it is over.
 
-        What ended a job is said by its error.
+        The lines behind the first are the user's own ones of a traceback. What ended a job is said
+        by its error.
         """
-        trouble = now.failure.splitlines()[0] if now.failure and now.state not in ENDED else None
+        told = now.failure.splitlines() if now.failure and now.state not in ENDED else []
+        trouble = told[0] if told else None
         known, self._trouble = self._trouble, trouble
         if trouble is None:
             return ["trouble is over"] if known is not None and now.state not in ENDED else []
-        # Checkpoints that fail one after the other for one reason differ in their numbers only.
-        news = known is None or _without_epoch(trouble) != _without_epoch(known)
-        return [f"trouble: {trouble}"] if news else []
+        news = known is None or _cause(trouble) != _cause(known)
+        return [f"trouble: {trouble}", *(f"  {line}" for line in told[1:])] if news else []
 
     def _looks(self, now: JobStatus) -> list[str]:
         """Say of each input which files are not read, and what is passed over: when it changes."""
@@ -141,8 +142,13 @@ class Events:
         return [*lines, *_uncommitted(last, exact=exact)]
 
 
-def _without_epoch(trouble: str) -> str:
-    return re.sub(r"\b(checkpoint|epoch) \d+", r"\1", trouble)
+def _cause(trouble: str) -> str:
+    """Leave out what differs between failures of one cause: their numbers, and the file.
+
+    A full disk fails now one file, now another.
+    """
+    numberless = re.sub(r"\b(checkpoint|epoch|attempt) \d+", r"\1", trouble)
+    return re.sub(r"/\S+", "", numberless)
 
 
 def _committed_rows(last: JobStatus) -> list[str]:

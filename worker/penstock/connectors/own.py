@@ -4,11 +4,13 @@ A user's source gives rows and offsets and knows nothing of stamps; a user's sin
 engine's hidden columns.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.user_code import named, user_traceback
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
@@ -28,8 +30,21 @@ from penstock.ports import (
     SplitReader,
 )
 
-if TYPE_CHECKING:
-    pass
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Name what raises, and show the user's own lines: perhaps what it needs is away, so try again.
+
+    Raises StorageError in the place of what a user's connector raised.
+    """
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        trace = user_traceback(error)
+        told = f"{place}: {named(error)}" + (f"\n{trace}" if trace else "")
+        raise StorageError(told) from error
 
 
 class OwnSource:
@@ -64,8 +79,11 @@ class OwnSource:
             self._own.prepare()
 
     def open(self, state: SplitState) -> "OwnReader":
-        """Open a split at its offset."""
-        return OwnReader(f"source {self._step!r}", self._own.open(state), self, state)
+        """Open a split at its offset. Raises StorageError when the user's source raises."""
+        place = f"source {self._step!r}"
+        with _named(f"{place}, partition {state.split!r}, offset {state.offset}"):
+            own = self._own.open(state)
+        return OwnReader(place, own, self, state)
 
     def checked(self, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
         """Return rows of the declared columns. Raises StateError when they are others."""
@@ -95,16 +113,16 @@ class OwnReader:
     def read(self, max_rows: int) -> Read | None:
         """Return the next rows.
 
-        Raises StateError for a gap, a repeat, or other columns, StorageError when the user's
-        reader raises something of its own.
+        Raises StateError for a gap, a repeat, other columns or what is no ``Read``, StorageError
+        when the user's reader raises something of its own.
         """
-        try:
+        with _named(f"{self._place}, offset {self._next}"):
             read = self._own.read(max_rows)
-        except PenstockError:
-            raise
-        except Exception as error:  # a user's: perhaps what it reads from is away, so try again
-            place = f"{self._place}, offset {self._next}"
-            raise StorageError(f"{place}: {type(error).__name__}: {error}") from error
+        if read is not None and not isinstance(read, Read):
+            raise StateError(
+                f"{self._place}, offset {self._next}: its reader gave {type(read).__name__}, "
+                "read() gives ps.Read or None"
+            )
         if read is None or not read.batch.num_rows:
             return None
         if read.offset != self._next:
@@ -133,9 +151,10 @@ class OwnReader:
 
 
 class OwnSink:
-    """A user's sink, which never sees hidden columns."""
+    """A user's sink, which never sees hidden columns. What it raises is named by ``step``."""
 
-    def __init__(self, own: Sink) -> None:
+    def __init__(self, step: str, own: Sink) -> None:
+        self._place = f"sink {step!r}"
         self._own = own
         self.guarantee = own.guarantee
 
@@ -160,8 +179,9 @@ class OwnSink:
         self._own.sweep(attempt)
 
     def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
-        """Make the writer of a task."""
-        return OwnWriter(self._own.writer(task, attempt))
+        """Make the writer of a task. Raises StorageError when the user's sink raises."""
+        with _named(self._place):
+            return OwnWriter(self._place, self._own.writer(task, attempt))
 
     def close(self) -> None:
         """Pass on."""
@@ -171,7 +191,8 @@ class OwnSink:
 class OwnWriter:
     """Takes hidden columns off."""
 
-    def __init__(self, own: SinkWriter) -> None:
+    def __init__(self, place: str, own: SinkWriter) -> None:
+        self._place = place
         self._own = own
         self.guarantee = own.guarantee
 
@@ -180,15 +201,17 @@ class OwnWriter:
         return self._own.room()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Pass on the columns that the user knows."""
+        """Pass on the columns that the user knows. Raises StorageError when the user's raises."""
         names = batch.schema.names
         if any(name.startswith(HIDDEN_PREFIX) for name in names):
             batch = batch.select([name for name in names if not name.startswith(HIDDEN_PREFIX)])
-        self._own.write(batch)
+        with _named(self._place):
+            self._own.write(batch)
 
     def seal(self, epoch: Epoch, name: str) -> Pending:
-        """Pass on."""
-        return self._own.seal(epoch, name)
+        """Pass on. Raises StorageError when the user's writer raises."""
+        with _named(self._place):
+            return self._own.seal(epoch, name)
 
     def close(self) -> None:
         """Pass on."""

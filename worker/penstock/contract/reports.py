@@ -20,6 +20,10 @@ class EngineHello(Message, tag="EngineHello"):
     plan: PhysicalPlan
 
 
+# How the reason of a Broken begins where a stream broke: that follows from what happened elsewhere.
+STREAM_BROKE = "stream: "
+
+
 @dataclass(frozen=True, slots=True)
 class Broken(Message, tag="Broken"):
     """``attempt`` cannot go on here: a stream broke or a task failed. ``fatal`` fails the job.

@@ -298,7 +298,7 @@ def _open_sinks(job: CompiledJob) -> dict[str, SinkPort]:
             assert isinstance(node.parameters, Sink)
             own: Any = node.connector
             sinks[node.name] = (
-                OwnSink(own)
+                OwnSink(node.name, own)
                 if own is not None
                 else open_sink(node.name, node.parameters.connector, node.input_schema())
             )

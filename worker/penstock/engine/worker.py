@@ -22,6 +22,7 @@ from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
+from penstock.contract.reports import STREAM_BROKE
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.attempt import EXIT_STUCK, Attempt, TaskPlacement
 from penstock.engine.attempt_status import AttemptMarks, StatusTeller, status_of
@@ -308,7 +309,7 @@ class Worker:
             return
         self._broken = event.attempt
         log.warning("event=stream_broken reason=%s", event)
-        self._say(c.Broken(event.attempt, f"stream: {event}"))
+        self._say(c.Broken(event.attempt, f"{STREAM_BROKE}{event}"))
 
     def _publish_failed(self, epoch: Epoch, reason: str, fatal: bool) -> None:
         self._say(c.PublishFailed(self._attempt.marks.attempt, epoch, reason, fatal))

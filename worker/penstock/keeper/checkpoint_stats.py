@@ -1,12 +1,11 @@
 """How long checkpoints take and how large they are, observed from the actions of a leader."""
 
-from penstock.base.errors import StorageError
 from penstock.contract.control import Command, EpochFailed, Heartbeat, Inject, PublishFailed, Report
-from penstock.contract.ids import Epoch, Incarnation, SwapId
+from penstock.contract.ids import Attempt, Epoch, Incarnation, SwapId
 from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
 from penstock.contract.progress import CheckpointDone
-from penstock.contract.reports import NO_ROOM, Broken
+from penstock.contract.reports import STREAM_BROKE, Broken
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 
@@ -16,8 +15,9 @@ class CheckpointWatch:
 
     ``newest`` is the last one committed by this keeper, ``trouble`` why nothing was committed after
     it and ``failures`` how many have failed; one that timed out is seen to have failed when the
-    next begins. A file of the leader's own that cannot be written, output that cannot be published
-    and an attempt that storage ended are trouble, too: no epoch has failed then, and none begins.
+    next begins. A file or record of the leader's that cannot be written, output that cannot be
+    published and an attempt that a failed task ended are trouble, too: no epoch has failed then,
+    and none begins. A stream that broke is none: it follows from a death, which is told by itself.
     ``waits_since`` is when this keeper last committed one, or began to lead; None: it does not.
     """
 
@@ -25,6 +25,7 @@ class CheckpointWatch:
         self.newest: CheckpointDone | None = None
         self.trouble: str | None = None
         self.waits_since: float | None = None
+        self._attempt = Attempt(0)
         self._epoch = Epoch(0)
         self._began = 0.0
         self._bytes = 0
@@ -53,13 +54,17 @@ class CheckpointWatch:
         """Note the barrier, the manifest and the swap of an epoch."""
         match action:
             case actions.SendCommand(envelope=envelope) if isinstance(envelope.body, Inject):
+                self._attempt = envelope.body.attempt
                 if envelope.body.epoch != self._epoch:
                     if self._epoch > (self.newest.epoch if self.newest is not None else 0):
                         self._failed.add(self._epoch)
                     self._epoch, self._began, self._bytes = envelope.body.epoch, now, 0
             case actions.WriteBlob(value=RootManifest() as root) if root.epoch == self._epoch:
                 self._bytes = _new_bytes(root)
-            case actions.SwapLatest(latest=latest) if latest.epoch == self._epoch:
+            case actions.SwapLatest(latest=latest) if (latest.attempt, latest.epoch) == (
+                self._attempt,  # the swap of a rollback names the epoch that is committed already
+                self._epoch,
+            ):
                 self._swaps = {latest.swap_id: latest.epoch}
 
     def saw_event(self, event: object, now: float) -> None:
@@ -69,6 +74,9 @@ class CheckpointWatch:
             return
         if isinstance(event, events.BlobNotWritten):
             self.trouble = f"{event.name} was not written: {event.reason}"
+            return
+        if isinstance(event, events.SwapUnknown):
+            self.trouble = f"the record of the newest checkpoint was not written: {event.reason}"
             return
         if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
             return
@@ -86,16 +94,13 @@ class CheckpointWatch:
                 self._failed.add(epoch)
             case PublishFailed(epoch=epoch, reason=reason):
                 self.trouble = f"output of epoch {epoch} cannot be published: {reason}"
-            case Heartbeat(broken=Broken(attempt, reason)) if _is_of_storage(reason):
-                self.trouble = f"attempt {attempt} ended: {reason}"
+            case Heartbeat(broken=Broken(attempt, reason)) if not reason.startswith(STREAM_BROKE):
+                again = f"attempt {attempt} ended, the job goes back and tries again"
+                self.trouble = f"{again}: {reason}"
 
     def _is_old(self, epoch: Epoch) -> bool:
         """A report is repeated until its sender has heard the decision."""
         return self.newest is not None and epoch <= self.newest.epoch
-
-
-def _is_of_storage(reason: str) -> bool:
-    return any(words in reason for words in (StorageError.__name__, *NO_ROOM))
 
 
 def _new_bytes(root: RootManifest) -> int:

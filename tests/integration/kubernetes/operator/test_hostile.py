@@ -58,7 +58,17 @@ def accepted(kubectl: Kubectl, job: str) -> tuple[str, str]:
     return status.partition(" ")[0], status.partition(" ")[2]
 
 
-@pytest.mark.parametrize("record", ["[" * 100_000, '{"a":' * 50_000])
+RECORDS = {
+    "a deep list": "[" * 100_000,
+    "deep objects": '{"a":' * 50_000,
+    "an infinite epoch": '{"is":"Latest","epoch":1e999}',
+    "no number": '{"is":"Latest","epoch":NaN}',
+    "a number without a float": '{"is":"Latest","epoch":' + "9" * 400 + "}",
+    "half a character": '{"is":"Latest","job_uid":"\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 def test_a_deep_record_is_no_truth_and_harms_nobody(
     start: Start, kubectl: Kubectl, record: str
 ) -> None:

@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,29 @@ def test_on_one_machine_a_line_is_read_as_it_was_said() -> None:
     stream = io.StringIO()
     Log("keeper", {}, stream).quote("engine", "Traceback (most recent call last):")
     assert stream.getvalue() == "Traceback (most recent call last):\n"
+
+
+STEERING = "\x1b[2J \x9b2J \x7f \x85 \u202e \u2066 \u2028"
+
+
+@pytest.mark.parametrize("kind", [Log, JsonLog])
+def test_half_of_a_character_loses_no_line_and_nothing_steers_a_terminal(
+    tmp_path: Path, kind: type[Log]
+) -> None:
+    """User code chooses the text of its errors; a file of UTF-8 takes not all that Python has."""
+    file = tmp_path / "log"
+    with file.open("w", encoding="utf-8") as stream:
+        kind("engine", {"job": "words"}, stream).say("failed", reason=f"\ud800 {STEERING}")
+    text = file.read_text(encoding="utf-8")
+    assert "\\ud800" in text
+    assert text.endswith("\n")
+    assert text[:-1].isprintable(), text
+
+
+def test_what_user_code_says_steers_no_terminal_of_a_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    with file.open("w", encoding="utf-8") as stream:
+        JsonLog("engine", {}, stream).quote("stderr", f"\ud800 {STEERING}")
+    text = file.read_text(encoding="utf-8")
+    assert text[:-1].isprintable(), text
+    assert json.loads(text)["message"].endswith(STEERING)

@@ -17,8 +17,14 @@ from typing import TextIO
 VALUE_CHARS_MAX = 2000
 STANDARD_ERROR = 2
 
-# What some readers take for the end of a line, beside those that JSON always escapes.
-_LINE_ENDS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
+# What some readers take for the end of a line, and what steers a terminal, beside those that JSON
+# always escapes: 8-bit controls, and characters that turn the direction of text.
+_STEERS = {
+    code: f"\\u{code:04x}"
+    for code in (
+        *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)
+    )
+}  # fmt: skip
 
 Value = str | int | float | bool | None
 
@@ -46,9 +52,11 @@ class Log:
         self._write(f"{text}\n")
 
     def _write(self, line: str) -> None:
+        # Half of a character, which texts of Python may have and files may not: no line is lost.
+        whole = line.encode(errors="backslashreplace").decode()
         try:
             with self._lock:
-                self._stream.write(line)
+                self._stream.write(whole)
                 self._stream.flush()
         except (OSError, ValueError):
             return
@@ -84,7 +92,7 @@ class JsonLog(Log):
             for key, value in fields.items()
         }
         plain = {"time": _now(), **short, **self._ids}
-        self._write(json.dumps(plain, ensure_ascii=False).translate(_LINE_ENDS) + "\n")
+        self._write(_quoted(plain) + "\n")
 
 
 class WrappedErrors:
@@ -128,4 +136,8 @@ def _text(value: Value) -> str:
         return json.dumps(value)
     short = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "…"
     plain = short.isascii() and short.isprintable() and short and not set(short) & set(' "=')
-    return short if plain else json.dumps(short, ensure_ascii=False)
+    return short if plain else _quoted(short)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).translate(_STEERS)

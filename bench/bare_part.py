@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from penstock.connectors.discard_sink import bucket
-from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
+from penstock.connectors.generator import SCHEMA, WordSource
+from penstock.contract.connectors import WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings

@@ -8,7 +8,8 @@ import numpy as np
 from bench import texts
 from bench.jobs import CHANGING_SEED
 from bench.scenario import Scenario
-from penstock.connectors.generator import Integers, WordBlock, WordsSpec
+from penstock.connectors.generator import Integers, WordBlock
+from penstock.contract.connectors import WordsSpec
 
 
 def words_spec(scenario: Scenario) -> WordsSpec:

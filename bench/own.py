@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import penstock as ps
-from penstock.connectors.generator import SCHEMA, WordReader, WordSource, WordsSpec
+from penstock.connectors.generator import SCHEMA, WordReader, WordSource
+from penstock.contract.connectors import WordsSpec
 from penstock.contract.graph import Connector
 
 

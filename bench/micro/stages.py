@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.discard_sink import DiscardSink
-from penstock.connectors.generator import SCHEMA, WordSource, WordsSpec
+from penstock.connectors.generator import SCHEMA, WordSource
+from penstock.contract.connectors import WordsSpec
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
 from penstock.contract.keygroups import Range

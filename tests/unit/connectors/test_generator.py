@@ -13,11 +13,11 @@ from penstock.connectors.generator import (
     WordBlock,
     WordReader,
     WordSource,
-    WordsSpec,
     block_rows,
     draw,
 )
 from penstock.connectors.rate_limit import RateLimit
+from penstock.contract.connectors import WordsSpec
 from penstock.contract.manifest import SplitState
 from penstock.ports import PreparedSource
 

@@ -7,7 +7,7 @@ them all the same (``due_ns`` is when a row should have been sent, for latency w
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.bounded import head
 from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.codec import parsed
+from penstock.contract.connectors import WordsSpec
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
@@ -30,25 +31,6 @@ DRAWS_MIN = 65_536
 DRAWS_MAX = 4_194_304  # many keys: a block is made each time a process starts, so it stays small
 DISTRIBUTIONS = ("uniform", "zipf")
 Integers = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True, slots=True)
-class WordsSpec:
-    """``keys`` words of exactly ``payload`` characters, drawn by ``distribution``.
-
-    The characters are the first ``symbols`` letters or, of more than there are, printable ones.
-    ``rows`` and ``rate`` (rows/s) are of each split; None: without end, as fast as possible.
-    """
-
-    splits: int = 1
-    rows: int | None = None
-    rate: int | None = None
-    seed: int = 0
-    payload: int = 32
-    keys: int = 10_000
-    symbols: int = LETTERS
-    distribution: str = "uniform"
-    exponent: float = 1.05
 
 
 _DEFAULTS = WordsSpec()

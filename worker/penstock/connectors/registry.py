@@ -9,12 +9,12 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.generator import SCHEMA as GENERATED
-from penstock.connectors.generator import WordSource, WordsSpec
+from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.parquet_sink import ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.contract.columns import Columns
-from penstock.contract.connectors import Bounded, Role, connector_kinds
+from penstock.contract.connectors import Bounded, Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort

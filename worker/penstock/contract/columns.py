@@ -5,8 +5,10 @@ A type is spelled as ``str(pyarrow.DataType)`` spells it: ``string``, ``timestam
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from penstock.contract.codec import Message
+from penstock.contract.schema import Field
 
 _ALIASES = {
     "float64": "double",
@@ -52,6 +54,10 @@ _STATE_TYPES = (*ORDERED_TYPES, "string", "large_string", "binary", "large_binar
 SIMPLE_TYPES = tuple(
     dict.fromkeys((*KEY_TYPES, *_UNSIGNED, *_TIMES, "halffloat", "null", "binary_view"))
 )
+ColumnName = Annotated[
+    str,
+    Field(pattern=r"[^_\n].*|_([^_\n].*)?", rule="names that begin with __ belong to the engine"),
+]
 HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin with it
 
 
@@ -59,11 +65,19 @@ HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin wit
 class Column(Message, tag="Column"):
     """One column: its name and its Arrow type as text."""
 
-    name: str
-    type: str
+    name: Annotated[ColumnName, Field("name", "name of the column")]
+    type: Annotated[str, Field("type", "Arrow type, like int64, string or timestamp[us]")]
 
 
 Columns = tuple[Column, ...]
+
+
+def declared_column(name: str, type: str) -> Column:  # noqa: A002  the attributes' names
+    """Build a column as a file declares it, with the usual name of its type."""
+    return Column(name, normal_type(type))
+
+
+DeclaredColumns = Annotated[Columns, Field(key="name", length_max=1024, make=declared_column)]
 
 
 def normal_type(text: str) -> str:

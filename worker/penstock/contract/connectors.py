@@ -1,13 +1,14 @@
 """The connectors as data: their options, as the file and the Python API know them.
 
-The code behind each kind is in ``penstock.connectors``; this table is what a graph is checked
-against, and what the documentation and the CRD are made from.
+The code behind each kind is in ``penstock.connectors``. A graph is checked against this table, and
+the documentation and the CRD are made from it.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from penstock.contract.schema import Kind, Row, integer, number, quantity, text
+from penstock.contract.schema import Count, Field, Fields, Kind, LongText, Quantity, Row, rows_of
 
 
 class Role(StrEnum):
@@ -26,103 +27,135 @@ class Bounded(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ParquetInput(Fields):
+    """Options of the Parquet source."""
+
+    path: Annotated[LongText, Field("path", "a folder of *.parquet files, or one file")]
+    rate: Annotated[
+        Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WordsSpec(Fields):
+    """Options of the generator: ``keys`` words of exactly ``payload`` characters.
+
+    The characters are the first ``symbols`` letters; above 26 they are printable characters.
+    """
+
+    rows: Annotated[
+        Count | None, Field("rows", "rows of each split; without it the source never ends")
+    ] = None
+    rate: Annotated[
+        int | None,
+        Field("rate", "rows per second of each split; as fast as possible without it", minimum=1),
+    ] = None
+    splits: Annotated[int, Field("splits", "number of splits", minimum=1)] = 1
+    seed: Annotated[Count, Field("seed", "seed of the rows")] = 0
+    payload: Annotated[int, Field("payload", "letters of a word", minimum=1, maximum=1_000_000)] = (
+        32
+    )
+    keys: Annotated[int, Field("keys", "number of different words", minimum=1)] = 10_000
+    symbols: Annotated[
+        int,
+        Field(
+            "symbols",
+            "number of different characters in words: LZ4 packs few well, and many not at all",
+            minimum=2,
+            maximum=94,
+        ),
+    ] = 26
+    distribution: Annotated[
+        str, Field("distribution", "how words are drawn: uniform or zipf", length_min=1)
+    ] = "uniform"
+    exponent: Annotated[float, Field("exponent", "of the zipf distribution", minimum=0)] = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class IngestInput(Fields):
+    """Options of the source that senders push to."""
+
+    partitions: Annotated[
+        int, Field("partitions", "number of partitions that senders push", minimum=1)
+    ]
+    announce: Annotated[
+        LongText,
+        Field(
+            "announce",
+            "folder in which workers say where they listen; senders look there. On one machine it"
+            " is for its user alone: mode 0700",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOutput(Fields):
+    """Options of the Parquet sink."""
+
+    path: Annotated[LongText, Field("path", "the output folder; made when it is not there")]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardOutput(Fields):
+    """Options of the sink that keeps nothing; the numbers are seconds."""
+
+    report: Annotated[
+        LongText | None,
+        Field("report", "folder for the totals of each epoch (rows, sum of each int64 column)"),
+    ] = None
+    stall_after: Annotated[
+        float | None, Field("stallAfter", "seconds after its first rows it takes none", minimum=0)
+    ] = None
+    stall_for: Annotated[
+        float | None, Field("stallFor", "seconds that it then takes none", minimum=0)
+    ] = None
+    mark_after: Annotated[
+        float | None,
+        Field("markAfter", "seconds of warm-up whose latency does not count", minimum=0),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorKind:
     """One kind of source or sink. ``guarantee`` is that of a sink's output."""
 
     name: str
     role: Role
     meaning: str
-    options: tuple[Row, ...]
+    options: type[Fields]
     bounded: Bounded = Bounded.ALWAYS
     guarantee: str = ""
 
 
-_PATH_LENGTH_MAX = 4096
-_PATH_IN = text(
-    "path", "a folder of *.parquet files, or one file", required=True, length_max=_PATH_LENGTH_MAX
-)
-_PATH_OUT = text(
-    "path",
-    "the output folder; made when it is not there",
-    required=True,
-    length_max=_PATH_LENGTH_MAX,
-)
-
 CONNECTORS: tuple[ConnectorKind, ...] = (
     ConnectorKind(
-        "parquet",
-        Role.SOURCE,
-        "Parquet files: split = file, offset = row",
-        (
-            _PATH_IN,
-            quantity(
-                "rate", "rows per second of each file, like 2k; 0: as fast as possible", default=0
-            ),
-        ),
+        "parquet", Role.SOURCE, "Parquet files: split = file, offset = row", ParquetInput
     ),
     ConnectorKind(
         "generator",
         Role.SOURCE,
         "words made on the spot, the same for the same seed; column word (string)",
-        (
-            integer("rows", "rows of each split; without it the source never ends", minimum=0),
-            integer(
-                "rate", "rows per second of each split; as fast as possible without it", minimum=1
-            ),
-            integer("splits", "number of splits", default=1, minimum=1),
-            integer("seed", "seed of the rows", default=0, minimum=0),
-            integer("payload", "letters of a word", default=32, minimum=1, maximum=1_000_000),
-            integer("keys", "number of different words", default=10_000, minimum=1),
-            integer(
-                "symbols",
-                "number of different characters in words: LZ4 packs few well, and many not at all",
-                default=26,
-                minimum=2,
-                maximum=94,
-            ),
-            text("distribution", "how words are drawn: uniform or zipf", default="uniform"),
-            number("exponent", "of the zipf distribution", default=1.05, minimum=0),
-        ),
+        WordsSpec,
         Bounded.WITH_ROWS,
     ),
     ConnectorKind(
         "ingest",
         Role.SOURCE,
         "rows pushed over Arrow Flight, by `penstock replay` for example",
-        (
-            integer(
-                "partitions", "number of partitions that senders push", required=True, minimum=1
-            ),
-            text(
-                "announce",
-                "folder in which workers say where they listen; senders look there. On one machine "
-                "it is for its user alone: mode 0700",
-                required=True,
-                length_max=_PATH_LENGTH_MAX,
-            ),
-        ),
+        IngestInput,
     ),
     ConnectorKind(
         "parquet",
         Role.SINK,
         "Parquet files, each visible once and for good",
-        (_PATH_OUT,),
+        ParquetOutput,
         guarantee="exactly-once",
     ),
     ConnectorKind(
         "discard",
         Role.SINK,
         "counts rows and keeps nothing, for measurements",
-        (
-            text(
-                "report",
-                "folder for the totals of each epoch (rows, sum of each int64 column)",
-                length_max=_PATH_LENGTH_MAX,
-            ),
-            number("stallAfter", "seconds after its first rows it takes none", minimum=0),
-            number("stallFor", "seconds that it then takes none", minimum=0),
-            number("markAfter", "seconds of warm-up whose latency does not count", minimum=0),
-        ),
+        DiscardOutput,
         guarantee="none",
     ),
 )
@@ -135,4 +168,4 @@ def connector_kinds(role: Role) -> dict[str, ConnectorKind]:
 
 def option_row(kind: ConnectorKind) -> Row:
     """Return the row of an object with a kind's options, as ``source: {parquet: ...}`` has it."""
-    return Row(kind.name, Kind.OBJECT, kind.meaning, fields=kind.options, make=dict)
+    return Row(kind.name, Kind.OBJECT, kind.meaning, fields=rows_of(kind.options), make=dict)

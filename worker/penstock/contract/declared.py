@@ -1,35 +1,35 @@
-"""The declarative graph as it is written under ``job.graph``: one entry per step, in order.
+"""The declarative graph as it is written under ``job.graph``: one entry for each step, in order.
 
-``penstock.graph.declare`` turns it into a logical graph; what a step reads and which columns it
-sees is checked there.
+``penstock.graph.declare`` turns it into a logical graph, and checks what a step reads and which
+columns it sees. The fields of the kinds of steps are said in :mod:`penstock.contract.graph`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.contract.columns import Columns
+from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
     Aggregate,
     Call,
-    Compute,
     Connector,
-    EventTime,
     Filter,
     FlatMap,
-    Function,
     Map,
-    OnError,
     Option,
     Parameters,
-    Per,
     Process,
+    Reference,
     Sink,
     Source,
     Split,
+    StepName,
     Window,
 )
+from penstock.contract.schema import Field, Fields, Kind, Row, Rule, object_row, rows_of
 
 
 class Strategy(StrEnum):
@@ -41,131 +41,153 @@ class Strategy(StrEnum):
     CUSTOM = "custom"
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredStep:
-    """One entry. ``inputs`` are ``step`` or ``step.output``; none: the entry above."""
-
-    name: str
-    parameters: Parameters
-    inputs: tuple[str, ...] = ()
-    key_by: tuple[str, ...] = ()
-    partition: Strategy | None = None
-    partition_function: str | None = None
-    parallelism: int | None = None
+def _connected(role: Role, meaning: str, kind: type[object], make: Callable[..., object]) -> Row:
+    """Return the row of a step with exactly one connector, whose options are its own."""
+    connectors = connector_kinds(role).values()
+    fields = (*(option_row(each) for each in connectors), *rows_of(kind))
+    names = tuple(each.name for each in connectors)
+    return Row(str(role), Kind.OBJECT, meaning, fields=fields, make=make, one_of=names)
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredGraph:
-    """All entries of ``job.graph.steps``."""
-
-    steps: tuple[DeclaredStep, ...]
-
-
-# --- How the rows of ``graph_fields`` become values -------------------------------------------
-
-
-def declared_step(
-    *,
-    name: str,
-    inputs: tuple[str, ...],
-    key_by: tuple[str, ...],
-    partition: Strategy | None,
-    partition_function: str | None,
-    parallelism: int | None,
-    **kinds: Parameters | None,
-) -> DeclaredStep:
-    """Build an entry; ``kinds`` holds exactly one that is not None."""
-    if key_by and partition is not None:
-        raise ConfigError(
-            "keyBy and partition are both there: keyed rows go to the owner of their key"
-        )
-    if (partition is Strategy.CUSTOM) != (partition_function is not None):
-        raise ConfigError("partition: custom and partitionFunction belong together")
-    parameters = next(p for p in kinds.values() if p is not None)
-    if isinstance(parameters, Aggregate | Window | Process) and not key_by:
-        raise ConfigError(f"step {name!r} keeps state by key: keyBy is missing")
-    return DeclaredStep(
-        name, parameters, inputs, key_by, partition, partition_function, parallelism
-    )
-
-
-def source(
-    *,
-    columns: Columns,
-    event_time: EventTime | None,
-    batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT,
-    **connectors: dict[str, object] | None,
-) -> Source:
-    """Build a source from the one connector that is not None."""
-    return Source(_connector(connectors), columns, event_time, batch_rows)
-
-
-def sink(**connectors: dict[str, object] | None) -> Sink:
-    """Build a sink from the one connector that is not None."""
-    return Sink(_connector(connectors))
-
-
-def _connector(connectors: dict[str, dict[str, object] | None]) -> Connector:
-    kind, options = next((k, o) for k, o in connectors.items() if o is not None)
+def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, object]]:
+    """Take the one connector that is given out of the values of a step."""
+    kinds = connector_kinds(role)
+    given = {n: v for n, v in values.items() if n in kinds and isinstance(v, dict)}
+    kind, options = next(iter(given.items()))
     kept: dict[str, Option] = {
         n: v for n, v in options.items() if isinstance(v, str | int | float | bool)
     }
-    return Connector(kind, kept)
+    return Connector(kind, kept), {n: v for n, v in values.items() if n not in kinds}
 
 
-def call(
-    *,
-    function: str,
-    per: Per,
-    batch_rows: int | None,
-    on_error: OnError,
-    columns: Columns = (),
-) -> Call:
-    """Build the call of a user function."""
-    return Call(function, per, batch_rows, columns, on_error)
+def _source(**values: object) -> Source:
+    connector, others = _split(values, Role.SOURCE)
+    return Source(connector, **others)  # type: ignore[arg-type]
 
 
-def mapping(**fields: object) -> Map:
-    """Build a map step."""
-    return Map(call(**fields))  # type: ignore[arg-type]
+def _sink(**values: object) -> Sink:
+    connector, _ = _split(values, Role.SINK)
+    return Sink(connector)
 
 
-def flat_mapping(**fields: object) -> FlatMap:
-    """Build a flatMap step."""
-    return FlatMap(call(**fields))  # type: ignore[arg-type]
+def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: str) -> Row:
+    """Return the row of a step with a user function: the fields of its call are its own."""
+    calls = tuple(f for f in rows_of(Call) if kind is not Filter or f.name != "columns")
+    own = rows_of(kind)
+
+    def make(**values: object) -> object:
+        rest = {f.target: values.pop(f.target) for f in own}
+        return kind(Call(**values), **rest)  # type: ignore[arg-type]
+
+    return Row(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
 
 
-def filtering(**fields: object) -> Filter:
-    """Build a filter step."""
-    return Filter(call(**fields))  # type: ignore[arg-type]
+SOURCE = _connected(Role.SOURCE, "reads a replayable input", Source, _source)
+SINK = _connected(Role.SINK, "writes to an output", Sink, _sink)
+MAP = _calling(Map, "map", "one row out for each row in")
+FLAT_MAP = _calling(FlatMap, "flatMap", "any number of rows for each row in")
+FILTER = _calling(Filter, "filter", "keeps rows for which the function says true")
+PROCESS = _calling(Process, "process", "a user function over the rows of keys, with state")
 
 
-def processing(*, state: Columns, **fields: object) -> Process:
-    """Build a process step."""
-    return Process(call(**fields), state)  # type: ignore[arg-type]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredStep(Fields):
+    """One entry."""
+
+    ONE_OF = (
+        "source",
+        "map",
+        "flatMap",
+        "filter",
+        "split",
+        "aggregate",
+        "window",
+        "process",
+        "sink",
+    )
+    RULES = (
+        Rule(
+            "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",
+            "keyBy and partition are both there: keyed rows go to the owner of their key",
+            path=".partition",
+        ),
+        Rule(
+            "has(self.partitionFunction) == (has(self.partition) && self.partition == 'custom')",
+            "partition: custom and partitionFunction belong together",
+            path=".partitionFunction",
+        ),
+        Rule(
+            "has(self.keyBy) && size(self.keyBy) > 0"
+            " || !has(self.aggregate) && !has(self.window) && !has(self.process)",
+            "a step that keeps state needs keyBy",
+            path=".keyBy",
+        ),
+    )
+
+    name: Annotated[StepName, Field("name", "name of the step")]
+    inputs: Annotated[
+        tuple[str, ...],
+        Field("inputs", "what it reads: step or step.output; the step above when left out"),
+    ] = ()
+    key_by: Annotated[
+        tuple[str, ...], Field("keyBy", "key columns: all rows of a key meet in one task")
+    ] = ()
+    partition: Annotated[
+        Strategy | None, Field("partition", "how rows that are not keyed are dealt out")
+    ] = None
+    partition_function: Annotated[
+        Reference | None,
+        Field("partitionFunction", "for partition: custom, gives a task number per row"),
+    ] = None
+    parallelism: Annotated[
+        int | None,
+        Field(
+            "parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096
+        ),
+    ] = None
+    source: Annotated[Source | None, SOURCE] = None
+    map: Annotated[Map | None, MAP] = None
+    flat_map: Annotated[FlatMap | None, FLAT_MAP] = None
+    filter: Annotated[Filter | None, FILTER] = None
+    split: Annotated[Split | None, Field("split", "text into words at every single space")] = None
+    aggregate: Annotated[
+        Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
+    ] = None
+    window: Annotated[Window | None, Field("window", "tumbling windows of event time")] = None
+    process: Annotated[Process | None, PROCESS] = None
+    sink: Annotated[Sink | None, SINK] = None
+
+    def __post_init__(self) -> None:
+        """Refuse to deal out rows in two ways, and state without keys."""
+        both, function, _ = self.RULES
+        both.refuse(bool(self.key_by) and self.partition is not None)
+        function.refuse(
+            (self.partition is Strategy.CUSTOM) != (self.partition_function is not None)
+        )
+        if isinstance(self.parameters, Aggregate | Window | Process) and not self.key_by:
+            raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return the one kind of step that is given."""
+        calls = (self.map, self.flat_map, self.filter, self.process)
+        others = (self.source, self.split, self.aggregate, self.window, self.sink)
+        return next(each for each in (*calls, *others) if each is not None)
 
 
-def compute(*, name: str, function: Function, column: str | None) -> Compute:
-    """Build a computed column; only count works without a column."""
-    if column is None and function is not Function.COUNT:
-        raise ConfigError(f"{function} needs a column")
-    return Compute(name, function, column)
+@dataclass(frozen=True, slots=True)
+class DeclaredGraph(Fields):
+    """All entries of ``job.graph.steps``."""
+
+    steps: Annotated[
+        tuple[DeclaredStep, ...],
+        Field(
+            "steps",
+            "the steps, inputs before their readers",
+            key="name",
+            length_max=limits.STEPS_MAX,
+        ),
+    ]
 
 
-__all__ = [
-    "Aggregate",
-    "DeclaredGraph",
-    "DeclaredStep",
-    "Split",
-    "Strategy",
-    "Window",
-    "call",
-    "compute",
-    "declared_step",
-    "filtering",
-    "flat_mapping",
-    "mapping",
-    "processing",
-    "sink",
-    "source",
-]
+GRAPH = object_row(DeclaredGraph, "graph", "declarative steps")

@@ -9,13 +9,15 @@ callables stay in the process that compiled the job.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
 from penstock.base import limits
-from penstock.base.errors import PeerError
+from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
 from penstock.contract.codec import Message
-from penstock.contract.columns import Columns
+from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.plan import Partitioning
+from penstock.contract.schema import DurationUs, Field, Rule
 
 GRAPH_FORMAT = 1
 MAIN = "main"
@@ -24,6 +26,17 @@ DEAD_LETTER = "dead-letter"
 PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
 
 Option = str | int | float | bool | None
+NAME_RULE = "a lower-case letter, then letters, digits, - and _"
+StepName = Annotated[
+    str, Field(pattern=r"[a-z]([-a-z0-9_]*[a-z0-9])?", rule=NAME_RULE, length_max=63)
+]
+Reference = Annotated[
+    str,
+    Field(
+        pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*", rule="package.module:function"
+    ),
+]
+BatchRows = Annotated[int, Field(minimum=1, maximum=limits.SOURCE_BATCH_ROWS_MAX)]
 
 
 class Per(StrEnum):
@@ -66,9 +79,12 @@ class EventTime(Message, tag="EventTime"):
     ``idle_after_us`` lets a source declare a silent split idle; None: it never is.
     """
 
-    column: str
-    out_of_orderness_us: int = 0
-    idle_after_us: int | None = None
+    column: Annotated[ColumnName, Field("column", "a timestamp[us] column")]
+    out_of_orderness_us: Annotated[DurationUs, Field("outOfOrderness", "the bound of disorder")] = 0
+    idle_after_us: Annotated[
+        DurationUs | None,
+        Field("idleAfter", "a split that is silent for this long does not hold others back"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +92,16 @@ class Source(Message, tag="Source"):
     """Reads a replayable input. Empty ``columns``: all that the input has."""
 
     connector: Connector
-    columns: Columns = ()
-    event_time: EventTime | None = None
-    batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT
+    columns: Annotated[
+        DeclaredColumns, Field("columns", "the columns to read; all of the input's when left out")
+    ] = ()
+    event_time: Annotated[
+        EventTime | None,
+        Field("eventTime", "where the time of a row is, and how far rows may be out of order"),
+    ] = None
+    batch_rows: Annotated[BatchRows, Field("batchRows", "rows read at once")] = (
+        limits.SOURCE_BATCH_ROWS_DEFAULT
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +111,23 @@ class Call(Message, tag="Call"):
     ``columns`` are those it gives; empty: as declared nowhere, found with an empty batch.
     """
 
-    function: str
-    per: Per = Per.BATCH
-    batch_rows: int | None = None
-    columns: Columns = ()
-    on_error: OnError = OnError.FAIL
+    function: Annotated[Reference, Field("function", "the user function")]
+    per: Annotated[Per, Field("per", "what the function takes: an Arrow batch, or one record")] = (
+        Per.BATCH
+    )
+    batch_rows: Annotated[BatchRows | None, Field("batchRows", "rows in one call, at most")] = None
+    columns: Annotated[
+        DeclaredColumns,
+        Field("columns", "the columns that the function gives; needed with per: record"),
+    ] = ()
+    on_error: Annotated[
+        OnError,
+        Field(
+            "onError",
+            "what happens when the function raises for a row: the job fails, or the row goes to the"
+            " output dead-letter",
+        ),
+    ] = OnError.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,34 +155,58 @@ class Filter(Message, tag="Filter"):
 class Split(Message, tag="Split"):
     """Text into words at each single space; an empty last word is dropped, null gives none."""
 
-    column: str
-    into: str = "word"
+    column: Annotated[ColumnName, Field("column", "the text column")]
+    into: Annotated[ColumnName, Field("into", "name of the word column", length_min=1)] = "word"
 
 
 @dataclass(frozen=True, slots=True)
 class Compute(Message, tag="Compute"):
     """One computed column: ``name = function(column)``; count may have no column."""
 
-    name: str
-    function: Function
-    column: str | None = None
+    RULES = (
+        Rule(
+            "has(self.column) || self.function == 'count'",
+            "every function but count needs a column",
+            path=".column",
+        ),
+    )
+
+    name: Annotated[ColumnName, Field("name", "name of the computed column")]
+    function: Annotated[Function, Field("function", "the aggregate")]
+    column: Annotated[
+        ColumnName | None, Field("column", "the column it is computed from; count may have none")
+    ] = None
+
+
+def declared_compute(name: str, function: Function, column: str | None) -> Compute:
+    """Build a computed column as a file declares it. Raises ConfigError without its column."""
+    if column is None and function is not Function.COUNT:
+        raise ConfigError(f"{function} needs a column")
+    return Compute(name, function, column)
+
+
+Computes = Annotated[
+    tuple[Compute, ...], Field("compute", "the computed columns", key="name", make=declared_compute)
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Message, tag="Aggregate"):
     """Running values of a key: one row out for each row in, with the keys and the values so far."""
 
-    compute: tuple[Compute, ...]
+    compute: Computes
 
 
 @dataclass(frozen=True, slots=True)
 class Window(Message, tag="Window"):
     """Tumbling windows of event time; one row per key and window, at its end + lateness."""
 
-    size_us: int
-    compute: tuple[Compute, ...]
-    offset_us: int = 0
-    allowed_lateness_us: int = 0
+    size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
+    compute: Computes
+    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
+    allowed_lateness_us: Annotated[
+        DurationUs, Field("allowedLateness", "how long a window waits for late rows")
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +214,7 @@ class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
     call: Call
-    state: Columns = ()
+    state: Annotated[DeclaredColumns, Field("state", "one value per key in each of these")] = ()
 
 
 @dataclass(frozen=True, slots=True)

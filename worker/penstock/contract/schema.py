@@ -10,12 +10,11 @@ the documentation and the operator's table of changes are made from these rows.
 """
 
 import dataclasses
-import re
+import inspect
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, replace
 from enum import StrEnum
-from functools import cache
 from typing import Annotated, ClassVar, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from penstock.base.errors import ConfigError
@@ -95,6 +94,7 @@ class Field:
     cluster: bool | None = None
     cluster_required: bool | None = None
     change: Change | None = None
+    make: Callable[..., object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ class Row:
 
     @property
     def target(self) -> str:
-        """Return the attribute that holds the value: ``attribute``, or the name in snake case."""
-        return self.attribute or snake(self.name)
+        """Return the attribute that holds the value; without one, the name in the file."""
+        return self.attribute or self.name
 
     def item(self) -> "Row":
         """Return the row of one item of this LIST, or of one value of this TEXT_MAP."""
@@ -220,26 +220,20 @@ Message = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)]  # f
 # --- Rows of a class --------------------------------------------------------------------------
 
 
-def rows_of(kind: type[Fields]) -> tuple[Row, ...]:
-    """Return a row for each attribute of a class, in the order of the class."""
+def rows_of(kind: type[object]) -> tuple[Row, ...]:
+    """Return a row for each annotated attribute of a class, in the order of the class.
+
+    The class is a dataclass of fields, or a message that a file can hold, too.
+    """
     hints = get_type_hints(kind, include_extras=True)
-    attributes = dataclasses.fields(kind)
-    return tuple(row_of(hints[each.name], _default(each), each.name) for each in attributes)
+    defaults = _defaults(kind)
+    said = (name for name in defaults if _unwrapped(hints[name])[1])
+    return tuple(row_of(hints[name], defaults[name], name) for name in said)
 
 
-def object_row(
-    kind: type[Fields], name: str, meaning: str, make: Callable[..., object] | None = None
-) -> Row:
-    """Return the row of an object of ``kind``. ``make`` makes something else of the attributes."""
-    return Row(
-        name,
-        Kind.OBJECT,
-        meaning,
-        fields=rows_of(kind),
-        make=make or kind,
-        one_of=kind.ONE_OF,
-        rules=kind.RULES,
-    )
+def object_row(kind: type[object], name: str, meaning: str) -> Row:
+    """Return the row of an object of a class, like ``spec``."""
+    return Row(name, Kind.OBJECT, meaning, **_object(kind))  # type: ignore[arg-type]
 
 
 def document(kind: str, meaning: str, name: Row, spec: Row, make: Callable[..., object]) -> Row:
@@ -294,9 +288,15 @@ def row_of(hint: object, default: object = MISSING, attribute: str = "") -> Row:
     return Row(**more)  # type: ignore[arg-type]
 
 
-def _default(attribute: "dataclasses.Field[object]") -> object:
-    made = attribute.default_factory
-    return attribute.default if made is MISSING else made()
+def _defaults(kind: type[object]) -> dict[str, object]:
+    """Return the default of each attribute; MISSING where there is none."""
+    if dataclasses.is_dataclass(kind):
+        return {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory()
+            for each in dataclasses.fields(kind)
+        }
+    given = inspect.signature(kind).parameters.values()
+    return {each.name: MISSING if each.default is each.empty else each.default for each in given}
 
 
 def _unwrapped(hint: object) -> tuple[object, dict[str, object]]:
@@ -330,9 +330,9 @@ def _typed(bare: object) -> dict[str, object]:
         return {**_items(item), "kind": Kind.TEXT_MAP}
     if isinstance(bare, type) and issubclass(bare, StrEnum):
         return {"kind": Kind.CHOICE, "choices": tuple(bare), "make": bare}
-    if isinstance(bare, type) and issubclass(bare, Fields):
+    if isinstance(bare, type) and bare not in _SCALARS:
         return {**_object(bare), "kind": Kind.OBJECT}
-    return {"kind": _SCALARS[bare]} if isinstance(bare, type) and bare in _SCALARS else {}
+    return {"kind": _SCALARS[bare]} if isinstance(bare, type) else {}
 
 
 def _list(item: object) -> dict[str, object]:
@@ -349,9 +349,9 @@ def _items(said: dict[str, object]) -> dict[str, object]:
     return {"length_max": LENGTH_MAX, **{spelt.get(name, name): v for name, v in said.items()}}
 
 
-def _object(kind: type[Fields]) -> dict[str, object]:
-    row = object_row(kind, "", "")
-    return {name: getattr(row, name) for name in ("fields", "make", "one_of", "rules")}
+def _object(kind: type[object]) -> dict[str, object]:
+    relations = {"one_of": getattr(kind, "ONE_OF", ()), "rules": getattr(kind, "RULES", ())}
+    return {"fields": rows_of(kind), "make": kind, **relations}
 
 
 def _written(kind: Kind, value: object) -> Plain:
@@ -372,90 +372,3 @@ def _written(kind: Kind, value: object) -> Plain:
         case _, bool() | int() | float() | str():
             return value
     raise TypeError(f"a {kind} has no default {value!r}")
-
-
-@cache
-def snake(name: str) -> str:
-    """Turn ``allowedLateness`` into ``allowed_lateness``."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m[1].lower(), name)
-
-
-def text(name: str, meaning: str, **more: object) -> Row:
-    """Build a TEXT row; the empty text is not one, unless ``length_min`` is 0."""
-    length_min = 0 if more.get("default") == "" else 1
-    return _field(name, Kind.TEXT, meaning, {"length_min": length_min, **more})
-
-
-def integer(name: str, meaning: str, **more: object) -> Row:
-    """Build an INTEGER row."""
-    return _field(name, Kind.INTEGER, meaning, more)
-
-
-def number(name: str, meaning: str, **more: object) -> Row:
-    """Build a NUMBER row."""
-    return _field(name, Kind.NUMBER, meaning, more)
-
-
-def boolean(name: str, meaning: str, **more: object) -> Row:
-    """Build a BOOLEAN row."""
-    return _field(name, Kind.BOOLEAN, meaning, more)
-
-
-def duration(name: str, meaning: str, **more: object) -> Row:
-    """Build a duration row; its attribute is in seconds and ends in ``_s``."""
-    return _field(name, Kind.DURATION_S, meaning, {"attribute": snake(name) + "_s", **more})
-
-
-def duration_us(name: str, meaning: str, **more: object) -> Row:
-    """Build a duration row of event time; its attribute is in microseconds and ends in ``_us``."""
-    return _field(name, Kind.DURATION_US, meaning, {"attribute": snake(name) + "_us", **more})
-
-
-def quantity(name: str, meaning: str, **more: object) -> Row:
-    """Build a quantity row; its attribute is in bytes."""
-    return _field(name, Kind.QUANTITY, meaning, more)
-
-
-def choice(name: str, meaning: str, choices: type[StrEnum], **more: object) -> Row:
-    """Build a CHOICE row over the values of an enumeration; the attribute holds its member."""
-    return _field(name, Kind.CHOICE, meaning, {"choices": tuple(choices), "make": choices, **more})
-
-
-def group(
-    name: str, meaning: str, make: Callable[..., object], *fields: Row, **more: object
-) -> Row:
-    """Build an OBJECT row."""
-    return _field(name, Kind.OBJECT, meaning, {"make": make, "fields": fields, **more})
-
-
-def listing(
-    name: str, meaning: str, make: Callable[..., object], *fields: Row, **more: object
-) -> Row:
-    """Build a LIST row of objects."""
-    return _field(
-        name, Kind.LIST, meaning, {"make": make, "fields": fields, "length_max": 64, **more}
-    )
-
-
-def texts(name: str, meaning: str, **more: object) -> Row:
-    """Build a LIST row of texts; the attribute is a tuple."""
-    return _field(name, Kind.LIST, meaning, {"length_max": 64, **more})
-
-
-def integers(name: str, meaning: str, **more: object) -> Row:
-    """Build a LIST row of whole numbers; the attribute is a tuple."""
-    return _field(name, Kind.LIST, meaning, {"items": Kind.INTEGER, "length_max": 64, **more})
-
-
-def text_map(name: str, meaning: str, **more: object) -> Row:
-    """Build a TEXT_MAP row."""
-    return _field(name, Kind.TEXT_MAP, meaning, {"length_max": 64, "item_length_max": 4096, **more})
-
-
-def _field(name: str, kind: Kind, meaning: str, more: dict[str, object]) -> Row:
-    return Row(name, kind, meaning, **more)  # type: ignore[arg-type]
-
-
-def object_name(name: str, meaning: str, **more: object) -> Row:
-    """Build the row of a text that names an object of Kubernetes."""
-    return text(name, meaning, pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE, **more)

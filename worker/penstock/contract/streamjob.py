@@ -29,7 +29,7 @@ from penstock.contract.cluster_settings import (
     Workers,
 )
 from penstock.contract.declared import DeclaredGraph
-from penstock.contract.graph_fields import GRAPH, REFERENCE, REFERENCE_RULE, StepName
+from penstock.contract.graph import Reference, StepName
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.paths import SnapshotPath
 from penstock.contract.schema import (
@@ -86,13 +86,7 @@ class Job(Fields):
     ONE_OF = ("entrypoint", "script", "graph")
 
     entrypoint: Annotated[
-        str | None,
-        Field(
-            "entrypoint",
-            "package.module:function that builds the job",
-            pattern=REFERENCE,
-            rule=REFERENCE_RULE,
-        ),
+        Reference | None, Field("entrypoint", "package.module:function that builds the job")
     ] = None
     script: Annotated[
         str | None,
@@ -100,7 +94,7 @@ class Job(Fields):
             "script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX
         ),
     ] = None
-    graph: Annotated[DeclaredGraph | None, GRAPH] = None
+    graph: Annotated[DeclaredGraph | None, Field("graph", "declarative steps")] = None
     args: Annotated[
         tuple[LongText, ...], Field("args", "arguments for the entrypoint", length_max=256)
     ] = ()

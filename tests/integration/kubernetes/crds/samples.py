@@ -266,7 +266,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a sum of nothing": (
         _step(keyBy=["k"], aggregate={"compute": [{"name": "s", "function": "sum"}]}),
-        "only count works without a column",
+        "every function but count needs a column",
     ),
     # bounds of durations and quantities, in CEL
     "too often": (job({"checkpoint": {"interval": "99ms"}}), "must be at least 100ms"),

@@ -197,9 +197,9 @@ def test_what_a_restored_run_has_committed_is_told_in_all_and_without_a_guess() 
 
 
 def test_rows_without_event_time_are_counted_apart_from_late_ones() -> None:
-    steps = (StepStatus("window", 1, 50, 40, late_rows=7, untimed_rows=3, dead_rows=1),)
+    steps = (StepStatus("window", 1, 50, 40, late_rows=7, untimed_rows=3, dead_rows=18_979),)
     assert ended(0, JobState.FINISHED, steps=steps) == [
-        "7 late rows, 3 rows without event time, 1 dead-letter rows"
+        "7 late rows, 3 rows without event time, 18,979 dead-letter rows"
     ]
 
 

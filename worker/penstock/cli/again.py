@@ -19,7 +19,7 @@ from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.cli.before import Before, held, read_before
 from penstock.cli.fresh import forget_runs
 from penstock.cli.output_files import counted, foreign_files, is_anothers, missing_output
-from penstock.cli.record import Digest, JobRecord, Place, keep_record
+from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record
 from penstock.connectors.input_files import look_at
 from penstock.contract.inputs import named, unread_text
 from penstock.contract.latest import is_done
@@ -213,15 +213,26 @@ def _described(check: Callable[[], JobRecord]) -> JobRecord | ConfigError:
 
 
 def code_changes(before: JobRecord, now: JobRecord) -> list[str]:
-    """Say which steps and which files of user code are not what ran before."""
-    return [
+    """Say which steps and which files of user code are not what ran before, and the parameters."""
+    found = [
         f"{what} changed: {text}"
         for what, old, new in (
             ("steps", before.steps, now.steps),
-            ("the code", before.code, now.code),
+            ("the code", _files(before.code), _files(now.code)),
         )
         if (text := _differences(old, new))
     ]
+    if _differences(_parameters(before.code), _parameters(now.code)):
+        found.append("parameters or arguments changed")
+    return found
+
+
+def _files(code: Iterable[Digest]) -> list[Digest]:
+    return [d for d in code if d.name != PARAMETERS]
+
+
+def _parameters(code: Iterable[Digest]) -> list[Digest]:
+    return [d for d in code if d.name == PARAMETERS]
 
 
 def _differences(before: Iterable[Digest], now: Iterable[Digest]) -> str:

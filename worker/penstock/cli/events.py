@@ -7,7 +7,7 @@ whatever numbers rise then.
 import re
 
 from penstock.base.units import span_text
-from penstock.cli.rates import short_count, short_seconds
+from penstock.cli.rates import short_seconds
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.status import (
     ENDED,
@@ -227,4 +227,4 @@ def _lost_rows(last: JobStatus) -> list[str]:
         (sum(s.untimed_rows for s in last.steps), "rows without event time"),
         (sum(s.dead_rows for s in last.steps), "dead-letter rows"),
     )
-    return [f"{short_count(count)} {what}" for count, what in counted if count]
+    return [f"{count:,} {what}" for count, what in counted if count]

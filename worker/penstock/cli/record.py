@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob
 
 FILE = "record.json"
+PARAMETERS = "parameters"  # the digest of what the function that builds the job is given
 PACE = frozenset({"rate", "batch_rows", "parallelism"})  # they change how fast, never what
 _PENSTOCK = Path(__file__).resolve().parent.parent
 
@@ -109,7 +110,7 @@ def _code(job: "CompiledJob", file: "JobFile") -> Iterator[Digest]:
         return
     spec = file.job.spec.job
     if spec.graph is None:  # what is built may depend on them, and functions may hold them
-        yield Digest("parameters", _digest([codec.to_plain(spec.parameters), list(spec.args)]))
+        yield Digest(PARAMETERS, _digest([codec.to_plain(spec.parameters), list(spec.args)]))
     if spec.script is not None:
         yield Digest("job.script", _digest(spec.script))
     nodes = [node for stage in job.stages for node in stage.nodes]

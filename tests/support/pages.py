@@ -1,0 +1,139 @@
+"""Code of documentation pages, run as a reader would run it.
+
+A fence ``python title="job.py"`` is a file that the reader writes. ``text title="python look.py out"`` is what
+that command prints; before it the job of the newest ``job.yaml`` is run, if a file has changed since it last ran.
+``sh`` is typed as it stands. ``...`` in what is printed stands for anything.
+"""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT = (".penstock", "out", "late", "bad", "first", "second")
+WITHIN_S = 120.0
+
+
+class Block(NamedTuple):
+    """A fence: its language, its title ("" without one), its text, and the line that it begins at."""
+
+    language: str
+    title: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Give the fences of a page in order."""
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        language, title, body = found.groups()
+        yield Block(language, title or "", body, text.count("\n", 0, found.start()) + 1)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Somebody in an empty folder who does what a page says."""
+
+    folder: Path
+    changed: bool = False
+    ran: int = 0
+    unknown: list[Block] = field(default_factory=list)
+
+    def take(self, block: Block) -> None:
+        """Do what one block says. Raises AssertionError when it does not do what the page says."""
+        if block.language in ("python", "yaml") and block.title:
+            self._write(block)
+        elif block.language == "text" and block.title:
+            self._compare(block)
+        elif block.language == "sh":
+            self._type(block)
+        else:
+            self.unknown.append(block)
+
+    def finish(self) -> None:
+        """Run a job whose output the page does not show."""
+        if self.changed and (self.folder / "job.py").exists():
+            self._run()
+
+    def _write(self, block: Block) -> None:
+        if block.title == "job.py":
+            self.finish()
+        (self.folder / block.title).write_text(block.text)
+        if block.title in ("job.py", "job.yaml"):
+            self.changed = True
+            return
+        if block.language == "python" and block.title.startswith("make_"):
+            self._python([block.title])
+
+    def _compare(self, block: Block) -> None:
+        if self.changed:
+            self._run()
+        words = shlex.split(block.title)
+        assert words[0] == "python", f"line {block.line}: {block.title}"
+        told = self._python(words[1:])
+        pattern = ".*?".join(re.escape(part) for part in block.text.rstrip().split("..."))
+        assert re.fullmatch(pattern, told.rstrip(), re.DOTALL), f"line {block.line}:\n{told}"
+
+    def _type(self, block: Block) -> None:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=self.folder,
+            env={**os.environ, "PATH": path},
+            text=True,
+            capture_output=True,
+            timeout=WITHIN_S,
+        )
+        assert done.returncode == 0, f"line {block.line}:\n{done.stdout}{done.stderr}"
+
+    def _run(self) -> None:
+        for name in LEFT:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        log = self.folder / "run.log"
+        warm = multiprocessing.get_context("forkserver")
+        warm.set_forkserver_preload(
+            ["tests.support.pages", "penstock.cli.app", "penstock.engine.build", "pytest"]
+        )
+        process = warm.Process(target=run_job, args=(str(self.folder), str(log)))
+        process.start()
+        process.join(WITHIN_S)
+        assert process.exitcode == 0, log.read_text()
+        self.changed = False
+        self.ran += 1
+
+    def _python(self, words: list[str]) -> str:
+        """Return what a program of the page prints. It runs in this process, which has loaded Arrow."""
+        told, before = io.StringIO(), sys.argv
+        sys.argv = words
+        try:
+            with contextlib.chdir(self.folder), contextlib.redirect_stdout(told):
+                runpy.run_path(words[0], run_name="__main__")
+        finally:
+            sys.argv = before
+        return told.getvalue()
+
+
+def run_job(folder: str, log: str) -> None:
+    """Run job.yaml in this process, which was forked from one that has loaded what a job needs."""
+    from penstock.cli.app import make_app  # loaded before the fork
+
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    make_app()(["run", "job.yaml", "--workers", "1", "--debug"])

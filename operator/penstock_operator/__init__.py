@@ -1,12 +1,12 @@
-"""The Kubernetes operator: StreamJob objects in, workers and their surroundings out.
+"""The Kubernetes operator: it creates and controls the workers of StreamJob objects.
 
 ::
 
-    app         settings, metrics, probes, logs, the Lease of the operator; starts everything
-    handlers    watches, a work queue of keys that holds each key once
-    cluster     the only I/O: reads what a job has, performs what was decided
-    reconcile   pure: what is observed, and the time -> what to do, and the status
-    resources   pure: the objects of a job, built from its spec
+    app         settings, metrics, probes, logs, the operator's Lease; starts everything
+    handlers    watches, and a work queue that holds each job at most once
+    cluster     the only I/O: reads the objects of a job, performs what was decided
+    reconcile   pure: from an observation and the time to actions and a status
+    resources   pure: builds the objects of a job from its spec
     api         pure: what objects look like to the operator; names, field classes, rights
 
 Imports go downwards only. Of Penstock it may import ``penstock.contract`` and ``penstock.base``,

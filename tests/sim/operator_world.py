@@ -20,7 +20,7 @@ from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import Moment, assemble
 from penstock_operator.reconcile.snapshots import decide_orphans
-from penstock_operator.resources import records
+from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner, framed
 from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
 from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
@@ -160,7 +160,7 @@ class World:
         parts = [
             (key, text_at(o, "metadata", "annotations", names.ANNOTATION_APPLIED))
             for key, o in sorted(self.api.objects.items())
-            if records.epoch_of(JOB, key[1]) is None
+            if coordination.epoch_of(JOB, key[1]) is None
         ]
         shown = None if at is None else (at.workers, at.version, at.closed(), at.run)
         chosen = whole_at(found, "status", "autoscaling", "replicas")
@@ -297,7 +297,7 @@ class World:
             case act.Scale(replicas, turn, version):
                 self._scale((replicas, turn, version), seen)
             case act.WriteDesired(value, turn, latest_uid, version):
-                self._want(records.desired(owner, value, turn, latest_uid), version)
+                self._want(coordination.desired(owner, value, turn, latest_uid), version)
             case act.Archive(job_uid, uid, version):
                 self._archive(owner, (job_uid, uid, version))
             case act.Delete(kind, name, uid, now):
@@ -375,7 +375,7 @@ class World:
         if found is None or text_at(found, "metadata", "resourceVersion") != version:
             raise ConflictError("latest changed")
         with suppress(ConflictError):  # made by an earlier try
-            self.api.create(records.archive(owner, found, job_uid))
+            self.api.create(coordination.archive(owner, found, job_uid))
         self.api.delete(LATEST, uid=uid)
 
     def _finalizer(self, key: Key, uid: str, version: str, *, present: bool) -> None:

@@ -1,4 +1,4 @@
-"""Where a path of a savepoint leads: the parts of it below the root of a claim."""
+"""Which job's folder the path of a savepoint is in, below the root of a claim."""
 
 from dataclasses import dataclass
 
@@ -28,9 +28,9 @@ class Folder:
 
 
 def folder_at(namespace: str, path: str) -> Folder | None:
-    """Read a path; None when it leads elsewhere than into a job's folder of the namespace.
+    """Read a path; None when it is not in the folder of a job of this namespace.
 
-    It begins at the claim's root, or is the whole path in a container, as status.path shows it.
+    It starts at the root of the claim, or it is the path in a container, as status.path shows it.
     """
     parts = plain_parts(path) or []
     if path.startswith(f"{pod.CHECKPOINT_FOLDER}/"):

@@ -1,4 +1,4 @@
-"""The kinds that the operator reads or writes: where the API server has them."""
+"""The kinds that the operator reads or writes, with their API groups and paths."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Spell group and version as objects do."""
+        """Return group and version as objects write them."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of an object, or of all in a namespace; of all there are when empty."""
+        """Return the path of one object, of all in a namespace, or of all (namespace empty)."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         space = f"{root}/namespaces/{namespace}" if namespace else root
         parts = [f"{space}/{self.plural}", name, subresource]
@@ -45,7 +45,7 @@ JOB = Kind("Job", "batch", "v1", "jobs")
 SPARK_KUBEFLOW = Kind("SparkApplication", "sparkoperator.k8s.io", "v1beta2", "sparkapplications")
 SPARK_APACHE = Kind("SparkApplication", "spark.apache.org", "v1", "sparkapplications")
 
-# What a job has beside its StreamJob and StreamSnapshots; each carries the label of the job.
+# The kinds of a job's children. Each child has the label of the job.
 CHILDREN = (
     STATEFUL_SET,
     POD,

@@ -1,10 +1,10 @@
-"""Names and labels that the operator alone gives; what workers also know is ``contract.pod``."""
+"""Names and labels that only the operator uses. Those that workers use too: ``contract.pod``."""
 
 from penstock.contract import pod
 
 FIELD_MANAGER = "penstock-operator"
 FINALIZER = "penstock.dev/operator"
-ANNOTATION_APPLIED = "penstock.dev/applied"  # hash of what was applied: equal means no call
+ANNOTATION_APPLIED = "penstock.dev/applied"  # hash of what was applied last
 ANNOTATION_TURN = "penstock.dev/turn"  # of the StatefulSet and -desired; see reconcile.workers
 ANNOTATION_DIGEST = "penstock.dev/digest"  # of the spec that the pods run
 ANNOTATION_CONFIG = "penstock.dev/config"  # the ConfigMap of that spec
@@ -23,12 +23,12 @@ LOOK = "look"
 
 
 def selector(job: str) -> dict[str, str]:
-    """Return the labels that find a job's worker pods, and nothing else."""
+    """Return the labels that select the worker pods of a job, and nothing else."""
     return {pod.LABEL_JOB: job, pod.LABEL_COMPONENT: pod.WORKER}
 
 
 def labels(job: str, uid: str, component: str = pod.WORKER) -> dict[str, str]:
-    """Return the labels of an object of the job. Nothing of the StreamJob's own is copied."""
+    """Return the labels of an object of the job. No label of the StreamJob is copied."""
     return {
         LABEL_NAME: "penstock",
         LABEL_INSTANCE: job,
@@ -45,7 +45,7 @@ def snapshot_labels(uid: str) -> dict[str, str]:
 
 
 def selector_text(job: str) -> str:
-    """Spell :func:`selector` as the scale subresource wants it."""
+    """Write :func:`selector` as the scale subresource needs it."""
     return ",".join(f"{k}={v}" for k, v in sorted(selector(job).items()))
 
 
@@ -80,20 +80,20 @@ def config_name(job: str, digest: str) -> str:
 
 
 def archive_name(job: str, uid: str) -> str:
-    """Name what keeps the -latest of an earlier job of the same name."""
+    """Name the archive of the -latest of an earlier job of the same name."""
     return f"{job}-ckpt-archive-{uid[:13]}"
 
 
 def purge_name(job: str, uid: str) -> str:
-    """Name the Job that removes files: ``uid`` is that of the StreamJob or StreamSnapshot."""
+    """Name the Job that removes the files of the StreamJob or StreamSnapshot of this ``uid``."""
     return f"{job}-purge-{uid[:8]}"
 
 
 def look_name(job: str, uid: str) -> str:
-    """Name the Job that looks at the files of the StreamSnapshot of this ``uid``."""
+    """Name the Job that checks the files of the StreamSnapshot of this ``uid``."""
     return f"{job}-look-{uid[:8]}"
 
 
 def replay_name(job: str, digest: str) -> str:
-    """Name the SparkApplication of one replay: fresh for each run, as its operator needs it."""
+    """Name the SparkApplication of one replay. Each replay has a new name: Spark needs that."""
     return f"{job}-replay-{digest[:8]}"

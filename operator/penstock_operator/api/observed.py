@@ -1,7 +1,7 @@
-"""All that a reconcile of one job looks at, as values. What is absent is None or empty.
+"""All that a reconcile of one job looks at, as values. An absent object is None or empty.
 
-``stateful_set``, ``desired`` and ``latest`` are read in this order, live, whenever something is
-about to be done: a shrink is safe only when the truth was read last (see ``reconcile.workers``).
+Before any action ``stateful_set``, ``desired`` and ``latest`` are read live, in this order. A
+shrink is safe only when ``latest`` was read last: see ``reconcile.workers``.
 """
 
 from dataclasses import dataclass, field
@@ -16,10 +16,11 @@ from penstock_operator.api.trusted import TrustView
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The StreamJob. ``deleting_since`` is in seconds since 1970, None while it is wanted.
+    """The StreamJob.
 
-    ``spec_text`` is ``spec`` as JSON, with its keys sorted. ``scaled_by_hpa``: spec.replicas is
-    what a HorizontalPodAutoscaler wrote.
+    - ``deleting_since``: when its deletion was asked for, in seconds since 1970; None: it was not.
+    - ``spec_text``: the spec as JSON with sorted keys.
+    - ``scaled_by_hpa``: a HorizontalPodAutoscaler has written spec.replicas.
     """
 
     name: str
@@ -38,13 +39,13 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class SetView:
-    """The StatefulSet. ``turn`` and ``digest`` are its annotations; see ``reconcile.workers``.
+    """The StatefulSet of the workers.
 
-    ``line`` is that of the certificates which its pods began with, 0: nobody noted it; see
-    ``reconcile.certificates``.
-
-    ``config`` names the ConfigMap of the spec that its pods run; ``observed`` says that its
-    controller has seen this size, and so makes no more pods of an earlier one.
+    - ``turn``, ``digest``: its annotations; see ``reconcile.workers``.
+    - ``config``: the name of the ConfigMap with the spec that its pods run.
+    - ``observed``: its controller has seen this size and creates no pods of an earlier size.
+    - ``line``: the trust line that its pods started with, 0 when unknown; see
+      ``reconcile.certificates``.
     """
 
     uid: str
@@ -61,7 +62,7 @@ class SetView:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """One container: why it waits, how it last ended, and when (seconds since 1970)."""
+    """One container: why it waits, how it ended last, and when (seconds since 1970)."""
 
     name: str
     waiting: str = ""
@@ -75,10 +76,12 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One worker's pod. ``unschedulable`` is the scheduler's message.
+    """The pod of one worker.
 
-    ``due`` is when a pod that is being deleted should be gone: after its grace period, or at once
-    when none of its containers ever started. ``owned``: the StatefulSet of the job controls it.
+    - ``unschedulable``: the message of the scheduler.
+    - ``due``: when a pod that is being deleted should be gone. This is after its grace period, or
+      at once when none of its containers ever started.
+    - ``owned``: the StatefulSet of the job controls it.
     """
 
     name: str
@@ -97,7 +100,7 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class LatestView:
-    """``{job}-ckpt-latest``; ``value`` is None when it cannot be read, ``problem`` says why.
+    """``{job}-ckpt-latest``. If it cannot be read, ``value`` is None and ``problem`` says why.
 
     ``newer``: it has the format of a newer version.
     """
@@ -136,8 +139,8 @@ class ClaimView:
 class SnapshotView:
     """One StreamSnapshot that names this job.
 
-    ``periodic_of`` is the uid of the job that it was taken for by the clock, empty for any other;
-    ``due`` its period, in seconds since 1970.
+    ``periodic_of`` is the uid of the job whose ``spec.snapshots`` asked for it; it is empty for any
+    other. ``due`` is its period in seconds since 1970.
     """
 
     name: str
@@ -166,8 +169,8 @@ class SparkView:
 class Child:
     """Any object with a name or the label of the job, and the hash of what was applied last.
 
-    ``job_uid`` is the uid of the StreamJob that it is of, empty when it is of none; see
-    ``api.owners``. ``owner`` names what controls it, empty when nothing does.
+    ``job_uid`` is the uid of the StreamJob that it belongs to, empty when there is none; see
+    ``api.owners``. ``owner`` names its controller, empty when it has none.
     """
 
     uid: str
@@ -179,7 +182,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class ChildKey:
-    """The kind (as in ``cluster.kinds``) and name of an object of the job."""
+    """The kind (as in ``api.kinds``) and the name of an object of the job."""
 
     kind: str
     name: str
@@ -187,10 +190,10 @@ class ChildKey:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A write of ours that the API server does not take: which object, what it answers.
+    """A write of ours that the API server refuses: the object, and the answer.
 
-    ``since`` is when it was first refused, and never taken since. ``transient``: the same write may
-    pass later without anybody's help, as when the server has trouble of its own.
+    ``since`` is when it was refused first; it has never succeeded since. ``transient``: the same
+    write may succeed later without a change, for example after an error of the server.
     """
 
     what: str
@@ -203,23 +206,25 @@ class Refusal:
 class Observed:
     """One job at one moment.
 
-    - ``children``: all objects with the label of the job, whoever's they are, and those of others
-      that have one of its names, once they were met.
-    - ``pods``: the workers, see ``api.owners.is_worker``; ``foreign_pods`` names pods that have all
-      their labels and are none of them, as a copy by ``kubectl debug --keep-labels`` is.
+    - ``children``: all objects with the label of the job, whoever owns them; and foreign objects
+      under its names, once they were met.
+    - ``pods``: the workers, see ``api.owners.is_worker``.
+    - ``foreign_pods``: the names of pods that have all labels of workers and are not workers, such
+      as a copy by ``kubectl debug --keep-labels``.
+    - ``running``: the leader's ``{job}-status``.
     - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
-    - ``refresh``: apply everything again, whatever was applied last: repairs what others changed.
-    - ``set_trouble``: why the StatefulSet cannot make its pods, from its newest Warning event.
-    - ``refusal``: the write that the API server refused when it was last tried; None: all passed.
-    - ``spark_installed``: whether the API serves the SparkApplication of the wanted flavour.
-    - ``trust``: by name, the Secrets that workers mount; None: they were not read yet.
-    - ``purges``: the Jobs that remove files, or look at some, and have ended, and whether they
-      succeeded; ``last_words``: what their pods said last, by their names.
-    - ``namespace_ends``: it is being deleted, so nothing can be made in it; looked at only while
-      something of the job is being deleted, too.
-    - ``restored_from``: names and paths that StreamJobs of the namespace restore from; looked at
-      only where snapshots by the clock may have to go.
-    - ``look_again_s``: after how long those of others, which no watch shows, are looked at again.
+    - ``refresh``: apply all objects again, to repair what others changed.
+    - ``set_trouble``: why the StatefulSet cannot create its pods, from its newest Warning event.
+    - ``refusal``: the write that the API server refused at the last try; None: none was refused.
+    - ``spark_installed``: the API serves the SparkApplication of the wanted flavour.
+    - ``trust``: the Secrets that workers mount, by name; None: they were not read yet.
+    - ``purges``: by name, whether an ended Job succeeded that removes or checks files.
+    - ``last_words``: the termination messages of the pods of such Jobs, by the Jobs' names.
+    - ``namespace_ends``: the namespace is being deleted, so nothing can be created in it. It is
+      read only while something of the job is being deleted.
+    - ``restored_from``: names and paths that StreamJobs of the namespace restore from. They are
+      read only when periodic snapshots may have to be deleted.
+    - ``look_again_s``: when foreign objects are read again, which no watch reports.
     """
 
     job: JobView
@@ -247,5 +252,5 @@ class Observed:
     restored_from: frozenset[str] = frozenset()
 
     def owns(self, child: Child) -> bool:
-        """Say whether an object is this job's own: nothing else is written or deleted."""
+        """Say whether an object belongs to this job. No other is written or deleted."""
         return child.job_uid == self.job.uid

@@ -1,4 +1,4 @@
-"""Whose an object is: of which StreamJob, by its controller's uid, or its label without one."""
+"""Which StreamJob an object belongs to: by the uid of its controller, or else by its label."""
 
 from penstock.contract import pod
 from penstock.contract.schema import Plain
@@ -9,18 +9,18 @@ GROUP = "penstock.dev/"
 
 
 def controller_of(plain: Plain) -> Object:
-    """Return the reference to what controls an object, empty when nothing does."""
+    """Return the owner reference of an object's controller; empty when it has none."""
     owners = list_at(plain, "metadata", "ownerReferences")
     return next((object_at(o) for o in owners if at(o, "controller") is True), {})
 
 
 def job_of(plain: Plain) -> str:
-    """Return the uid of the StreamJob that an object is of, empty when it is of none.
+    """Return the uid of the StreamJob that an object belongs to; empty when there is none.
 
-    A controller says it: one of another kind means that the object is not ours, whatever its
-    labels say. Pods are controlled by their set, so their label counts, as it does for what has no
-    controller: what outlives its job, and what somebody took the reference from. A uid is random:
-    nobody has it in a label by chance.
+    The controller decides. If it is of another kind, the object is not ours, whatever its labels
+    say. Two groups of objects are recognised by their label: pods, because their StatefulSet
+    controls them; and objects without a controller, which outlive their job or have lost their
+    owner reference. A uid is random, so a label never has it by chance.
     """
     controller = controller_of(plain)
     if is_stream_job(controller):
@@ -31,10 +31,11 @@ def job_of(plain: Plain) -> str:
 
 
 def is_worker(plain: Plain, job: str, job_uid: str, set_uid: str) -> bool:
-    """Say whether a pod is a worker of a job: by its name, what controls it, and then its label.
+    """Say whether a pod is a worker of a job: by its name, its controller, and then its label.
 
-    The set of ``set_uid`` (empty: there is none) says so whatever the labels say. A pod of an
-    earlier set of this name, or one that was orphaned, still runs: it counts by its label.
+    A pod that the StatefulSet ``set_uid`` controls (empty: there is none) is one, whatever its
+    labels say. A pod of an earlier StatefulSet of this name, or an orphaned one, counts by its
+    label: it still runs.
     """
     workers = pod.workers_name(job)
     head, _, ordinal = text_at(plain, "metadata", "name").rpartition("-")
@@ -52,11 +53,11 @@ def is_worker(plain: Plain, job: str, job_uid: str, set_uid: str) -> bool:
 
 
 def is_stream_job(reference: Plain) -> bool:
-    """Say whether a reference is to a StreamJob."""
+    """Say whether a reference names a StreamJob."""
     return text_at(reference, "kind") == KIND and text_at(reference, "apiVersion").startswith(GROUP)
 
 
 def owner_text(plain: Plain) -> str:
-    """Name what controls an object, for people; empty when nothing does."""
+    """Name the controller of an object, for messages; empty when it has none."""
     controller = controller_of(plain)
     return f"{text_at(controller, 'kind')} {text_at(controller, 'name')}".strip()

@@ -7,7 +7,7 @@ DIGITS_MAX = 18  # of a number that somebody may have written as a text; more wo
 
 
 def at(plain: Plain, *path: str) -> Plain:
-    """Return what is at ``path``, None where anything on the way is missing."""
+    """Return the value at ``path``; None when any part of the path is missing."""
     for name in path:
         if not isinstance(plain, dict):
             return None
@@ -17,7 +17,7 @@ def at(plain: Plain, *path: str) -> Plain:
 
 def text_at(plain: Plain, *path: str) -> str:
     """Return the text at ``path``, empty when there is none."""
-    for name in path:  # as `at`, which is a call more: this is what an observation is made of
+    for name in path:  # as in `at`, without the call: an observation makes thousands of them
         if not isinstance(plain, dict):
             return ""
         plain = plain.get(name)
@@ -49,5 +49,5 @@ def list_at(plain: Plain, *path: str) -> list[Plain]:
 
 
 def texts_at(plain: Plain, *path: str) -> dict[str, str]:
-    """Return the texts of an object of texts, like labels; what is no text is left out."""
+    """Return an object whose values are texts, like labels; other values are left out."""
     return {k: v for k, v in object_at(plain, *path).items() if isinstance(v, str)}

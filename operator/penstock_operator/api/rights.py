@@ -1,7 +1,7 @@
-"""What the operator may do, and why: the chart's roles are these rows, compared by a test.
+"""What the operator may do, and why. A test compares the roles of the chart with these rows.
 
-Its keepers' Roles are made by it, and the API server lets nobody grant what he has not: so the
-verbs of a keeper are among these.
+The operator creates the Roles of the keepers. The API server allows it to grant only rights that
+it has itself, so the verbs of a keeper are among these.
 """
 
 from dataclasses import dataclass
@@ -27,34 +27,44 @@ def _right(kind: Kind, verbs: str, why: str, *, sub: str = "", own: bool = False
 
 
 RIGHTS = (
-    _right(kinds.STREAM_JOB, "get list watch patch", "the finalizer of policies that wait"),
-    _right(kinds.STREAM_JOB, "patch update", "what is observed", sub="status"),
+    _right(kinds.STREAM_JOB, "get list watch patch", "its finalizer, during a deletion that waits"),
+    _right(kinds.STREAM_JOB, "patch update", "conditions and figures", sub="status"),
     _right(kinds.STREAM_JOB, "update", "owner references that block deletion", sub="finalizers"),
     _right(
         kinds.STREAM_SNAPSHOT,
         "get list watch create patch delete",
-        "its finalizer; savepoints by the clock, and their retention",
+        "its finalizer; periodic savepoints, and their retention",
     ),
-    _right(kinds.STREAM_SNAPSHOT, "patch update", "what became of it", sub="status"),
+    _right(kinds.STREAM_SNAPSHOT, "patch update", "its state and its path", sub="status"),
     _right(kinds.STATEFUL_SET, "get list watch create patch", "the workers"),
     _right(kinds.POD, "get list watch delete", "states of workers; pods of lost nodes"),
     _right(kinds.SERVICE, "get list watch create patch", "names of workers, targets of scrapes"),
     _right(
         kinds.CONFIG_MAP,
         "get list watch create update patch delete",
-        "specs, what is wanted and committed, views of epochs",
+        "stored specs, -desired, -latest, views of epochs",
     ),
-    _right(kinds.SECRET, "get create update", "certificates of a job, and who signs them"),
+    _right(kinds.SECRET, "get create update", "certificates of a job and their authorities"),
     _right(kinds.ACCOUNT, "get list watch create patch", "the keepers' account"),
     _right(kinds.ROLE, "get list watch create patch", "the keepers' Role"),
-    _right(kinds.ROLE_BINDING, "get list watch create patch", "gives it to their account"),
+    _right(
+        kinds.ROLE_BINDING,
+        "get list watch create patch",
+        "binds the keepers' Role to their account",
+    ),
     _right(kinds.BUDGET, "get list watch create patch", "one worker at a time in a drain"),
     _right(kinds.POLICY, "get list watch create patch", "who may reach the workers"),
-    _right(kinds.LEASE, "get list watch create update patch", "of leaders, and the operator's own"),
+    _right(
+        kinds.LEASE,
+        "get list watch create update patch",
+        "the leader's Lease of each job, and the operator's",
+    ),
     _right(kinds.JOB, "get list watch create", "removes the files of a purged job"),
     _right(kinds.CLAIM, "get list watch create patch", "where checkpoints live"),
-    _right(kinds.EVENT, "get list create patch", "tells people; reads why pods cannot be made"),
-    _right(kinds.NAMESPACE, "get", "whether it ends: nothing can be made in it then"),
+    _right(
+        kinds.EVENT, "get list create patch", "reports to people; reads why pods cannot be made"
+    ),
+    _right(kinds.NAMESPACE, "get", "whether it is being deleted: it takes no new objects then"),
     _right(kinds.SPARK_KUBEFLOW, "get list watch create delete", "a replay"),
     _right(kinds.SPARK_APACHE, "get list watch create delete", "a replay"),
 )

@@ -1,6 +1,6 @@
-"""What is kept of an object that a watch shows: what decisions look at, and no more.
+"""Which parts of a watched object stay in memory: those that decisions look at.
 
-A pod's spec is most of what an operator of many jobs would hold in memory, and nothing reads it.
+Without this, the specs of pods would fill most of the operator's memory, and nothing reads them.
 """
 
 from penstock.contract import pod
@@ -8,7 +8,7 @@ from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
 
 WHOLE = frozenset({"StreamJob", "StreamSnapshot"})
-# Of these only metadata: that they are there, whose they are, and what was applied last.
+# Of these kinds only metadata: it shows their owner and what was applied last.
 BARE = frozenset(
     {
         "Lease",
@@ -25,9 +25,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def slim(plain: Object) -> Object:
-    """Return the part of an object that is kept; the object itself is not changed.
+    """Return the part of an object to keep, as a new object.
 
-    Of those who manage fields only scalers are kept: see ``views.job_view``.
+    Of the managed fields only those of scalers are kept: see ``views.job_view``.
     """
     kind = text_at(plain, "kind")
     kept: Object = {"kind": kind, "metadata": _metadata(plain)}
@@ -46,7 +46,7 @@ def slim(plain: Object) -> Object:
 
 
 def _is_read(plain: Plain) -> bool:
-    """Say whether a ConfigMap is a record or a spec; views of epochs and archives are neither."""
+    """Say whether the data of a ConfigMap is read: of a record or a spec, not of an archive."""
     job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
     name = text_at(plain, "metadata", "name")
     records = (pod.latest_name(job), pod.desired_name(job), pod.status_name(job))

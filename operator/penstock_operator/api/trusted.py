@@ -1,7 +1,6 @@
-"""What decisions see of a job's certificates: who signed, from when until when, and no key.
+"""What decisions see of a job's certificates: the signer and the lifetime, and never a key.
 
-The Secrets are read apart from all else, and what is kept of one is a summary in the place of its
-data, which :func:`trust_view` reads.
+Secrets are read separately. In memory a summary replaces their data; :func:`trust_view` reads it.
 """
 
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ SUMMARY = "trust"  # where the summary is in the object of a Secret
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """An authority: named by a digest of its key, valid in ``begins..ends`` (seconds since 1970).
+    """An authority, valid in ``begins..ends`` (seconds since 1970). Its name is a digest of its key.
 
-    ``signs``: its key is still there.
+    ``signs``: its key still exists.
     """
 
     name: str
@@ -38,7 +37,7 @@ class Leaf:
 class AuthorityView:
     """``{secret}-ca``: the authorities, the oldest first, with the keys of those that sign.
 
-    ``line`` is a number that rises when certificates begin anew which no worker that runs believes.
+    ``line`` is the trust line. It rises when new certificates begin that no running worker trusts.
     """
 
     version: str
@@ -48,9 +47,9 @@ class AuthorityView:
 
 @dataclass(frozen=True, slots=True)
 class CertificatesView:
-    """The Secret that workers mount: ``roots`` are the authorities that they believe.
+    """The Secret that workers mount: ``roots`` are the authorities that they trust.
 
-    ``leaf`` is None where certificate, key or secret are missing or cannot be read.
+    ``leaf`` is None when the certificate, its key or the Secret is missing or unreadable.
     """
 
     version: str
@@ -61,14 +60,14 @@ class CertificatesView:
 
 @dataclass(frozen=True, slots=True)
 class TrustView:
-    """One of the job's Secrets with what it is made from; None: it is not there."""
+    """One of the job's Secrets and the Secret that it is made from; None when one is missing."""
 
     authority: AuthorityView | None = None
     certificates: CertificatesView | None = None
 
 
 def trust_view(authority: Object | None, certificates: Object | None) -> TrustView:
-    """View the two Secrets, of which either may be missing."""
+    """View the two Secrets. Either may be missing."""
     return TrustView(
         None if authority is None else _authority(authority),
         None if certificates is None else _certificates(certificates),

@@ -1,4 +1,4 @@
-"""Keeps what was made of an object: uid and version say that it is the same one, unchanged."""
+"""Caches what was derived from an object, by its uid and version."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ VIEWS_KEPT = 4096  # of one kind; a job has some dozen objects
 
 @dataclass(slots=True)
 class Versions:
-    """What was made of each version of the objects of one cluster; whoever looks at it owns one.
+    """A cache of views. Each reader of a cluster has its own.
 
-    A uid and a version name an object within one cluster only.
+    A uid and a version identify an object within one cluster only.
     """
 
     kept: dict[View, dict[tuple[str, str], object]] = field(default_factory=dict)
 
     def view(self, view: Callable[[Plain], T], plain: Plain) -> T:
-        """Return ``view(plain)``, looked at once per version; nobody changes what is returned."""
+        """Return ``view(plain)``, computed once per version. Callers must not change the result."""
         metadata = plain.get("metadata") if isinstance(plain, dict) else None
         uid = metadata.get("uid") if isinstance(metadata, dict) else None
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
@@ -31,6 +31,6 @@ class Versions:
         found = known.get((uid, version))
         if found is None:
             if len(known) >= VIEWS_KEPT:
-                known.clear()  # old versions are never asked for again
+                known.clear()  # old versions are never needed again
             found = known[uid, version] = view(plain)
         return cast("T", found)

@@ -46,7 +46,7 @@ OUR_KINDS = ("StreamJob", "StreamSnapshot")
 
 
 def deleting_since(plain: Plain) -> float | None:
-    """Return when the deletion of an object was asked for; None while it is wanted."""
+    """Return when the deletion of an object was asked for; None when it was not."""
     text = text_at(plain, "metadata", "deletionTimestamp")
     grace = whole_at(plain, "metadata", "deletionGracePeriodSeconds")
     return seconds(text) - grace if text else None
@@ -76,9 +76,9 @@ def job_view(plain: Plain) -> JobView:
 
 
 def _is_hpa(manager: Plain) -> bool:
-    """Say whether a manager of fields is Kubernetes' autoscaler, and set spec.replicas last.
+    """Say whether a field manager is the HorizontalPodAutoscaler and owns spec.replicas.
 
-    The API server takes a field from its manager when another one writes another value.
+    The API server takes a field away from its manager when another one writes another value.
     """
     named = (text_at(manager, "manager"), text_at(manager, "subresource"))
     return named == HPA and at(manager, "fieldsV1", "f:spec", "f:replicas") is not None
@@ -163,7 +163,7 @@ def _container(plain: Plain) -> ContainerView:
 
 
 def latest_view(plain: Plain) -> LatestView:
-    """View ``-latest``; one that cannot be read keeps its problem in words."""
+    """View ``-latest``; the view of an unreadable one says what is wrong with it."""
     value, problem, newer = None, "", False
     try:
         value = _latest(text_at(plain, "data", pod.RECORD))
@@ -182,7 +182,7 @@ def latest_view(plain: Plain) -> LatestView:
 
 
 def desired_view(plain: Plain) -> DesiredView:
-    """View ``-desired``; one that cannot be read wants what a fresh one does."""
+    """View ``-desired``; an unreadable one counts as a new one."""
     marks = texts_at(plain, "metadata", "annotations")
     try:
         value = _desired(text_at(plain, "data", pod.RECORD))
@@ -210,12 +210,12 @@ def _desired(text: str) -> Desired:
 
 
 def running_view(plain: Plain) -> JobStatus | None:
-    """Read what the leader says of the running job; None before it says anything."""
+    """Read the leader's ``-status``; None while it is empty."""
     text = text_at(plain, "data", pod.RECORD)
     try:
         return decode_known(JobStatus, text.encode()) if text else None
     except PeerError:
-        return None  # of another version of the workers: shown when it can be read again
+        return None  # written by workers of another version; shown once it can be read again
 
 
 def claim_view(plain: Plain) -> ClaimView:
@@ -259,9 +259,9 @@ def spark_view(plain: Plain) -> SparkView:
 
 
 def _apache_state(plain: Plain) -> Plain:
-    """Return where an application of Apache's operator is; once it is over, how it ended.
+    """Return the state of an application of Apache's operator; after its end, how it ended.
 
-    Success and failure are passed through at once and lead to the same last state.
+    Success and failure are short states before one common last state.
     """
     now = at(plain, "status", "currentState")
     if text_at(now, "currentStateSummary") not in SPARK_OVER:
@@ -274,7 +274,7 @@ def _apache_state(plain: Plain) -> Plain:
 
 
 def children_of(objects: Iterable[Plain], versions: Versions) -> dict[ChildKey, Child]:
-    """Index the objects of a job by kind and name; StreamJob and StreamSnapshots are none."""
+    """Index the objects of a job by kind and name, without StreamJob and StreamSnapshots."""
     found = (versions.view(_child, plain) for plain in objects)
     return {key: child for key, child in found if key.kind not in OUR_KINDS}
 
@@ -294,7 +294,7 @@ def _child(plain: Plain) -> tuple[ChildKey, Child]:
 
 
 def by_kind(objects: Iterable[Plain]) -> Mapping[str, list[Plain]]:
-    """Sort objects by their kinds, in order of their names."""
+    """Group objects by kind, sorted by name."""
     found: dict[str, list[tuple[str, Plain]]] = {}
     for plain in objects:
         place = (text_at(plain, "metadata", "name"), plain)

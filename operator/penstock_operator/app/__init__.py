@@ -1,1 +1,1 @@
-"""The composition root: settings from the environment, the Lease, metrics, probes, logs."""
+"""The composition root: settings from the environment, the Lease, metrics, probes and logs."""

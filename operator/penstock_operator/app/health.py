@@ -1,10 +1,13 @@
-"""Probes and metrics over HTTP. Alive is who gets work done, not who answers.
+"""Probes and metrics over HTTP. A process is alive when its work proceeds, not when it answers.
 
-/healthz fails when a job was not looked at for far too long, when the queue's head waits, when a
-reconcile does not end, when a watch owes what we wrote ourselves, and, as nobody answers then,
-when the operator's loop does not turn. /readyz fails while a process is ready for nothing: as
-leader before its watches run, as standby while it does not hear who leads. /leadz succeeds in one
-process only, the one that does the work: of two Ready pods it tells which.
+/healthz fails when a job was not reconciled for a long time, when the head of the queue waits, when
+a reconcile does not end, or when a watch does not show our own write. A blocked event loop does not
+answer at all, which also counts as a failure.
+
+/readyz fails while a process cannot do its part. A leader is not ready before its watches run. A
+standby is not ready while it does not learn from the API server who leads.
+
+/leadz succeeds only in the process that leads. It shows which of two ready pods does the work.
 """
 
 from collections.abc import Callable
@@ -13,19 +16,21 @@ from enum import StrEnum
 
 from aiohttp import web
 
-OLDEST_S = 1200.0  # a job is looked at every REST_S even when nothing happens
+OLDEST_S = 1200.0  # each job is reconciled every REST_S even when nothing happens
 HEAD_S = 180.0
-TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens
-ASKED_S = 15.0  # a standby asks every two seconds, each call with a deadline
-SILENT_S = 420.0  # a connection without a bookmark is left after 70 s
+TAKEN_S = 300.0  # a call ends after 15 s, and a reconcile makes some dozens of calls
+ASKED_S = 15.0  # a standby reads the Lease every two seconds, and each call has a deadline
+SILENT_S = 420.0  # a watch without a bookmark is connected again after 70 s
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """For how long what should have happened has not, in seconds; 0: nothing is late.
+    """How late things are, in seconds; 0: nothing is late.
 
-    ``oldest``: since some job was looked at. ``head``: of the queue's. ``taken``: a reconcile is
-    under way. ``silent``: a watch has not shown what was written.
+    - ``oldest``: the longest time since a job was reconciled.
+    - ``head``: how long the head of the queue has waited.
+    - ``taken``: how long the longest reconcile has run.
+    - ``silent``: how long a watch has not shown our own write.
     """
 
     oldest: float = 0.0
@@ -35,15 +40,15 @@ class Ages:
 
 
 class Role(StrEnum):
-    """What a process does now, and so what it is ready for."""
+    """What a process does now."""
 
-    STARTING = "starting"  # nothing yet: its watches do not run, or the API server is silent
-    STANDBY = "standing by"  # contends for the Lease; jobs are another's
-    LEADING = "leading"  # holds the Lease, and its watches run
+    STARTING = "starting"  # nothing yet: its watches do not run, or the API server does not answer
+    STANDBY = "standing by"  # it waits for the Lease; another process handles the jobs
+    LEADING = "leading"  # it holds the Lease, and its watches run
 
 
 def role_of(leads: bool, watching: bool, silent_s: float) -> Role:
-    """Name the role; ``silent_s``: since the API server last said who holds the Lease."""
+    """Name the role; ``silent_s``: the time since the API server last said who holds the Lease."""
     if leads:
         return Role.LEADING if watching else Role.STARTING
     return Role.STANDBY if silent_s <= ASKED_S else Role.STARTING
@@ -51,14 +56,14 @@ def role_of(leads: bool, watching: bool, silent_s: float) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``stuck`` says what is wrong, empty when nothing is; ``role`` what this process does now."""
+    """Serves the probes. ``stuck`` says what is wrong (empty: nothing), ``role`` the role."""
 
     stuck: Callable[[], str]
     role: Callable[[], Role]
     page: Callable[[], bytes]
 
     async def serve(self, port: int) -> tuple[web.AppRunner, int]:
-        """Listen on all addresses; returns the runner, to be cleaned up, and the port."""
+        """Listen on all addresses. Returns the runner, which the caller cleans up, and the port."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -68,7 +73,7 @@ class Health:
         await runner.setup()
         site = web.TCPSite(runner, port=port)
         await site.start()
-        # Of port 0 each family gets another one: that of IPv4 is told, where there is one.
+        # With port 0 each address family gets its own port: return that of IPv4 if there is one.
         found = min(runner.addresses, key=len)
         return runner, int(found[1])
 
@@ -89,10 +94,10 @@ class Health:
 
 
 def problem_of(ages: Ages) -> str:
-    """Say what is stuck, empty when nothing is."""
+    """Say what is stuck; empty when nothing is."""
     limits = (
-        (ages.oldest, OLDEST_S, "a job was not looked at"),
-        (ages.head, HEAD_S, "the queue's head has waited"),
+        (ages.oldest, OLDEST_S, "a job was not reconciled"),
+        (ages.head, HEAD_S, "the head of the queue has waited"),
         (ages.taken, TAKEN_S, "a reconcile has not ended"),
         (ages.silent, SILENT_S, "a watch has not shown our own write"),
     )

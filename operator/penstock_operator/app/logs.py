@@ -1,4 +1,4 @@
-"""Logs as JSON, one object a line."""
+"""Logs as JSON, one object per line."""
 
 import json
 import logging
@@ -9,10 +9,10 @@ OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ta
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message, and whatever ``extra`` holds that is a plain value."""
+    """Writes time, level, logger, message, and all plain values of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Spell one record."""
+        """Write one record as JSON."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -27,7 +27,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_as_json(level: str) -> None:
-    """Have everything logged as JSON to standard error; Kopf's own news only when they warn."""
+    """Log everything as JSON to standard error; of Kopf's own lines only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,7 +1,7 @@
-"""Starts the operator: probes first, then the Lease, then Kopf, whose startup starts the rest.
+"""Starts the operator: the probes, then the Lease, then Kopf, whose startup handler starts the rest.
 
-Losing the Lease ends the process: a new one begins from what is there. So it does, in the same
-process, when a definition of ours has come or gone (``handlers.definitions``).
+The process ends when it loses the Lease. When one of our definitions appears or disappears, all
+parts are built again in the same process (``handlers.definitions``).
 """
 
 import asyncio
@@ -46,19 +46,19 @@ LOG = logging.getLogger("penstock_operator")
 T = TypeVar("T")
 EXIT_CONFIG = 2
 EXIT_LEASE = 3
-ANEW = -1  # begin again, in this process
-PAUSE_S = 1.0  # before that, where a kind is told of and not there
-# Kopf copies each object that it watches, two calls for each level. Calls of Python need no stack
-# of C; JSON does, and was read and written 40,000 deep on the usual 8 MiB (Python 3.11).
+START_AGAIN = -1  # in this process
+PAUSE_S = 1.0  # before that, when a kind that was there answers 404
+# Kopf copies each object that it watches, with two calls per level. Python calls use no C stack.
+# JSON does; 40,000 levels were read and written with the usual 8 MiB (Python 3.11).
 RECURSION_MAX = 3 * API_DEPTH_MAX
-# What is watched is read, kept and replaced all the time, and has no cycles: with the usual 700
-# new objects between two searches for some, they are a sixth of what a fleet at rest costs.
+# Watched objects are read and replaced all the time and contain no cycles. With the default of 700
+# new objects, garbage collection would take a sixth of the CPU time of a fleet at rest.
 COLLECT_AFTER = 50_000
 
 
 @dataclass(slots=True)
 class Operator:
-    """All parts of one process. ``port`` is known once :meth:`run` listens."""
+    """All parts of one process. ``port`` is set when :meth:`run` listens."""
 
     settings: Settings
     kopf_settings: kopf.OperatorSettings
@@ -76,13 +76,13 @@ class Operator:
     ended: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make what asks: for the Lease of all operators of a namespace, for definitions."""
+        """Create the Lease of the operators of this namespace, and the watch of definitions."""
         s = self.settings
         self.lease = OperatorLease(self.client, s.namespace, s.identity, s.pod_uid)
         self.definitions = Definitions(self.client)
 
     async def run(self) -> int:
-        """Serve until told to stop. Returns the exit status, or ANEW."""
+        """Serve until told to stop. Returns the exit status, or START_AGAIN."""
         health = Health(self._stuck, self._role, self.metrics.page)
         runner, self.port = await health.serve(self.settings.http_port)
         LOG.info("listening", extra={"port": self.port})
@@ -102,7 +102,7 @@ class Operator:
             await self.client.close()
 
     async def _unless_stopped(self, waiting: Coroutine[None, None, T]) -> T | None:
-        """Wait for what it returns; None when told to stop before."""
+        """Await a result; None when told to stop before it is there."""
         stopped = asyncio.create_task(self._told_to_stop())
         waited = asyncio.create_task(waiting)
         await asyncio.wait({waited, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,7 @@ class Operator:
         return True
 
     async def _lead(self, served: tuple[Kind, ...]) -> int:
-        """Have Kopf run until it is told to stop, one of our tasks ends, or definitions change."""
+        """Run Kopf until it is told to stop, one of our tasks ends, or definitions change."""
         self.leads = True
         self.metrics.leading.set(1)
         reconciler, port = self.reconciler, self.settings.probe_port
@@ -135,8 +135,8 @@ class Operator:
                 ready_flag=self.watching,
             )
         except Exception as error:
-            if getattr(error, "status", 0) == ABSENT:  # what Kopf watches was there when it began
-                LOG.info("begins anew", extra={"reason": "a definition has gone"})
+            if getattr(error, "status", 0) == ABSENT:  # a definition that Kopf watches was deleted
+                LOG.info("starts again", extra={"reason": "a definition was deleted"})
                 self.changed = True
                 await asyncio.sleep(PAUSE_S)
             else:
@@ -147,16 +147,16 @@ class Operator:
         if self.ended:
             LOG.error("ended", extra={"reason": "; ".join(self.ended)})
             return EXIT_LEASE
-        return ANEW if self.changed else 0
+        return START_AGAIN if self.changed else 0
 
     async def _stop_for_more(self, served: tuple[Kind, ...]) -> None:
         await self.definitions.until_more(served)
-        LOG.info("begins anew", extra={"reason": "a definition has come"})
+        LOG.info("starts again", extra={"reason": "a definition was created"})
         self.changed = True
         self.stop.set()
 
     async def _begin(self) -> None:
-        """Start our own tasks: Kopf's startup handler."""
+        """Start our own tasks. This is Kopf's startup handler."""
         records = [each for kind in KINDS for each in self._records(kind)]
         store, queue = self.reconciler.store, self.reconciler.queue
         served = self.reconciler.observer.spark
@@ -172,13 +172,13 @@ class Operator:
         self.tasks = [asyncio.create_task(self._guard(task)) for task in begun]
 
     async def _end(self) -> None:
-        """End our own tasks: Kopf's cleanup handler."""
+        """End our own tasks. This is Kopf's cleanup handler."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _guard(self, task: Coroutine[None, None, None]) -> None:
-        """Run a task that has no end: if it has one, so has the operator."""
+        """Run a task that should never end. If it ends, the operator ends too."""
         try:
             await task
             self.ended.append("the Lease is lost")
@@ -196,7 +196,7 @@ class Operator:
         ]
 
     async def _work(self, known: list[asyncio.Event]) -> None:
-        """Reconcile once all records are known: what is not listed yet would be made again."""
+        """Reconcile when all kinds are listed: an unknown child would be created a second time."""
         await asyncio.gather(*(each.wait() for each in known))
         await self.reconciler.work()
 
@@ -219,7 +219,7 @@ class Operator:
 
 
 def build(settings: Settings) -> Operator:
-    """Put an operator together. Raises ConfigError when there is no API server to talk to."""
+    """Build an operator. Raises ConfigError when there is no access to an API server."""
     kopf_settings = kopf.OperatorSettings()
     metrics = Metrics()
     client = Client(access_of(login(kopf_settings)), metrics.called)
@@ -262,15 +262,15 @@ async def _main(settings: Settings) -> int:
 
 def main() -> int:
     """Run the operator; returns its exit status."""
-    # One tenant's object would else end it for all: whoever lists or watches has to parse it.
+    # Every list and watch parses the objects of all tenants: a deep one must not end the process.
     sys.setrecursionlimit(RECURSION_MAX)
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported modules stay
     gc.set_threshold(COLLECT_AFTER)
     try:
         settings = read_settings(os.environ)
         log_as_json(settings.log_level)
-        status = ANEW
-        while status == ANEW:
+        status = START_AGAIN
+        while status == START_AGAIN:
             status = asyncio.run(_main(settings))
     except ConfigError as error:
         logging.getLogger("penstock_operator").error(str(error))

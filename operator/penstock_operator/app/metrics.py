@@ -1,4 +1,4 @@
-"""What Prometheus finds: the name of a job only in a label of those that stall, which are few."""
+"""The metrics for Prometheus. Only stalled jobs, which are few, have their name in a label."""
 
 from collections import Counter as Count
 from collections.abc import Callable, Iterable
@@ -15,18 +15,18 @@ from penstock_operator.api.plain import list_at, text_at
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-STALLED_MAX = 500  # jobs that are named; where more stall, the number of states tells
+STALLED_MAX = 500  # stalled jobs with a series of their own; all are counted by state
 
 
 class JobCollector(Collector):
-    """Counts StreamJobs by their state, and names those that stall."""
+    """Counts StreamJobs by state, and names the stalled ones."""
 
     def __init__(self, jobs: Callable[[], Iterable[Plain]]) -> None:
-        """``jobs`` gives every StreamJob that is known, as its object."""
+        """Take a function that returns the objects of all known StreamJobs."""
         self._jobs = jobs
 
     def collect(self) -> Iterable[Metric]:
-        """Make both metrics, when Prometheus asks."""
+        """Build both metrics when Prometheus asks for them."""
         states: Count[str] = Count({str(state): 0 for state in StreamJobState})
         stalled = GaugeMetricFamily(
             "penstock_operator_stalled_job",
@@ -47,7 +47,7 @@ class JobCollector(Collector):
 
 
 def _stall_of(job: Plain) -> str:
-    """Return why a job stalls; empty when it does not."""
+    """Return why a job is stalled; empty when it is not."""
     for condition in list_at(job, "status", "conditions"):
         if text_at(condition, "type") == ConditionType.STALLED:
             return text_at(condition, "reason") if text_at(condition, "status") == "True" else ""
@@ -56,7 +56,7 @@ def _stall_of(job: Plain) -> str:
 
 @dataclass(slots=True)
 class Metrics:
-    """A registry of its own."""
+    """The metrics of one operator, in a registry of their own."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     reconciles: Counter = field(init=False)
@@ -65,7 +65,7 @@ class Metrics:
     leading: Gauge = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the metrics."""
+        """Create the metrics."""
         self.reconciles = Counter(
             "penstock_operator_reconciles",
             "Reconciles by outcome",
@@ -93,11 +93,11 @@ class Metrics:
             self.reconciles.labels(outcome)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Show a number that is read when Prometheus asks."""
+        """Export a number that is read when Prometheus asks."""
         Gauge(name, text, registry=self.registry).set_function(value)
 
     def watch_jobs(self, jobs: Callable[[], Iterable[Plain]]) -> None:
-        """Show how many jobs there are, and which of them stall."""
+        """Export the number of jobs, and which of them are stalled."""
         self.registry.register(JobCollector(jobs))
 
     def reconciled(self, outcome: str, seconds: float) -> None:
@@ -106,7 +106,7 @@ class Metrics:
         self.seconds.observe(seconds)
 
     def called(self, verb: str, resource: str, code: int) -> None:
-        """Count one call; code 0: no answer."""
+        """Count one call; code 0 means no answer."""
         self.calls.labels(verb, resource, str(code)).inc()
 
     def page(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What the operator is started with: environment variables, read once; unknown ones are errors."""
+"""The settings of the operator: environment variables, read once. An unknown one is an error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +19,12 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``namespaces``: those that are served, all when empty. ``identity``: of this process.
+    """The settings.
 
-    ``pod_uid``: of the pod of that name; empty outside a cluster. ``probe_port``: where Kopf serves
-    its own liveness page; 0: nowhere.
+    - ``namespaces``: those whose jobs are handled; empty: all.
+    - ``identity``: the name of this process, which is the name of its pod in a cluster.
+    - ``pod_uid``: the uid of that pod; empty outside a cluster.
+    - ``probe_port``: the port of Kopf's own liveness page; 0: none.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -56,7 +58,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def _from_a_service(name: str) -> bool:
-    """Kubernetes gives every pod variables for the Services of its namespace."""
+    """Say whether Kubernetes set the variable: it sets some for each Service of the namespace."""
     return any(part in name for part in ("_SERVICE_", "_PORT_")) or name.endswith("_PORT")
 
 

@@ -22,7 +22,7 @@ from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.reconcile.snapshots import restores_from
-from penstock_operator.resources import records
+from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner
 
 
@@ -109,7 +109,7 @@ class Performer:
             case act.Scale():
                 await self._scale(seen, action)
             case act.WriteDesired(value, turn, latest_uid, version):
-                manifest = records.desired(owner, value, turn, latest_uid)
+                manifest = coordination.desired(owner, value, turn, latest_uid)
                 if version:
                     self._keep_as(manifest, await self.client.replace(manifest, version))
                 else:
@@ -201,7 +201,7 @@ class Performer:
         found = await self.client.get(kinds.CONFIG_MAP, *place)
         if found is None or text_at(found, "metadata", "uid") != action.uid:
             return
-        await self._create(seen, records.archive(owner_of(seen.job), found, action.job_uid))
+        await self._create(seen, coordination.archive(owner_of(seen.job), found, action.job_uid))
         await self.client.delete(kinds.CONFIG_MAP, place, action.uid, version=action.version)
 
     async def _finalizer(self, seen: Observed, action: act.SetFinalizer) -> None:

@@ -36,9 +36,9 @@ from penstock_operator.reconcile.certificates import reconcile_certificates
 from penstock_operator.reconcile.diagnosis import Problem
 from penstock_operator.reconcile.lifecycle import deletion_policy, is_down
 from penstock_operator.reconcile.workers import initial_desired
-from penstock_operator.resources import access, records, workload
+from penstock_operator.resources import claims, coordination, network, rbac, workload
 from penstock_operator.resources.applied import content_hash, with_applied_hash
-from penstock_operator.resources.replay import replay_name
+from penstock_operator.resources.spark_application import replay_name
 from penstock_operator.resources.target import Target
 
 OBJECTS_NAMED_MAX = 3  # in one message; the others are named when these are gone
@@ -49,13 +49,13 @@ def apply_children(seen: Observed, target: Target, builder: DecisionBuilder) -> 
     owner = target.owner
     # The objects that the Role names come first: the Role must give no rights over foreign ones.
     if ChildKey("ConfigMap", pod.status_name(owner.name)) not in seen.children:
-        builder.do(Create(records.empty_status(owner)))
+        builder.do(Create(coordination.empty_status(owner)))
     if ChildKey("Lease", pod.lease_name(owner.name)) not in seen.children:
-        builder.do(Create(records.leader_lease(owner)))
+        builder.do(Create(coordination.leader_lease(owner)))
     volume = target.spec.checkpoint.volume
     template = None if volume is None else volume.claim_template
     if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
-        builder.do(Create(records.claim(owner, template)))
+        builder.do(Create(claims.claim(owner, template)))
     reconcile_certificates(seen, target, builder)
     for key, manifest, applied in applied_objects(target):
         child = seen.children.get(key)
@@ -77,7 +77,7 @@ def reconcile_finalizer(seen: Observed, builder: DecisionBuilder) -> None:
 def delete_epoch_views(seen: Observed, builder: DecisionBuilder) -> None:
     """Delete the views of single epochs, which earlier operators made: the status has them now."""
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        epoch = records.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
+        epoch = coordination.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
         if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
             builder.do(Delete("ConfigMap", key.name, child.uid))
 
@@ -100,7 +100,7 @@ def left_by_earlier_job(seen: Observed) -> list[str]:
         and child.owner
         and (key.kind, key.name) not in kept
         and not key.name.startswith(archives)
-        and records.epoch_of(seen.job.name, key.name) is None
+        and coordination.epoch_of(seen.job.name, key.name) is None
         and key.kind != "Job"
     )
 
@@ -109,13 +109,13 @@ def left_by_earlier_job(seen: Observed) -> list[str]:
 def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
     """Build the objects that are applied when they differ, with their hashes, once per target."""
     owner = target.owner
-    found = [records.config(target)]
+    found = [coordination.config(target)]
     if target.spec.service_account_name is None:
-        found.append(access.account(owner))
+        found.append(rbac.account(owner))
     found += [
-        access.role(owner),
-        access.role_binding(target),
-        access.network_policy(owner),
+        rbac.role(owner),
+        rbac.role_binding(target),
+        network.network_policy(owner),
         workload.headless_service(owner),
         workload.metrics_service(owner),
         workload.disruption_budget(owner),
@@ -206,7 +206,7 @@ def _create_latest(seen: Observed, target: Target | None, builder: DecisionBuild
             "put it back, or set spec.restore to begin from a savepoint"
         )
         return Metadata(None, Problem(Reason.METADATA_MISSING, text))
-    builder.do(Create(records.first_latest(owner_of(seen.job))))
+    builder.do(Create(coordination.first_latest(owner_of(seen.job))))
     return Metadata(None)
 
 
@@ -227,7 +227,9 @@ def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
         return Metadata(None, Problem(Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone"))
     old = seen.latest.value.job_uid
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        view = key.kind == "ConfigMap" and records.epoch_of(seen.job.name, key.name) is not None
+        view = (
+            key.kind == "ConfigMap" and coordination.epoch_of(seen.job.name, key.name) is not None
+        )
         if view and child.job_uid == old and not child.deleting:
             builder.do(Delete("ConfigMap", key.name, child.uid))
     builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))

@@ -40,8 +40,8 @@ from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, running_target, wants_restore
 from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete, SetFinalizer
 from penstock_operator.reconcile.certificates import certificates_lost
-from penstock_operator.resources import records
-from penstock_operator.resources.purge import purge_job
+from penstock_operator.resources import coordination
+from penstock_operator.resources.jobs import purge_job
 from penstock_operator.resources.target import Target
 
 DELETION_DEADLINE_S = 300.0  # when the spec cannot be read
@@ -430,7 +430,9 @@ def _is_metadata_deleted(seen: Observed, builder: DecisionBuilder) -> bool:
     uid, left = seen.job.uid, False
     latest = seen.latest.value if seen.latest is not None else None
     for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        view = key.kind == "ConfigMap" and records.epoch_of(seen.job.name, key.name) is not None
+        view = (
+            key.kind == "ConfigMap" and coordination.epoch_of(seen.job.name, key.name) is not None
+        )
         if view and child.job_uid == uid and not child.deleting:
             builder.do(Delete("ConfigMap", key.name, child.uid))
             left = True

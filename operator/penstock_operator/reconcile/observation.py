@@ -18,7 +18,7 @@ from penstock_operator.api.owners import is_worker, job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.api.trusted import TrustView, trust_view
 from penstock_operator.api.versions import Versions
-from penstock_operator.resources.records import config_spec
+from penstock_operator.resources.coordination import config_spec
 
 LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
 

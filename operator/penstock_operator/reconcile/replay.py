@@ -18,7 +18,7 @@ from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete
 from penstock_operator.reconcile.conditions import ConditionInputs
 from penstock_operator.reconcile.diagnosis import Problem
-from penstock_operator.resources.replay import (
+from penstock_operator.resources.spark_application import (
     pushed_steps,
     replay_application,
     replay_name,

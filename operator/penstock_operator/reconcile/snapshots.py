@@ -12,7 +12,7 @@ An **imported** snapshot names files that exist already. It is complete when a p
        └── the path is outside the namespace's folders ──────────────────────────> Failed
 
 The operator mounts no volume. The job with this folder does, and so does a job that restores from
-it. A Kubernetes Job with its claim and image looks at the files (``resources.look``).
+it. A Kubernetes Job with its claim and image looks at the files (``resources.jobs``).
 
 A **periodic** snapshot is a savepoint by ``spec.snapshots``::
 
@@ -68,8 +68,7 @@ from penstock_operator.reconcile.actions import (
     WriteSnapshotStatus,
 )
 from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle
-from penstock_operator.resources.look import look_job
-from penstock_operator.resources.purge import disposal_job
+from penstock_operator.resources.jobs import disposal_job, look_job
 from penstock_operator.resources.target import Owner, Target
 
 ENDED = (SnapshotState.COMPLETED, SnapshotState.FAILED)

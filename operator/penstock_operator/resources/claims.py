@@ -1,17 +1,33 @@
-"""One volume for each claim of a pod: a kubelet waits for ever for a second volume of the same.
+"""The claim of the checkpoints, and one volume for each claim of a pod.
 
-A user's template names the claim of the checkpoints again when his data lives on it too; his
-mounts are then those of our volume.
+A kubelet waits forever for a second volume with the same claim. A user's template names the claim
+of the checkpoints again when it also has the user's data. Its mounts then use our volume.
 """
 
+from penstock.contract.cluster_settings import ClaimTemplate
 from penstock.contract.schema import Plain
+from penstock_operator.api import names
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
+from penstock_operator.resources.target import Owner, framed
+
+
+def claim(owner: Owner, template: ClaimTemplate) -> Object:
+    """Build the claim for checkpoints. It outlives the job, as the checkpoints do."""
+    name = names.claim_name(owner.name)
+    frame = framed("v1", "PersistentVolumeClaim", owner, name, component=names.STATE, owned=False)
+    spec: Object = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": str(template.size_bytes)}},
+    }
+    if template.storage_class_name is not None:
+        spec["storageClassName"] = template.storage_class_name
+    return {**frame, "spec": spec}
 
 
 def one_volume_a_claim(spec: Object) -> Object:
-    """Drop volumes of a claim that an earlier one has; what mounted them mounts that one.
+    """Drop each volume whose claim an earlier volume has, and mount the earlier one instead.
 
-    A volume that is read-only makes its mounts read-only, so that the one that stays need not be.
+    Mounts of a read-only volume become read-only mounts, so the volume that stays need not be.
     """
     first: dict[str, str] = {}
     renamed: dict[str, str] = {}

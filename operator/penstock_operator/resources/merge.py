@@ -1,18 +1,18 @@
-"""Merges a user's pod template into ours: objects by key, lists of named things by name."""
+"""Merges a user's pod template into ours: objects by key, lists by the name of their items."""
 
 from penstock.contract.schema import Plain
 from penstock_operator.api.plain import Object, at, object_at
 
-# Lists of pods whose items are told apart by another key than name.
+# Lists of a pod spec whose items are identified by another key than name.
 KEYS = {"volumeMounts": "mountPath", "ports": "containerPort", "topologySpreadConstraints": ""}
-# Labels that find the pods: a user's template must not lead the selectors astray.
+# Prefixes of the labels that select the pods: a user's template must not change these labels.
 OURS = ("penstock.dev/", "app.kubernetes.io/")
 
 
 def merged_pod(base: Object, template: Object) -> Object:
     """Merge ``template`` (metadata and spec of a pod) into ``base``.
 
-    Of metadata only labels and annotations are taken, and none of ours is changed by them.
+    Of the template's metadata only labels and annotations count. They cannot change ours.
     """
     metadata = {
         part: {
@@ -36,7 +36,7 @@ def merged(base: Plain, other: Plain, name: str = "") -> Plain:
 
 
 def _lists(base: list[Plain], other: list[Plain], key: str) -> list[Plain]:
-    """Merge lists of objects by ``key``, in the order of ``base``; others are replaced whole."""
+    """Merge lists of objects by ``key``, in the order of ``base``. Other lists are replaced."""
     named = all(at(item, key) is not None for item in (*base, *other)) if key else False
     if not named:
         return [*base, *other] if not key else other

@@ -9,12 +9,12 @@ from penstock_operator.resources.claims import one_volume_a_claim
 from penstock_operator.resources.merge import merged_pod
 from penstock_operator.resources.target import Target
 
-GRACE_S = 60  # for the last checkpoint and its publication
+GRACE_S = 60  # for the last checkpoint and the publication of its output
 USER = 65532
-UNREACHABLE_S = 15  # of a lost node's pod; the lost-incarnation rule is quicker
+UNREACHABLE_S = 15  # until the pod of a lost node is evicted; `replace_lost_pods` is quicker
 TOKEN_LIFE_S = 3600
 SMALL_MEMORY = "64Mi"
-# What is larger is named in the job: spec.state.volume, or a volume of spec.podTemplate.
+# A job that needs more says so: by spec.state.volume, or by a volume of spec.podTemplate.
 TMP_SIZE = "1Gi"
 SCRATCH_SIZE = "10Gi"
 KEEPER_RESOURCES: Object = {
@@ -24,7 +24,7 @@ KEEPER_RESOURCES: Object = {
 
 
 def pod_template(target: Target) -> Object:
-    """Build the template of the StatefulSet, the user's ``podTemplate`` merged in by name."""
+    """Build the pod template of the StatefulSet, with the user's ``podTemplate`` merged in."""
     owner, spec = target.owner, target.spec
     template: Object = {
         "metadata": {
@@ -96,13 +96,13 @@ def _engine(target: Target) -> Object:
             *_mounts(target, tmp="tmp", trust="tls"),
             {"name": "scratch", "mountPath": pod.SCRATCH_FOLDER},
         ],
-        # A slow engine is not a dead one: its keeper knows, and the limit is a minute.
+        # The keeper answers for the engine. A slow engine is not dead, so the limit is a minute.
         "livenessProbe": _probe(pod.ENGINE_LIVE_PATH, period=10, failures=6),
     }
 
 
 def container(target: Target, name: str, command: tuple[str, ...]) -> Object:
-    """Build what all containers of the job's image have in common, their confinement first."""
+    """Build what all containers with the job's image share, above all their restrictions."""
     made: Object = {
         "name": name,
         "image": target.spec.image,
@@ -159,10 +159,10 @@ def _probe(path: str, *, period: int, failures: int) -> Object:
 
 
 def _mounts(target: Target, *, tmp: str, trust: str) -> list[Plain]:
-    """Mount what both containers have; of what each has for itself ``tmp`` and ``trust`` say which.
+    """Return the mounts of one container. ``tmp`` and ``trust`` name the volumes of its own.
 
-    Shared are the job, the folder of the socket between them, and the job's part of the claim: the
-    engine writes state there, and the keeper the manifests that name it.
+    Both containers share the job, the folder of their socket, and the job's part of the claim. The
+    engine writes state there, and the keeper writes the manifests.
     """
     owner = target.owner
     job_folder = f"{owner.namespace}/{owner.name}"
@@ -226,7 +226,7 @@ def _scratch(target: Target) -> Object:
     volume = target.spec.state.volume
     if volume is None:
         return {"emptyDir": {"sizeLimit": SCRATCH_SIZE}}
-    # Ephemeral: it goes with the pod, and unlike a claim template of the set it may change.
+    # Ephemeral: it is deleted with the pod. A claim template of the StatefulSet could never change.
     claim: Object = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": str(volume.size_bytes)}},
@@ -259,7 +259,7 @@ def _tolerations() -> list[Plain]:
 
 
 def _placement(target: Target) -> Object:
-    """Spread workers over nodes, or pack them onto few, and keep to the nodes that are named."""
+    """Spread workers over nodes or pack them onto few, and only onto the named nodes."""
     placement = target.spec.placement
     match: Object = {"matchLabels": dict(names.selector(target.owner.name))}
     found: Object = {}
@@ -295,6 +295,6 @@ def _placement(target: Target) -> Object:
 
 
 def pull_secrets(target: Target) -> Object:
-    """Return what a pod of the job's image needs to have it pulled."""
+    """Return the part of a pod spec that lets the kubelet pull the job's image."""
     secrets: list[Plain] = [{"name": s.name} for s in target.spec.image_pull_secrets]
     return {"imagePullSecrets": secrets} if secrets else {}

@@ -1,4 +1,4 @@
-"""What the objects of a job are built from, and the frame that they share."""
+"""The input of all builders in this package, and the metadata that all objects share."""
 
 from dataclasses import dataclass
 
@@ -28,9 +28,10 @@ class RestoreSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """The spec that is to run: ``plain`` is what its pods read, ``digest`` what restarts them.
+    """The spec that is to run.
 
-    Two are never compared; what is built from one is kept with it.
+    ``plain`` is what the pods read. A change of ``digest`` restarts them. Targets are compared by
+    identity: caches have them as keys.
     """
 
     owner: Owner
@@ -46,7 +47,7 @@ class Target:
 
     @property
     def claim(self) -> str:
-        """Name the claim of the checkpoints: the user's, or the one made from the template."""
+        """Name the claim of the checkpoints: the user's, or the one from the claim template."""
         volume = self.spec.checkpoint.volume
         given = None if volume is None else volume.claim_name
         return given or names.claim_name(self.owner.name)
@@ -62,9 +63,10 @@ def framed(
     owned: bool = True,
     annotations: dict[str, str] | None = None,
 ) -> Object:
-    """Begin an object: kind, name, labels, and the owner reference that collects it.
+    """Begin an object with kind, name, labels and the owner reference.
 
-    An object that is not ``owned`` outlives the job: what checkpoints need is never collected.
+    The garbage collector deletes an ``owned`` object with its job. What checkpoints need is never
+    owned.
     """
     metadata: Object = {
         "name": name,

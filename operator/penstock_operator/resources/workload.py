@@ -9,9 +9,9 @@ from penstock_operator.resources.target import Owner, Target, framed
 
 
 def stateful_set(target: Target, replicas: int, turn: int, line: int) -> Object:
-    """Build the StatefulSet: all pods at once, and no pod is ever replaced by a roll-out.
+    """Build the StatefulSet. It starts all pods at once, and never replaces one by a roll-out.
 
-    ``line`` is that of the certificates its pods begin with.
+    ``line`` is the trust line that the pods start with.
     """
     owner = target.owner
     marks = {
@@ -36,7 +36,10 @@ def stateful_set(target: Target, replicas: int, turn: int, line: int) -> Object:
 
 
 def headless_service(owner: Owner) -> Object:
-    """Build the Service that gives pods their names, ready or not: peers must find each other."""
+    """Build the Service that gives pods their DNS names, even before they are ready.
+
+    Peers must find each other to become ready.
+    """
     frame = framed("v1", "Service", owner, pod.service_name(owner.name))
     ports = [
         _port("control", pod.CONTROL_PORT),
@@ -53,7 +56,7 @@ def headless_service(owner: Owner) -> Object:
 
 
 def metrics_service(owner: Owner) -> Object:
-    """Build the Service that Prometheus scrapes; headless, so that every worker is a target."""
+    """Build the Service that Prometheus scrapes. It is headless, so each worker is a target."""
     frame = framed("v1", "Service", owner, names.metrics_service(owner.name))
     spec: Object = {
         "clusterIP": "None",
@@ -65,7 +68,7 @@ def metrics_service(owner: Owner) -> Object:
 
 
 def disruption_budget(owner: Owner) -> Object:
-    """Build the PodDisruptionBudget: a drain takes one worker at a time."""
+    """Build the PodDisruptionBudget: a drain of nodes evicts one worker at a time."""
     frame = framed("policy/v1", "PodDisruptionBudget", owner, pod.workers_name(owner.name))
     match: Object = {"matchLabels": dict(names.selector(owner.name))}
     return {
@@ -73,7 +76,7 @@ def disruption_budget(owner: Owner) -> Object:
         "spec": {
             "maxUnavailable": 1,
             "selector": match,
-            # A worker that is not ready holds up nobody's drain.
+            # A worker that is not ready never delays a drain.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }

@@ -27,7 +27,7 @@ from penstock_operator.reconcile.actions import (
 )
 from penstock_operator.reconcile.children import foreign_objects
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.resources.replay import replay_name
+from penstock_operator.resources.spark_application import replay_name
 from tests.unit.operator.observing import OWNER, down, running, spec_of, target_for
 
 SPEC = spec_of()

@@ -16,7 +16,7 @@ from penstock_operator.api.plain import list_at, object_at
 from penstock_operator.reconcile.actions import Create
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.status import StatusChange, status_change
-from penstock_operator.resources.replay import replay_application, replay_name
+from penstock_operator.resources.spark_application import replay_application, replay_name
 from tests.unit.operator.observing import running, spec_of, target_for
 
 REPLAY: Plain = {"dataset": "/data/lines", "image": "example/spark:1"}

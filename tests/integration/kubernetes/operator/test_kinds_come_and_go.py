@@ -148,7 +148,7 @@ def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(
 
     operator.until(is_gone)
     assert found(kubectl, "configmap", pod.latest_name(JOB)) is None
-    told = "begins anew" if len(deleted) == 1 else "waits for the definitions"
+    told = "starts again" if len(deleted) == 1 else "waits for the definitions"
     operator.until(lambda: told in operator.log.read_text())
     kubectl("apply", "-f", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")

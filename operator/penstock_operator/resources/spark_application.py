@@ -1,4 +1,4 @@
-"""The SparkApplication of a replay, in either flavour; a driver alone, which is enough to push."""
+"""The SparkApplication of a replay, for either Spark operator. It has a driver and no executors."""
 
 import hashlib
 import json
@@ -17,16 +17,16 @@ SPARK_VERSION = "4.3.0"
 SPARK_USER = 185
 DATA_FOLDER = "/data"  # datasets: the folder data of the checkpoints' claim
 CLAIM_DATA = "data"
-# All that a driver writes beside the folders that Spark mounts by itself: its image works in /tmp.
+# The driver writes only here and to the folders that Spark mounts itself: its image uses /tmp.
 WRITTEN = {"driver-tmp": "/tmp"}
 WRITTEN_SIZE = "1Gi"
 ANNOUNCE = "announce"
-# The driver's JVM only starts Python that pushes: quick to start counts, and little memory.
+# The driver's JVM only starts the Python that sends rows: it should start fast and stay small.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def replay_digest(target: Target) -> str:
-    """Return what tells two replays apart: another spec.replay is another run."""
+    """Return a digest of spec.replay and the job's uid: another digest is another replay."""
     text = json.dumps(object_at(target.plain, "replay"), sort_keys=True) + target.owner.uid
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -37,7 +37,7 @@ def replay_name(target: Target) -> str:
 
 
 def replay_application(target: Target, wanted: Replay) -> Object:
-    """Build the SparkApplication that pushes ``wanted.dataset`` into the job."""
+    """Build the SparkApplication that sends ``wanted.dataset`` to the job."""
     name = replay_name(target)
     apache = wanted.flavour is OperatorFlavour.APACHE
     kind = SPARK_APACHE if apache else SPARK_KUBEFLOW
@@ -47,7 +47,7 @@ def replay_application(target: Target, wanted: Replay) -> Object:
 
 
 def announce_folder(target: Target) -> str:
-    """Return where the job's workers announce themselves: what its ingest source says, or ours."""
+    """Return the folder where workers announce themselves: of the ingest source, or the default."""
     parameters = target.spec.job.parameters
     for step in list_at(target.plain, "job", "graph", "steps"):
         folder = text_at(step, "source", "ingest", ANNOUNCE)
@@ -58,7 +58,7 @@ def announce_folder(target: Target) -> str:
 
 
 def pushed_steps(target: Target) -> set[str]:
-    """Name the declared steps whose input is pushed; none where the job is Python."""
+    """Name the declared steps that receive pushed input; empty for a job in Python."""
     steps = list_at(target.plain, "job", "graph", "steps")
     return {text_at(step, "name") for step in steps if object_at(step, "source", "ingest")}
 
@@ -76,7 +76,10 @@ def _arguments(target: Target, wanted: Replay) -> list[Plain]:
 
 
 def _pod(target: Target) -> Object:
-    """Labels let the driver through the job's NetworkPolicy; volumes hold dataset and addresses."""
+    """Build the driver's pod: its labels pass the job's NetworkPolicy, its volumes have the data.
+
+    A second volume has the announced addresses of the workers.
+    """
     owner = target.owner
     own = f"{owner.namespace}/{owner.name}"
     mounts: list[Plain] = [
@@ -111,7 +114,7 @@ def _pod(target: Target) -> Object:
     return {
         "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.REPLAY))},
         "spec": {
-            # A driver of `local[2]` makes no executors: it asks the API server for nothing.
+            # A driver with `local[2]` starts no executors, so it needs no API token.
             "automountServiceAccountToken": False,
             "containers": [container],
             "volumes": volumes,
@@ -120,7 +123,7 @@ def _pod(target: Target) -> Object:
 
 
 def _sender_files(job: str) -> Object:
-    """Take of the job's Secret what a sender needs, and not what makes a worker."""
+    """Mount only a sender's keys of the job's Secret, and none that would make it a worker."""
     renamed = {
         pod.CA_KEY: pod.CA_KEY,
         pod.SENDER_CERTIFICATE_KEY: pod.CERTIFICATE_KEY,
@@ -137,7 +140,7 @@ def _kubeflow(target: Target, wanted: Replay) -> Object:
         "memory": "512m",
         "javaOptions": JVM_OPTIONS,
         "labels": dict(names.labels(target.owner.name, target.owner.uid, names.REPLAY)),
-        # One process: pushing is bound by the job, and a driver needs no executors to be told.
+        # One process is enough: the job limits the speed, not the sender.
         "kubernetesMaster": "local[2]",
         "template": _pod(target),
     }
@@ -151,7 +154,7 @@ def _kubeflow(target: Target, wanted: Replay) -> Object:
         "sparkConf": {"spark.kubernetes.driver.pod.excludedFeatureSteps": excluded},
         "restartPolicy": {"type": "Never"},
         "driver": driver,
-        "executor": {"cores": 1, "memory": "512m"},  # required, and never started
+        "executor": {"cores": 1, "memory": "512m"},  # a required field; no executor ever starts
     }
 
 

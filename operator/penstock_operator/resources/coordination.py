@@ -1,10 +1,9 @@
-"""The ConfigMaps and the Lease through which operator and workers speak, and the claim."""
+"""The ConfigMaps and the Lease through which the operator and the workers coordinate."""
 
 import json
 
 from penstock.base.errors import PeerError
 from penstock.contract import pod
-from penstock.contract.cluster_settings import ClaimTemplate
 from penstock.contract.codec import encode, parsed
 from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import Desired, Latest, encode_latest
@@ -16,7 +15,7 @@ from penstock_operator.resources.target import Owner, Target, framed
 
 
 def config(target: Target) -> Object:
-    """Build the ConfigMap with the job as it was accepted; its pods read nothing newer."""
+    """Build the ConfigMap with the accepted job. Its pods never read a newer one."""
     owner = target.owner
     job: Object = {
         "apiVersion": API_VERSION,
@@ -30,7 +29,7 @@ def config(target: Target) -> Object:
 
 
 def config_spec(config_map: Plain) -> Plain:
-    """Read the spec back from what :func:`config` built; None when it is none."""
+    """Read the spec from a ConfigMap of :func:`config`; None for any other ConfigMap."""
     text = object_at(config_map, "data").get(pod.JOB_FILE.rpartition("/")[2])
     if not isinstance(text, str):
         return None
@@ -41,7 +40,7 @@ def config_spec(config_map: Plain) -> Plain:
 
 
 def desired(owner: Owner, wanted: Desired, turn: int, latest_uid: str) -> Object:
-    """Build ``{job}-desired``: what is wanted, with the marks that order its writes."""
+    """Build ``{job}-desired``, with the annotations that order its writes."""
     marks = {names.ANNOTATION_TURN: str(turn), names.ANNOTATION_LATEST: latest_uid}
     name = pod.desired_name(owner.name)
     frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, annotations=marks)
@@ -49,9 +48,10 @@ def desired(owner: Owner, wanted: Desired, turn: int, latest_uid: str) -> Object
 
 
 def first_latest(owner: Owner) -> Object:
-    """Build the very first ``{job}-ckpt-latest``. It is created once and never applied.
+    """Build the first ``{job}-ckpt-latest``. It is created once and never applied.
 
-    The swap id is the job's: nobody's swap has it. No owner reference: checkpoints outlive the job.
+    Its swap id is derived from the job's uid, so no swap of a worker has it. It has no owner
+    reference, because checkpoints outlive the job.
     """
     name = pod.latest_name(owner.name)
     frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, owned=False)
@@ -69,33 +69,20 @@ def archive(owner: Owner, found: Plain, uid: str) -> Object:
 
 
 def empty_status(owner: Owner) -> Object:
-    """Build ``{job}-status``, which the leader fills: a keeper may create nothing."""
+    """Build the empty ``{job}-status``. The leader fills it: a keeper may not create objects."""
     name = pod.status_name(owner.name)
     return framed("v1", "ConfigMap", owner, name, component=names.STATE)
 
 
 def leader_lease(owner: Owner) -> Object:
-    """Build the Lease that keepers contend for, held by nobody."""
+    """Build the Lease for the leader's election, without a holder."""
     name = pod.lease_name(owner.name)
     frame = framed("coordination.k8s.io/v1", "Lease", owner, name, component=names.STATE)
     return {**frame, "spec": {}}
 
 
 def epoch_of(job: str, name: str) -> Epoch | None:
-    """Read the epoch from the name of a view; None when it is no view of this job."""
+    """Read the epoch from the name of an epoch view; None for any other name."""
     prefix = pod.epoch_name(job, 0)[:-1]
     number = name.removeprefix(prefix)
     return Epoch(int(number)) if number != name and number.isdecimal() else None
-
-
-def claim(owner: Owner, template: ClaimTemplate) -> Object:
-    """Build the claim for checkpoints. It outlives the job, as they do."""
-    name = names.claim_name(owner.name)
-    frame = framed("v1", "PersistentVolumeClaim", owner, name, component=names.STATE, owned=False)
-    spec: Object = {
-        "accessModes": ["ReadWriteMany"],
-        "resources": {"requests": {"storage": str(template.size_bytes)}},
-    }
-    if template.storage_class_name is not None:
-        spec["storageClassName"] = template.storage_class_name
-    return {**frame, "spec": spec}

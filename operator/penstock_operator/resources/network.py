@@ -1,0 +1,57 @@
+"""The NetworkPolicy around the workers of a job."""
+
+from penstock.contract import pod
+from penstock_operator.api import names
+from penstock_operator.api.plain import Object
+from penstock_operator.resources.target import Owner, framed
+
+DNS_PORTS = (53, 5353)  # of a DNS Service, and of OpenShift's DNS servers
+# Any pod: the labels of DNS servers differ between clusters.
+NAMES: Object = {"namespaceSelector": {}}
+LINK_LOCAL = "169.254.0.0/16"  # clouds serve a node's credentials here, and nodes serve DNS
+LINK_LOCAL_6 = "fe80::/10"
+LOCAL_NAMES: Object = {"ipBlock": {"cidr": LINK_LOCAL}}
+# A policy cannot name the API server. These are the port of its Service and its own port.
+API_PORTS = (443, 6443)
+ANYWHERE: Object = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [LINK_LOCAL]}}
+ANYWHERE_6: Object = {"ipBlock": {"cidr": "::/0", "except": [LINK_LOCAL_6]}}
+
+
+def network_policy(owner: Owner) -> Object:
+    """Build the policy of the workers, in both directions. All that it does not name is refused.
+
+    In: peers of this job, scrapers, probes, and senders of pushed input. Out: peers, DNS, and the
+    API server. The node itself mounts the volume of the checkpoints. A source or sink that connects
+    to anything else needs one more policy, from the user: policies add up.
+    """
+    own: Object = {"podSelector": {"matchLabels": dict(names.selector(owner.name))}}
+    senders: Object = {"podSelector": {"matchLabels": {pod.LABEL_JOB: owner.name}}}
+    frame = framed("networking.k8s.io/v1", "NetworkPolicy", owner, pod.workers_name(owner.name))
+    return {
+        **frame,
+        "spec": {
+            "podSelector": {"matchLabels": dict(names.selector(owner.name))},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [
+                {"from": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
+                {"from": [senders], "ports": [_tcp(pod.INGEST_PORT)]},
+                {"ports": [_tcp(pod.HTTP_PORT)]},
+            ],
+            "egress": [
+                {"to": [own], "ports": [_tcp(pod.CONTROL_PORT), _tcp(pod.FLIGHT_PORT)]},
+                {
+                    "to": [NAMES, LOCAL_NAMES],
+                    "ports": [each(port) for port in DNS_PORTS for each in (_udp, _tcp)],
+                },
+                {"to": [ANYWHERE, ANYWHERE_6], "ports": [_tcp(port) for port in API_PORTS]},
+            ],
+        },
+    }
+
+
+def _udp(port: int) -> Object:
+    return {"protocol": "UDP", "port": port}
+
+
+def _tcp(port: int) -> Object:
+    return {"protocol": "TCP", "port": port}

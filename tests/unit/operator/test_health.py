@@ -45,7 +45,7 @@ def lease(version: int, uid: str = "u", name: str = "wc-leader") -> Object:
 def test_each_age_beyond_its_limit_is_a_problem() -> None:
     assert problem_of(Ages(OLDEST_S, HEAD_S, TAKEN_S, SILENT_S)) == ""
     assert "not reconciled" in problem_of(Ages(oldest=OLDEST_S + 1))
-    assert "queue's head" in problem_of(Ages(head=HEAD_S + 1))
+    assert "head of the queue" in problem_of(Ages(head=HEAD_S + 1))
     assert "has not ended" in problem_of(Ages(taken=TAKEN_S + 1))
     assert "our own write" in problem_of(Ages(silent=SILENT_S + 1))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.inputs import unread_text
 from penstock.contract.latest import Latest
+from penstock.contract.reader import clipped
 from penstock.contract.streamjob_status import (
     CONDITIONS_MAX,
     Condition,
@@ -13,7 +14,6 @@ from penstock.contract.streamjob_status import (
     StreamJobState,
     Truth,
 )
-from penstock.contract.writer import clipped
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted

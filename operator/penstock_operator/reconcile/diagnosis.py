@@ -7,6 +7,7 @@ from penstock.base.units import span_text
 from penstock.contract import pod
 from penstock.contract.codec import decode, parsed
 from penstock.contract.latest import Death, Deaths, Latest
+from penstock.contract.reader import clipped
 from penstock.contract.reports import (
     DOES_NOT_LOAD,
     NO_ROOM,
@@ -18,7 +19,6 @@ from penstock.contract.streamjob_status import (
     Pending,
     Reason,
 )
-from penstock.contract.writer import clipped
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
 from penstock_operator.api.times import seconds
 from penstock_operator.reconcile.accept import Accepted

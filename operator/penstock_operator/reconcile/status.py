@@ -6,6 +6,7 @@ from enum import Enum
 
 from penstock.contract import pod
 from penstock.contract.latest import Deaths, Latest
+from penstock.contract.reader import clipped
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
     CheckpointSummary,
@@ -22,7 +23,6 @@ from penstock.contract.streamjob_status import (
     StreamJobStatus,
     Truth,
 )
-from penstock.contract.writer import clipped
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.times import seconds, stamp

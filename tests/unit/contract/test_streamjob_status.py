@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.contract.reader import clipped, duration_text
 from penstock.contract.schema import Plain, Row
 from penstock.contract.streamjob_status import (
     REASONS,
@@ -36,7 +37,6 @@ from penstock.contract.streamsnapshot import (
     read_stream_snapshot,
     snapshot_status_plain,
 )
-from penstock.contract.writer import clipped, duration_text
 
 NOW = "2026-11-21T12:00:00Z"
 READY = Condition(ConditionType.READY, Truth.TRUE, Reason.RUNNING, "all is well", NOW, 3)

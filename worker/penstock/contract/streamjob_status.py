@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
 from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.paths import PATH_CHARS_MAX
-from penstock.contract.reader import read_known
+from penstock.contract.reader import carried, plain_object, read_known
 from penstock.contract.schema import (
     Count,
     Duration,
@@ -23,7 +23,6 @@ from penstock.contract.schema import (
     Time,
     object_row,
 )
-from penstock.contract.writer import carried, plain_object
 
 CONDITIONS_MAX = 16
 RETAINED_MAX = RETAINED_CHECKPOINTS_MAX + SAVEPOINTS_UNDER_WAY_MAX

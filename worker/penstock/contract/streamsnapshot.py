@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.contract.paths import PATH_CHARS_MAX, SnapshotPath
-from penstock.contract.reader import Origin, Reader, read_known
+from penstock.contract.reader import Origin, Reader, plain_object, read_known
 from penstock.contract.schema import (
     Count,
     Duration,
@@ -27,7 +27,6 @@ from penstock.contract.schema import (
     row_of,
 )
 from penstock.contract.streamjob_status import Conditions
-from penstock.contract.writer import plain_object
 
 KIND = "StreamSnapshot"
 

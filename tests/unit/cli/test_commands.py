@@ -62,7 +62,7 @@ def test_validate_for_a_cluster_asks_for_what_its_api_server_asks_for() -> None:
     here, there = EXAMPLES / "wordcount.yaml", EXAMPLES / "kubernetes" / "wordcount.yaml"
     done = CliRunner().invoke(make_app(), ["validate", "--cluster", str(here)])
     assert isinstance(done.exception, ConfigError)
-    assert "field 'image' is missing: worker image" in str(done.exception)
+    assert "field 'image' is missing: image of the workers" in str(done.exception)
     assert "field 'volume' is missing: where checkpoints live" in str(done.exception)
     done = CliRunner().invoke(make_app(), ["validate", "--cluster", str(there)])
     assert done.output.endswith("wordcount: 4 steps in 2 stages, all well\n")

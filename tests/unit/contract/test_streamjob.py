@@ -148,12 +148,12 @@ def test_all_problems_come_at_once_with_places() -> None:
             {"upgrade": {"mode": "savepoint"}},
             "unknown value 'savepoint': did you mean 'Savepoint'?",
         ),
-        ({"restore": {"nonce": "1"}}, "so the newest checkpoint is meant: say what is given up"),
-        ({"restore": {"nonce": "1", "path": "a", "empty": True}}, "only one of them says"),
+        ({"restore": {"nonce": "1"}}, "the newest checkpoint is restored: say what to give up"),
+        ({"restore": {"nonce": "1", "path": "a", "empty": True}}, "may be given"),
         ({"restore": {"nonce": "1", "path": "a", "dropState": ["A b"]}}, "'A b' does not fit"),
         (
             {"restore": {"nonce": "1", "dropState": ["a"], "allowNonRestoredState": True}},
-            "allowNonRestoredState gives up all that no step takes: say one of them",
+            "allowNonRestoredState all state that no step takes",
         ),
         ({"restore": {"nonce": "1", "empty": True}}, "it needs allowOutputReplay: true"),
         ({"state": {"memory": "64MB"}}, "'64MB' is no quantity"),
@@ -256,7 +256,7 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
 def test_a_cluster_asks_for_more() -> None:
     with pytest.raises(ConfigError) as caught:
         read_stream_job(job_file({"checkpoint": {"interval": "1s"}}), cluster=True)
-    assert "spec: field 'image' is missing: worker image" in str(caught.value)
+    assert "spec: field 'image' is missing: image of the workers" in str(caught.value)
     assert "field 'volume' is missing: where checkpoints live in a cluster" in str(caught.value)
 
 

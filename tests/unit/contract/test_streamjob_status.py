@@ -195,7 +195,7 @@ def test_a_snapshot_is_read_with_its_defaults() -> None:
 
 
 def test_a_snapshot_disposes_of_nothing_that_is_anothers() -> None:
-    with pytest.raises(ConfigError, match="imported files are another's"):
+    with pytest.raises(ConfigError, match="imported files belong to somebody else"):
         read_stream_snapshot(snapshot(path="p", disposeOnDelete=True))
     assert read_stream_snapshot(snapshot(jobRef="w", disposeOnDelete=True)).spec.dispose_on_delete
 

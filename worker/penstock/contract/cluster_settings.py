@@ -58,9 +58,13 @@ class ClaimTemplate(Fields):
 
     storage_class_name: Annotated[
         ObjectName | None,
-        Field("storageClassName", "its storage class; the cluster's when left out"),
+        Field(
+            "storageClassName", "storage class of the claim; the cluster's default when left out"
+        ),
     ] = None
-    size_bytes: Annotated[Quantity, Field("size", "its size", minimum="1Mi")] = VOLUME_BYTES
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = (
+        VOLUME_BYTES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,11 @@ class LocalVolume(Fields):
 
     storage_class_name: Annotated[
         ObjectName | None,
-        Field("storageClassName", "its storage class; the node's own disk when left out"),
+        Field("storageClassName", "storage class of the disk; the node's own disk when left out"),
     ] = None
-    size_bytes: Annotated[Quantity, Field("size", "its size", minimum="1Mi")] = VOLUME_BYTES
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = (
+        VOLUME_BYTES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,12 @@ class Placement(Fields):
     """Where tasks go."""
 
     strategy: Annotated[
-        PlacementStrategy, Field("strategy", "spread steps, or keep pipelines together")
+        PlacementStrategy,
+        Field(
+            "strategy",
+            "OperatorFirst: spread the tasks of each step over nodes; ParallelismFirst: fill a"
+            " node with a whole pipeline first",
+        ),
     ] = PlacementStrategy.OPERATOR_FIRST
     nodes: Annotated[
         tuple[ObjectName, ...],
@@ -107,8 +118,10 @@ class KeyRef(Fields):
     """A key of a Secret or ConfigMap."""
 
     name: Annotated[ObjectName, Field("name", "name of the object")]
-    key: Annotated[str, Field("key", "key in it")]
-    optional: Annotated[bool, Field("optional", "no error when it is not there")] = False
+    key: Annotated[str, Field("key", "key in the object")]
+    optional: Annotated[
+        bool, Field("optional", "no error when the object or the key does not exist")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +181,11 @@ class Resources(Fields):
 
     RULES = (REQUESTS_FIT,)
 
-    requests: Annotated[dict[str, Amount], Field("requests", "what is reserved", length_max=32)] = (
-        field(default_factory=dict)
-    )
+    requests: Annotated[
+        dict[str, Amount], Field("requests", "amounts that are reserved", length_max=32)
+    ] = field(default_factory=dict)
     limits: Annotated[
-        dict[str, Amount], Field("limits", "what is allowed at most", length_max=32)
+        dict[str, Amount], Field("limits", "largest amounts that are allowed", length_max=32)
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -207,8 +220,7 @@ class PodTemplate(Fields):
         Field("metadata", "labels and annotations of the pods besides the operator's own"),
     ] = None
     spec: Annotated[
-        Plain,
-        Field("spec", "a PodSpec, as Kubernetes spells it; checked when pods are made", Kind.OPEN),
+        Plain, Field("spec", "a PodSpec of Kubernetes; it is checked when pods are made", Kind.OPEN)
     ] = None
 
 
@@ -266,11 +278,7 @@ class PeriodicSnapshots(Fields):
 
     every_s: Annotated[
         Duration,
-        Field(
-            "every",
-            "how often; after missed periods only one savepoint is taken",
-            minimum="1m",
-        ),
+        Field("every", "how often; after missed periods only one savepoint is taken", minimum="1m"),
     ]
     keep: Annotated[
         int,
@@ -293,7 +301,7 @@ class OperatorFlavour(StrEnum):
 
 REPLAY_LASTS = Rule(
     "!has(self.duration) || has(self.rate)",
-    "a duration needs a rate: together they say how many rows are pushed, the same at every try",
+    "a duration needs a rate: together they give the number of rows, the same for every try",
     path=".duration",
 )
 
@@ -316,9 +324,9 @@ class Replay(Fields):
         Duration | None,
         Field("duration", "time after which the replay ends; left out, it ends with the dataset"),
     ] = None
-    flavour: Annotated[OperatorFlavour, Field("flavour", "whose SparkApplication")] = (
-        OperatorFlavour.KUBEFLOW
-    )
+    flavour: Annotated[
+        OperatorFlavour, Field("flavour", "the Spark operator that runs the SparkApplication")
+    ] = OperatorFlavour.KUBEFLOW
 
     def __post_init__(self) -> None:
         """Refuse an end that no try would find again."""

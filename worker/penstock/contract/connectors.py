@@ -52,9 +52,9 @@ class WordsSpec(Fields):
     ] = None
     splits: Annotated[int, Field("splits", "number of splits", minimum=1)] = 1
     seed: Annotated[Count, Field("seed", "seed of the rows")] = 0
-    payload: Annotated[int, Field("payload", "letters of a word", minimum=1, maximum=1_000_000)] = (
-        32
-    )
+    payload: Annotated[
+        int, Field("payload", "number of letters in a word", minimum=1, maximum=1_000_000)
+    ] = 32
     keys: Annotated[int, Field("keys", "number of different words", minimum=1)] = 10_000
     symbols: Annotated[
         int,
@@ -68,7 +68,9 @@ class WordsSpec(Fields):
     distribution: Annotated[
         str, Field("distribution", "how words are drawn: uniform or zipf", length_min=1)
     ] = "uniform"
-    exponent: Annotated[float, Field("exponent", "of the zipf distribution", minimum=0)] = 1.05
+    exponent: Annotated[
+        float, Field("exponent", "exponent of the zipf distribution", minimum=0)
+    ] = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class IngestInput(Fields):
         LongText,
         Field(
             "announce",
-            "folder in which workers say where they listen; senders look there. On one machine it"
-            " is for its user alone: mode 0700",
+            "folder in which workers write where they listen; senders look there. On one machine"
+            " only its user may open it (mode 0700)",
         ),
     ]
 
@@ -92,7 +94,7 @@ class IngestInput(Fields):
 class ParquetOutput(Fields):
     """Options of the Parquet sink."""
 
-    path: Annotated[LongText, Field("path", "the output folder; made when it is not there")]
+    path: Annotated[LongText, Field("path", "the output folder; it is made when it does not exist")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,13 @@ class DiscardOutput(Fields):
         Field("report", "folder for the totals of each epoch (rows, sum of each int64 column)"),
     ] = None
     stall_after: Annotated[
-        float | None, Field("stallAfter", "seconds after its first rows it takes none", minimum=0)
+        float | None,
+        Field(
+            "stallAfter", "seconds after its first rows at which it stops taking rows", minimum=0
+        ),
     ] = None
     stall_for: Annotated[
-        float | None, Field("stallFor", "seconds that it then takes none", minimum=0)
+        float | None, Field("stallFor", "seconds for which it then takes no rows", minimum=0)
     ] = None
     mark_after: Annotated[
         float | None,
@@ -129,12 +134,15 @@ class ConnectorKind:
 
 CONNECTORS: tuple[ConnectorKind, ...] = (
     ConnectorKind(
-        "parquet", Role.SOURCE, "Parquet files: split = file, offset = row", ParquetInput
+        "parquet",
+        Role.SOURCE,
+        "Parquet files; each file is a split, and the number of a row is its offset",
+        ParquetInput,
     ),
     ConnectorKind(
         "generator",
         Role.SOURCE,
-        "words made on the spot, the same for the same seed; column word (string)",
+        "generated words in the column word (string); the same seed gives the same words",
         WordsSpec,
         Bounded.WITH_ROWS,
     ),
@@ -147,7 +155,7 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
     ConnectorKind(
         "parquet",
         Role.SINK,
-        "Parquet files, each visible once and for good",
+        "Parquet files; a visible file never changes and never goes away",
         ParquetOutput,
         guarantee="exactly-once",
     ),

@@ -127,17 +127,23 @@ class DeclaredStep(Fields):
     name: Annotated[StepName, Field("name", "name of the step")]
     inputs: Annotated[
         tuple[str, ...],
-        Field("inputs", "what it reads: step or step.output; the step above when left out"),
+        Field(
+            "inputs",
+            "outputs that the step reads, as step or step.output; the step above when left out",
+        ),
     ] = ()
     key_by: Annotated[
         tuple[str, ...], Field("keyBy", "key columns: all rows of a key meet in one task")
     ] = ()
     partition: Annotated[
-        Strategy | None, Field("partition", "how rows that are not keyed are dealt out")
+        Strategy | None, Field("partition", "how rows without keys are distributed over the tasks")
     ] = None
     partition_function: Annotated[
         Reference | None,
-        Field("partitionFunction", "for partition: custom, gives a task number per row"),
+        Field(
+            "partitionFunction",
+            "function that returns the task number of each row; for partition: custom",
+        ),
     ] = None
     parallelism: Annotated[
         int | None,
@@ -149,7 +155,9 @@ class DeclaredStep(Fields):
     map: Annotated[Map | None, MAP] = None
     flat_map: Annotated[FlatMap | None, FLAT_MAP] = None
     filter: Annotated[Filter | None, FILTER] = None
-    split: Annotated[Split | None, Field("split", "text into words at every single space")] = None
+    split: Annotated[
+        Split | None, Field("split", "splits a text into words at every single space")
+    ] = None
     aggregate: Annotated[
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None

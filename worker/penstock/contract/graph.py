@@ -80,7 +80,13 @@ class EventTime(Message, tag="EventTime"):
     """
 
     column: Annotated[ColumnName, Field("column", "a timestamp[us] column")]
-    out_of_orderness_us: Annotated[DurationUs, Field("outOfOrderness", "the bound of disorder")] = 0
+    out_of_orderness_us: Annotated[
+        DurationUs,
+        Field(
+            "outOfOrderness",
+            "the most by which the time of a row may be below the highest time before it",
+        ),
+    ] = 0
     idle_after_us: Annotated[
         DurationUs | None,
         Field("idleAfter", "a split that is silent for this long does not hold others back"),
@@ -214,7 +220,9 @@ class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
     call: Call
-    state: Annotated[DeclaredColumns, Field("state", "one value per key in each of these")] = ()
+    state: Annotated[
+        DeclaredColumns, Field("state", "state columns; each key has one value in each column")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,9 +166,9 @@ class BackoffSettings(Fields):
     )
 
     initial_s: Annotated[
-        Duration, Field("initial", "before the second restart; the first restart is immediate")
+        Duration, Field("initial", "wait before the second restart; the first restart is immediate")
     ] = limits.RESTART_BACKOFF_FIRST_S
-    max_s: Annotated[Duration, Field("max", "at most")] = limits.RESTART_BACKOFF_MAX_S
+    max_s: Annotated[Duration, Field("max", "longest wait")] = limits.RESTART_BACKOFF_MAX_S
 
     def __post_init__(self) -> None:
         """Refuse a first wait that is longer than the longest."""

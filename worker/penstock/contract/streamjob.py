@@ -100,7 +100,7 @@ class Job(Fields):
     ] = ()
     parameters: Annotated[
         dict[str, LongText],
-        Field("parameters", "parameters of the job; ${name} in texts of job.graph"),
+        Field("parameters", "parameters of the job; ${name} in a text of job.graph stands for one"),
     ] = field(default_factory=dict)
 
 
@@ -129,19 +129,19 @@ class Upgrade(Fields):
 
 RESTORE_ONE = Rule(
     "[has(self.snapshotRef), has(self.path), has(self.empty)].filter(given, given).size() <= 1",
-    "snapshotRef, path and empty: only one of them says from where",
+    "only one of snapshotRef, path and empty may be given",
 )
 RESTORE_NEWEST = Rule(
     "has(self.snapshotRef) || has(self.path) || has(self.empty)"
     " || (has(self.dropState) && size(self.dropState) > 0)"
     " || self.allowNonRestoredState || self.unpublished == 'Drop'",
-    "none of snapshotRef, path, empty is there, so the newest checkpoint is meant: say what is"
-    " given up of it by dropState, allowNonRestoredState: true or unpublished: Drop",
+    "without snapshotRef, path and empty the newest checkpoint is restored: say what to give"
+    " up of it with dropState, allowNonRestoredState: true or unpublished: Drop",
 )
 RESTORE_DROP = Rule(
     "!(self.allowNonRestoredState && has(self.dropState) && size(self.dropState) > 0)",
-    "dropState names the state that is given up, allowNonRestoredState gives up all that no step"
-    " takes: say one of them",
+    "give dropState or allowNonRestoredState, not both: dropState gives up the state of the"
+    " named steps, allowNonRestoredState all state that no step takes",
     path=".dropState",
 )
 RESTORE_EMPTY = Rule(
@@ -297,7 +297,7 @@ class Spec(Fields):
         Image | None,
         Field(
             "image",
-            "worker image, by digest where given",
+            "image of the workers, by tag or by digest",
             cluster=True,
             cluster_required=True,
             change=Change.RESTART,
@@ -318,7 +318,7 @@ class Spec(Fields):
         ),
     ] = ()
     job: Annotated[Job, Field("job", "what runs", change=Change.RESTART)]
-    replicas: Annotated[Workers, Field("replicas", "workers", change=Change.SCALE)] = 1
+    replicas: Annotated[Workers, Field("replicas", "number of workers", change=Change.SCALE)] = 1
     max_replicas: Annotated[
         Workers | None,
         Field(
@@ -332,7 +332,7 @@ class Spec(Fields):
         int,
         Field(
             "maxKeyGroups",
-            "key groups; state is owned and moved in these",
+            "number of key groups; state is assigned and moved by key group",
             minimum=1,
             maximum=limits.KEY_GROUPS_MAX,
             immutable=True,
@@ -349,7 +349,7 @@ class Spec(Fields):
         int | None,
         Field(
             "restartNonce",
-            "another number restarts without another change",
+            "another number restarts the job without any other change",
             cluster=True,
             change=Change.RESTART,
         ),
@@ -409,8 +409,7 @@ class Spec(Fields):
         PeriodicSnapshots | None,
         Field(
             "snapshots",
-            "savepoints by the clock; each is a StreamSnapshot with the label"
-            " penstock.dev/periodic",
+            "periodic savepoints; each is a StreamSnapshot with the label penstock.dev/periodic",
             cluster=True,
             change=Change.IGNORE,
         ),
@@ -456,7 +455,7 @@ class Spec(Fields):
         ObjectName | None,
         Field(
             "serviceAccountName",
-            "account of the workers; one of the operator's making when left out",
+            "service account of the workers; without it the operator makes one",
             cluster=True,
             change=Change.RESTART,
         ),

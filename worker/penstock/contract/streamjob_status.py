@@ -280,7 +280,7 @@ class LastCompleted(Fields):
     epoch: Annotated[Count, Field("epoch", "its number")]
     time: Annotated[Time, Field("time", "when it was committed")]
     bytes: Annotated[Count, Field("bytes", "new bytes on the volume")] = 0
-    duration_s: Annotated[Duration, Field("duration", "from its barrier to its commit")] = 0.0
+    duration_s: Annotated[Duration, Field("duration", "time from its barrier to its commit")] = 0.0
     path: Annotated[
         str, Field("path", "its folder on the checkpoint volume", length_max=PATH_CHARS_MAX)
     ] = ""
@@ -313,10 +313,10 @@ class SinkSummary(Fields):
 class LastFailure(Fields):
     """Why the job last rolled back or failed; ``worker`` is a pod's name where one is known."""
 
-    time: Annotated[Time, Field("time", "when")]
+    time: Annotated[Time, Field("time", "when it happened")]
     reason: Annotated[Word, Field("reason", "why, in one word")]
     message: Annotated[Message, Field("message", "why, for people")]
-    worker: Annotated[str | None, Field("worker", "the pod where it began")] = None
+    worker: Annotated[str | None, Field("worker", "the pod in which the failure began")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,18 +335,20 @@ class RestartSummary(Fields):
             "how the newest one ended, which rows were in flight, and the last lines of its log",
         ),
     ] = ""
-    worker: Annotated[str | None, Field("worker", "the pod where it was")] = None
+    worker: Annotated[str | None, Field("worker", "the pod of that engine")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pending(Fields):
     """The target of an operation. It is written before anything is done about it."""
 
-    action: Annotated[Word, Field("action", "what is done")]
+    action: Annotated[Word, Field("action", "the operation")]
     generation: Annotated[Count, Field("generation", "the generation of spec that it leads to")]
     since: Annotated[Time, Field("since", "when it was decided")]
     deadline: Annotated[Time | None, Field("deadline", "when it is given up")] = None
-    replicas: Annotated[Count | None, Field("replicas", "the workers that it leads to")] = None
+    replicas: Annotated[Count | None, Field("replicas", "number of workers that it leads to")] = (
+        None
+    )
     snapshot: Annotated[
         str | None, Field("snapshot", "the savepoint or request that it waits for")
     ] = None
@@ -358,7 +360,9 @@ class RestoreStatus(Fields):
 
     nonce: Annotated[str, Field("nonce", "the nonce of spec.restore that asked for it")]
     time: Annotated[Time, Field("time", "when it was carried out")]
-    replayed: Annotated[bool, Field("replayed", "output may be repeated since then")] = False
+    replayed: Annotated[bool, Field("replayed", "whether output may be repeated since then")] = (
+        False
+    )
     lost_output: Annotated[
         tuple[Count, ...], Field("lostOutput", "epochs whose output was dropped on request")
     ] = ()
@@ -377,7 +381,7 @@ class SparkApplicationStatus(Fields):
     """The replay that feeds the job."""
 
     name: Annotated[str, Field("name", "name of the SparkApplication")]
-    flavour: Annotated[OperatorFlavour, Field("flavour", "whose SparkApplication it is")]
+    flavour: Annotated[OperatorFlavour, Field("flavour", "the Spark operator that runs it")]
     state: Annotated[Word, Field("state", "its state, as Spark's operator spells it")]
     message: Annotated[Message, Field("message", "why it failed")] = ""
     rows: Annotated[
@@ -398,9 +402,11 @@ class AutoscalingStatus(Fields):
     undone: Annotated[bool, Field("undone", "more workers were wanted and did not come")] = False
     busy: Annotated[
         float | None,
-        Field("busy", "share of time at work of the busiest step", minimum=0, maximum=1),
+        Field("busy", "share of its time that the busiest step works", minimum=0, maximum=1),
     ] = None
-    step: Annotated[str | None, Field("step", "the busiest step, over all its tasks")] = None
+    step: Annotated[str | None, Field("step", "the busiest step, measured over all its tasks")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,15 +429,20 @@ class StreamJobStatus(Fields):
     )
     reason: Annotated[
         Word,
-        Field("reason", "why it stalls, is not accepted, or is not ready, whichever matters most"),
+        Field(
+            "reason",
+            "the most important reason why the job stalls, is not accepted, or is not ready",
+        ),
     ] = ""
     conditions: Conditions = ()
     desired_replicas: Annotated[
         Count | None,
-        Field("desiredReplicas", "workers that are wanted, by spec.replicas or by the autoscaler"),
+        Field(
+            "desiredReplicas", "number of wanted workers, from spec.replicas or from the autoscaler"
+        ),
     ] = None
-    replicas: Annotated[Count, Field("replicas", "pods that exist")] = 0
-    ready_replicas: Annotated[Count, Field("readyReplicas", "pods that are ready")] = 0
+    replicas: Annotated[Count, Field("replicas", "number of pods that exist")] = 0
+    ready_replicas: Annotated[Count, Field("readyReplicas", "number of pods that are ready")] = 0
     selector: Annotated[
         str, Field("selector", "label selector of the pods, as a text", length_max=1024)
     ] = ""
@@ -475,7 +486,7 @@ class StreamJobStatus(Fields):
     ] = None
     snapshots: Annotated[
         PeriodicStatus | None,
-        Field("snapshots", "savepoints by the clock; absent without spec.snapshots"),
+        Field("snapshots", "periodic savepoints; absent without spec.snapshots"),
     ] = None
 
     def condition(self, kind: ConditionType) -> Condition | None:

@@ -49,8 +49,8 @@ class SnapshotState(StrEnum):
 
 DISPOSABLE = Rule(
     "!self.disposeOnDelete || self.type == 'Savepoint' && !has(self.path)",
-    "disposeOnDelete is for savepoints that this object asks for: checkpoints are collected by"
-    " their job, and imported files are another's",
+    "disposeOnDelete is for savepoints that this object asks for: a job collects its own"
+    " checkpoints, and imported files belong to somebody else",
     path=".disposeOnDelete",
 )
 
@@ -68,11 +68,7 @@ class SnapshotSpec(Fields):
     ] = None
     path: Annotated[
         SnapshotPath | None,
-        Field(
-            "path",
-            "files that are already there: the folder of a savepoint or checkpoint",
-            immutable=True,
-        ),
+        Field("path", "folder of a savepoint or checkpoint that exists already", immutable=True),
     ] = None
     type: Annotated[
         SnapshotType,
@@ -84,7 +80,7 @@ class SnapshotSpec(Fields):
         ),
     ] = SnapshotType.SAVEPOINT
     dispose_on_delete: Annotated[
-        bool, Field("disposeOnDelete", "the files go with this object")
+        bool, Field("disposeOnDelete", "delete the files together with this object")
     ] = False
     deadline_s: Annotated[
         Duration, Field("deadline", "the snapshot fails when it takes longer", minimum="1s")
@@ -117,18 +113,20 @@ class SnapshotStatus(Fields):
     observed_generation: Annotated[
         Count, Field("observedGeneration", "the generation of spec that this status is about")
     ] = 0
-    state: Annotated[SnapshotState, Field("state", "how far it is")] = SnapshotState.PENDING
+    state: Annotated[SnapshotState, Field("state", "the state in one word, for people")] = (
+        SnapshotState.PENDING
+    )
     conditions: Conditions = ()
     path: Annotated[
         str | None, Field("path", "the folder that a restore takes", length_max=PATH_CHARS_MAX)
     ] = None
     epoch: Annotated[Count | None, Field("epoch", "the number of its checkpoint")] = None
-    bytes: Annotated[Count | None, Field("bytes", "bytes of its files")] = None
+    bytes: Annotated[Count | None, Field("bytes", "total bytes of its files")] = None
     started: Annotated[Time | None, Field("started", "when it was begun")] = None
-    completed: Annotated[Time | None, Field("completed", "when it was complete, or given up")] = (
+    completed: Annotated[Time | None, Field("completed", "when it completed or was given up")] = (
         None
     )
-    failures: Annotated[Count, Field("failures", "tries that failed")] = 0
+    failures: Annotated[Count, Field("failures", "number of tries that failed")] = 0
     message: Annotated[Message, Field("message", "why it failed")] = ""
     job_uid: Annotated[
         str | None, Field("jobUid", "the UID of the job whose state it is", length_max=64)

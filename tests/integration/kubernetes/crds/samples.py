@@ -186,17 +186,15 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a restore from nothing named": (
         job({"restore": {"nonce": "1"}}),
-        "none of snapshotRef, path, empty is there, so the newest checkpoint is meant: say what is "
-        "given up of it by dropState, allowNonRestoredState: true or unpublished: Drop",
+        "without snapshotRef, path and empty the newest checkpoint is restored",
     ),
     "a restore from two": (
         job({"restore": {"nonce": "1", "snapshotRef": "a", "path": "b"}}),
-        "snapshotRef, path and empty: only one of them says from where",
+        "only one of snapshotRef, path and empty may be given",
     ),
     "a restore that drops what it names and all": (
         job({"restore": {"nonce": "1", "dropState": ["a"], "allowNonRestoredState": True}}),
-        "dropState names the state that is given up, allowNonRestoredState gives up all that no "
-        "step takes: say one of them",
+        "give dropState or allowNonRestoredState, not both",
     ),
     "a restore without state, and without leave to repeat output": (
         job({"restore": {"nonce": "1", "empty": True}}),
@@ -210,8 +208,8 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a replay that ends at another row at every try": (
         job({"replay": {"dataset": "/d", "image": "spark:4", "duration": "5m"}}),
-        'spec.replay.duration: Invalid value: "object": a duration needs a rate: together they say '
-        "how many rows are pushed, the same at every try",
+        'spec.replay.duration: Invalid value: "object": a duration needs a rate: together they give '
+        "the number of rows, the same for every try",
     ),
     "two volumes": (
         job({"checkpoint": {"volume": {"claimTemplate": {}}}}),

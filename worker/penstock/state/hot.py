@@ -30,7 +30,7 @@ from penstock.steps.base import StateSchema, Value
 
 FIRST_BITS = 10
 COMMITTED = 0  # the generation before the first one
-WHOLE_SHARE = 2  # a cut is of all rows when one in so many has changed: see decision 027
+WHOLE_SHARE = 2  # a cut is of all rows when one in so many has changed: see decision 026
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
 MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena

@@ -2,7 +2,7 @@
 
 gRPC hands sockets to an event engine by default: a message wakes one of its threads, which wakes
 the one that waits for it. The older poller lets whoever waits look itself. Both are in the library;
-decision 032 has what each costs.
+decision 024 has what each costs.
 """
 
 import os

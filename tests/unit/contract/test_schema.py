@@ -1,6 +1,6 @@
 """A class whose attributes are annotated becomes rows: type, default, bounds and texts of each."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from penstock.contract.schema import (
     Quantity,
     Row,
     Rule,
+    row_of,
     rows_of,
 )
 
@@ -100,3 +101,26 @@ def test_what_is_said_of_a_type_holds_for_each_of_a_list_or_map() -> None:
 def test_a_text_may_be_empty_where_that_is_its_default() -> None:
     assert ROWS["note"].length_min == 0
     assert ROWS["inner"].fields[0].length_min == 1
+
+
+def test_an_attribute_that_says_nothing_is_not_in_the_file() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Half(Fields):
+        shown: Annotated[int, Field("shown", "in the file")] = 1
+        hidden: int = 2
+
+    assert [row.name for row in rows_of(Half)] == ["shown"]
+
+
+def test_a_row_stands_for_itself() -> None:
+    made = Row("call", Kind.OBJECT, "made by hand", fields=rows_of(Inner), make=dict)
+
+    @dataclass(frozen=True, slots=True)
+    class Holder(Fields):
+        found: Annotated[dict[str, str] | None, made] = None
+
+    assert rows_of(Holder) == (replace(made, attribute="found"),)
+
+
+def test_the_field_of_an_attribute_wins_over_that_of_its_type() -> None:
+    assert row_of(Annotated[ObjectName, Field("name", "its name", rule="short")]).rule == "short"

@@ -194,14 +194,14 @@ def explained(kubectl: Kubectl, path: str) -> str:
     [
         (
             "sj.spec.checkpoint.interval",
-            "From start to start; longer behind an epoch that took more than half of it. "
+            "Time from start to start; longer after a checkpoint that took more than half of it. "
             "Default: 10s. At least 100ms.",
         ),
         ("sj.spec.job.graph.steps.window.size", "Length of a window"),
         ("sj.spec.maxKeyGroups", "Immutable."),
         ("sj.spec.deletionPolicy", "ENUM: Retain Savepoint Purge"),
         ("sj.status.pending", "The operation under way, written before it begins"),
-        ("ssnap.spec.disposeOnDelete", "The files go with this object"),
+        ("ssnap.spec.disposeOnDelete", "Delete the files together with this object"),
     ],
 )
 def test_fields_are_explained(jobs: Kubectl, path: str, expected: str) -> None:

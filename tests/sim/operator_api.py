@@ -11,14 +11,14 @@ Key = tuple[str, str]
 
 
 class ConflictError(Exception):
-    """The version, uid or absence that a write relied on is not so."""
+    """A write relied on a version, on a uid, or on the absence of the object, and this changed."""
 
 
 @dataclass(slots=True)
 class FakeApi:
-    """Objects by kind and name, in one namespace. ``log`` lists every write, newest last.
+    """The objects of one namespace by kind and name. ``log`` lists all writes, the newest last.
 
-    uids have the ``seed`` in them: no two runs share one, as no two clusters do.
+    Each uid contains the ``seed``, so that no two runs share one: no two clusters do.
     """
 
     seed: int = 0
@@ -27,12 +27,12 @@ class FakeApi:
     log: list[tuple[str, Key]] = field(default_factory=list)
 
     def get(self, kind: str, name: str) -> Object | None:
-        """Return an object; nobody changes one in place."""
+        """Return a copy of an object: nobody changes one in place."""
         found = self.objects.get((kind, name))
         return None if found is None else dict(found)
 
     def create(self, manifest: Object, *, uid: str = "") -> Object:
-        """Create; raises ConflictError when it exists."""
+        """Create an object. Raises ConflictError if it exists."""
         key = key_of(manifest)
         if key in self.objects:
             raise ConflictError(f"{key} exists")
@@ -48,7 +48,7 @@ class FakeApi:
         return made
 
     def put(self, changed: Object, *, version: str = "", verb: str = "update") -> None:
-        """Replace; raises ConflictError when it is gone or ``version`` is not the newest."""
+        """Replace an object. Raises ConflictError if it is gone or has a newer version."""
         key = key_of(changed)
         old = self.objects.get(key)
         if old is None or (version and version != text_at(old, "metadata", "resourceVersion")):
@@ -68,9 +68,10 @@ class FakeApi:
             self._remove(key)
 
     def apply(self, manifest: Object, *, uid: str, version: str = "") -> None:
-        """Server-side apply, coarsely: labels, annotations, owners, spec and data are ours.
+        """Server-side apply, simplified: labels, annotations, owners, spec and data are ours.
 
-        Only to the object of ``uid``; empty: it creates, and raises ConflictError when it exists.
+        The object must have this ``uid``. With an empty one it must not exist, else this raises
+        ConflictError.
         """
         key = key_of(manifest)
         old = self.get(*key)
@@ -89,7 +90,7 @@ class FakeApi:
         self.put({**old, **manifest, "metadata": metadata}, version=version, verb="apply")
 
     def delete(self, key: Key, *, uid: str = "", now: float = 0.0, by_force: bool = False) -> None:
-        """Delete; an object with finalizers, and a pod but ``by_force``, is only marked."""
+        """Delete an object. One with finalizers, or a pod without ``by_force``, is only marked."""
         old = self.get(*key)
         if old is None:
             return
@@ -115,11 +116,11 @@ class FakeApi:
         self.log.append(("delete", key))
 
     def finish_pod(self, key: Key) -> None:
-        """The kubelet has ended a pod's processes."""
+        """Remove a pod whose processes the kubelet has ended."""
         self._remove(key)
 
     def collect(self, now: float) -> bool:
-        """Garbage collection: remove one object whose owner is gone. True when there was one."""
+        """Collect garbage: delete one object whose owner is gone. True if there was one."""
         uids = {text_at(o, "metadata", "uid") for o in self.objects.values()}
         for key in sorted(self.objects):
             metadata = self.objects[key]["metadata"]
@@ -133,7 +134,7 @@ class FakeApi:
         return False
 
     def listed(self) -> dict[Key, Object]:
-        """Return what a watch has seen so far; objects are never changed in place."""
+        """Return what a watch has seen so far. Objects are never changed in place."""
         return dict(self.objects)
 
     def _bump_generation(self, made: Object, old: Object | None) -> None:
@@ -150,5 +151,5 @@ def key_of(manifest: Plain) -> Key:
 
 
 def job_of(manifest: Plain) -> str:
-    """Return the uid of the job that an object is labelled with."""
+    """Return the uid of the job from an object's label."""
     return texts_at(manifest, "metadata", "labels").get(pod.LABEL_JOB_UID, "")

@@ -1,4 +1,4 @@
-"""The rules of the operator's decisions, each with the one line that is left out to show it."""
+"""The mutants of the operator: each breaks one rule by changing one line of ``reconcile``."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,9 @@ STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``rule`` in words, the changed line, and a seed whose run notices it.
+    """The ``rule`` in words, the changed line, and a seed whose run detects the change.
 
-    What is rare in any other run is common where users have ``habits`` that lead to it, or where
-    they have more ``steps``.
+    Some situations are rare. Users with certain ``habits``, or more ``steps``, make them common.
     """
 
     rule: str
@@ -28,7 +27,7 @@ def _line(module: str, line: str, mutated: str) -> Patch:
 
 MUTANTS = {
     "shrinks-unsettled": Mutant(
-        "workers go only when the smaller number is committed and its output is published",
+        "workers end only when the smaller number is committed and its output is published",
         _line(
             "workers",
             "needed = workers_needed(latest, now.value, current.replicas)",
@@ -37,7 +36,7 @@ MUTANTS = {
         10,
     ),
     "starts-beside-old-pods": Mutant(
-        "a start waits until no pod of the spec before is left",
+        "a start waits until no pod of the earlier spec is left",
         _line(
             "lifecycle",
             "return not seen.pods and _has_no_replicas(seen) and settled",
@@ -56,7 +55,7 @@ MUTANTS = {
         steps=200,
     ),
     "start-drops-requests": Mutant(
-        "a request goes only after a status has its answer",
+        "a request is removed only after a status has its answer",
         _line(
             "workers",
             "requests=tuple(r for r in now.value.requests if r in asked),",
@@ -67,7 +66,7 @@ MUTANTS = {
         habits=("snapshot", "restartNonce"),
     ),
     "every-deletion-purges": Mutant(
-        "only a purge removes what is committed",
+        "only a purge deletes -latest",
         _line(
             "lifecycle",
             "if purges and not _is_metadata_deleted(seen, builder):",
@@ -78,7 +77,7 @@ MUTANTS = {
         habits=("delete", "deletionPolicy"),
     ),
     "takes-over": Mutant(
-        "an object of somebody else that has a name of the job's is not written",
+        "a foreign object under a name of the job is not written",
         _line(
             "children",
             "elif seen.owns(child) and (child.applied != applied or seen.refresh):",
@@ -88,7 +87,7 @@ MUTANTS = {
         habits=("strangers", "replicas"),
     ),
     "deletes-theirs": Mutant(
-        "an object of somebody else that is named like a view is not deleted",
+        "a foreign object with the name of an epoch view is not deleted",
         _line(
             "children",
             "if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:",
@@ -99,7 +98,7 @@ MUTANTS = {
         habits=("strangers", "replicas"),
     ),
     "rolled-back-unscaled": Mutant(
-        "a spec that was rolled back to is scaled like any other",
+        "a spec that came back by a rollback is scaled like any other",
         _line(
             "scaling",
             "held = accepted.given_up not in {None, Reason.ROLLED_BACK}",
@@ -110,14 +109,14 @@ MUTANTS = {
         habits=("upgrade", "image", "load"),
     ),
     "orphans-hang": Mutant(
-        "a snapshot whose job is gone is let go",
+        "the finalizer of a snapshot without a job is removed",
         _line("snapshots", "if _is_orphan_held(view):", "if False:"),
         8,
         steps=120,
         habits=("delete", "snapshot", "forget"),
     ),
     "adopts-nothing-keeps-nothing": Mutant(
-        "the record of an earlier job of the same name is kept under its uid",
+        "the -latest of an earlier job of the same name is archived",
         _line(
             "children",
             "builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))",
@@ -126,7 +125,7 @@ MUTANTS = {
         21,
     ),
     "finalizer-always": Mutant(
-        "a finalizer only while a deletion has something to wait for",
+        "a job has a finalizer only if its deletion has something to wait for",
         _line(
             "children",
             "wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN",
@@ -135,14 +134,14 @@ MUTANTS = {
         0,
     ),
     "scales-in-a-rescale": Mutant(
-        "an autoscaler chooses only when what it chose last has come to rest",
+        "the autoscaler chooses only after its last choice is settled",
         _line("scaling", "if state is not StreamJobState.RUNNING:", "if False:"),
         4,
         steps=120,
         habits=("load",),
     ),
     "forgets-its-choice": Mutant(
-        "what an autoscaler has chosen is done from the status, whoever chose it",
+        "the autoscaler's number is taken from the status, whichever operator wrote it",
         _line(
             "accept",
             "replicas = there or spec.replicas if chosen is None else chosen.replicas",
@@ -152,13 +151,13 @@ MUTANTS = {
         habits=("load",),
     ),
     "waits-for-ever": Mutant(
-        "workers that do not come are given up, and what is committed is wanted again",
+        "workers that do not appear are given up, and the committed number is wanted again",
         _line("scaling", "missing = _take_back(inputs, old, bounds)", "missing = None"),
         4,
         habits=("load",),
     ),
     "two-autoscalers": Mutant(
-        "where another autoscaler writes spec.replicas, ours is off",
+        "our autoscaler is off when another one writes spec.replicas",
         _line(
             "accept",
             "if spec.autoscaling is None or seen.job.scaled_by_hpa:",

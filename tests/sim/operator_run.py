@@ -1,9 +1,9 @@
-"""``python -m tests.sim.operator_run --seeds 0..2000``: the operator's simulation, many seeds.
+"""``python -m tests.sim.operator_run --seeds 0..2000`` runs the operator's simulation.
 
-``--steps 200 --habits replicas,waver`` has longer runs of users who do little else.
-``--mutants`` runs it without each of its rules in turn, ``--mutant NAME`` without one: each in a
-fork of this process, which has imported all that no mutant changes; and as it is, where mutants
-are noticed. Exit status 1: a violation, with its seed; or a mutant that nobody noticed.
+``--steps 200 --habits replicas,waver`` makes longer runs whose users do little else.
+``--mutants`` runs each mutant, ``--mutant NAME`` one of them. Each runs in a fork of this process,
+which has imported all modules that no mutant changes. The seeds of the mutants also run without a
+mutant. Exit status 1: a violation, with its seed, or a mutant that was not detected.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from functools import partial
 from sim.mutants.patching import install
 from tests.sim.operator_rules import MUTANTS, STEPS, Mutant
 
-HUNTED = 60  # seeds from a mutant's own on: a change elsewhere may move the one that notices it
+HUNTED = 60  # seeds from the mutant's own seed on: other changes may move the one that detects it
 NOTICED = 10
 WORLDS_KEPT = 50
 UNCHANGED = (
@@ -31,16 +31,16 @@ UNCHANGED = (
     "penstock_operator.resources.coordination",
     "penstock_operator.resources.spark_application",
     "penstock_operator.resources.workload",
-    "tests.sim.operator_judge",
+    "tests.sim.operator_invariants",
 )
 
 
 def main(arguments: list[str]) -> int:
-    """Run the seeds; prints violations and what was met. Returns the exit status."""
+    """Run the seeds, and print violations and counts. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0..2000")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--habits", default="", help="of the users, else those of each seed")
+    parser.add_argument("--habits", default="", help="of the users; default: chosen by the seed")
     parser.add_argument("--mutant", choices=sorted(MUTANTS))
     parser.add_argument("--mutants", action="store_true")
     found = parser.parse_args(arguments)
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run_mutants(names: list[str]) -> int:
-    """Run each; prints what noticed it. Returns 1 when one went unnoticed."""
+    """Run the mutants, and print what detected each. Returns 1 if one was not detected."""
     for module in UNCHANGED:
         importlib.import_module(module)
     wrong = 0
@@ -64,11 +64,11 @@ def run_mutants(names: list[str]) -> int:
         sys.stdout.write(f"{name}: ")
         sys.stdout.flush()
         if _in_fork(partial(_hunt, MUTANTS[name])) != NOTICED:
-            sys.stdout.write("nobody noticed\n")
+            sys.stdout.write("not detected\n")
             wrong += 1
-    sys.stdout.write("as it is: ")
+    sys.stdout.write("without a mutant: ")
     sys.stdout.flush()
-    # A fork each: worlds of one seed and other habits share uids, and what is kept of objects.
+    # A fork each: worlds of one seed with other habits share uids, and so entries in caches.
     if sum(_in_fork(partial(_as_it_is, MUTANTS[name])) for name in names):
         wrong += 1
     else:
@@ -77,7 +77,7 @@ def run_mutants(names: list[str]) -> int:
 
 
 def _in_fork(run: Callable[[], int]) -> int:
-    """Return the exit status of a child that runs it; 1 also when it raises."""
+    """Run a function in a child process. Returns its exit status, 1 if it raises."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -109,14 +109,14 @@ def _as_it_is(mutant: Mutant) -> int:
 def run_seeds(
     seeds: range, steps: int, habits: tuple[str, ...] = (), *, stop: bool = False
 ) -> tuple[Counter[str], list[str]]:
-    """Run; returns what was met how often, and the violations. ``stop``: at the first."""
+    """Run the seeds. Returns counts of what happened, and violations. ``stop``: at the first."""
     # Imported late: a mutant changes a module before it is imported for the first time.
-    from tests.sim.operator_judge import ViolationError
+    from tests.sim.operator_invariants import ViolationError
     from tests.sim.operator_world import World
 
     met: Counter[str] = Counter()
     bad: list[str] = []
-    gc.disable()  # a world is a cycle: collected some at a time, not looked at again and again
+    gc.disable()  # a world is a reference cycle: many are collected at once
     for seed in seeds:
         if seed % WORLDS_KEPT == 0:
             gc.collect()

@@ -1,4 +1,4 @@
-"""The users of the operator's simulation, and those who break things: at random."""
+"""The users of the operator's simulation, who change and break things at random."""
 
 import random
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from tests.sim.operator_api import FakeApi, Key
-from tests.sim.operator_judge import LATEST, SET
+from tests.sim.operator_invariants import LATEST, SET
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 
 HABITS = (
@@ -26,7 +26,7 @@ HABITS = (
 LOADS = (0.2, 0.9, 1.8, 3.3, 5.0, 9.0)
 AUTOSCALED_HABITS = ("bounds", "load", "hpa", "replicas")
 DESIRED = ("ConfigMap", pod.desired_name(JOB))
-# Names that others may have; a set with workers is never made room for.
+# Names of foreign objects. No StatefulSet with workers is deleted to make room for one.
 NAMES = (
     ("ConfigMap", pod.epoch_name(JOB, 9999)),
     ("Lease", pod.lease_name(JOB)),
@@ -58,7 +58,7 @@ HPA_ENTRY: Object = {
 
 
 def some_bounds(rng: random.Random) -> Object:
-    """Make bounds of an autoscaler that is in a hurry, as those of these runs have to be."""
+    """Make bounds of an autoscaler with a short cooldown: runs are short, too."""
     least = rng.randint(1, 3)
     most = least + rng.choice((0, 2, 4, 7))
     return {"minReplicas": least, "maxReplicas": most, "cooldown": "3s"}
@@ -66,10 +66,10 @@ def some_bounds(rng: random.Random) -> Object:
 
 @dataclass(slots=True)
 class Users:
-    """``seed`` goes into uids; ``seen`` counts what was done.
+    """The users. ``seed`` is a part of uids; ``seen`` counts what they did.
 
-    Each run's users have but a few ``habits``, or all: what is rare among all things that users
-    do is common in some runs, together with each other rare thing.
+    The users of a run have only some ``habits``, or all of them. Things that are rare among all
+    habits are therefore common in some runs, also together with other rare things.
     """
 
     seed: int
@@ -81,7 +81,7 @@ class Users:
     jobs: int = 0
     habits: tuple[str, ...] = ()
     autoscaled: bool = False
-    taken: Object | None = None  # a -latest that somebody removed, and puts back in the end
+    taken: Object | None = None  # a deleted -latest, which somebody creates again in the end
     meets_strangers: bool = False
     strangers: dict[Key, Object] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class Users:
         return first_spec(self.rng, autoscaled=self.autoscaled)
 
     def act(self, now: float) -> None:
-        """Change, delete or create something that is the users'."""
+        """Change, delete or create an object of the users."""
         self.now = now
         job = self.api.get("StreamJob", JOB)
         if job is None:
@@ -114,7 +114,7 @@ class Users:
         self._do(job, *self.rng.choice(changes))
 
     def wavers(self, now: float) -> bool:
-        """Want workers back that are about to go, because others have taken over what they had."""
+        """Ask again for workers that are about to end, after others took over their state."""
         self.now = now
         job, at = self.api.get("StreamJob", JOB), self.workers.latest()
         there = whole_at(self.api.get(*SET), "spec", "replicas")
@@ -131,7 +131,7 @@ class Users:
             ("image", self.rng.choice(("v1", "v2", "v3", BAD_IMAGE))),
             ("image", "v4"),
             ("restartNonce", self.rng.randint(1, 99)),
-            ("replicas", 0),  # CEL would refuse it; a bad spec all the same
+            ("replicas", 0),  # a bad spec, which CEL would refuse in a cluster
             ("upgrade", {"mode": self.rng.choice(("Savepoint", "LastCheckpoint", "Stateless"))}),
             ("upgrade", {"rollback": True, "stableDeadline": "30s"}),
             ("deletionPolicy", self.rng.choice(("Retain", "Savepoint", "Purge"))),
@@ -200,7 +200,7 @@ class Users:
             self.api.delete(self.rng.choice(known), now=self.now)
 
     def _take_latest(self) -> None:
-        """Somebody removes the record of a job that has begun; only he may bring it back."""
+        """Delete the -latest of a job that has begun. Only this user may create it again."""
         found = self.api.get(*LATEST)
         at = self.workers.latest()
         if found is not None and at is not None and at.epoch > 0:
@@ -209,7 +209,7 @@ class Users:
             self.api.delete(LATEST, now=self.now)
 
     def break_something(self, now: float) -> None:
-        """A pod dies, or somebody removes or changes an object that is not theirs."""
+        """Kill a pod, or delete or change an object of the job."""
         self.now = now
         if self.meets_strangers and self.rng.random() < 0.3:
             self._come_or_go()
@@ -230,7 +230,7 @@ class Users:
             self.api.delete(self.rng.choice(others), now=self.now)
 
     def _come_or_go(self) -> None:
-        """Somebody makes an object under a name of the job's, or removes the one that he made."""
+        """Create a foreign object under a name of the job, or delete the one created before."""
         key = self.rng.choice(NAMES)
         if key in self.strangers:
             self._part_from(key)
@@ -246,7 +246,7 @@ class Users:
         self.seen["stranger"] = self.seen.get("stranger", 0) + 1
 
     def part(self) -> None:
-        """All of them go."""
+        """Delete all foreign objects."""
         for key in sorted(self.strangers):
             self._part_from(key)
 

@@ -1,7 +1,7 @@
 """The workers of the operator's simulation: what a StatefulSet's pods make of ``-desired``.
 
-A coarse model of the leader: one swap a step, by the rules of the real one. It reads ``-desired``
-as it is now; what it commits is what the operator's checks are measured against.
+The leader is a simplified model with the rules of the real one: one swap per step. It reads the
+present ``-desired``. The checks of the operator compare with what it commits.
 """
 
 import random
@@ -40,7 +40,7 @@ def root_of(epoch: int) -> BlobRef:
 
 @lru_cache(64)
 def read_latest(text: str) -> Latest:
-    """Decode a record; it is looked at after every step."""
+    """Decode a record. It is needed after every step, so results are cached."""
     return decode_latest(text.encode())
 
 
@@ -52,12 +52,13 @@ def read_desired(text: str) -> Desired:
 
 @dataclass(slots=True)
 class Workers:
-    """The set's controller, the kubelets and the leader. ``finishes``: the input may end.
+    """The controller of the StatefulSet, the kubelets and the leader.
 
-    ``calm``: no epoch is committed but the first of a run, so that the world may come to rest.
-    ``load`` is the work that there is for a step, in workers; ``meter`` since when it is measured
-    under which attempt and version, and the share of each window since then. ``room``: how many
-    pods find a node.
+    - ``finishes``: the input may end.
+    - ``calm``: only the first epoch of a run is committed, so that the world comes to rest.
+    - ``load``: the work for a step, in workers.
+    - ``meter``: since when, under which attempt and version it is measured, and each window's share.
+    - ``room``: the number of pods that find a node.
     """
 
     api: FakeApi
@@ -74,7 +75,7 @@ class Workers:
         self.rng.choice((self._controller, self._kubelet, self._leader, self._leader))(now)
 
     def settle(self, now: float) -> bool:
-        """Do everything that is due, quietly; True when something was done."""
+        """Do everything that is due, without faults; True if something was done."""
         before = self.api.count
         for act in (self._controller, self._kubelet, self._leader):
             act(now)
@@ -91,7 +92,7 @@ class Workers:
         return dict(sorted(found.items()))
 
     def latest(self) -> Latest | None:
-        """Return the truth as it is."""
+        """Return the present -latest."""
         found = self.api.objects.get(("ConfigMap", pod.latest_name(JOB)))
         if found is None:
             return None
@@ -194,12 +195,12 @@ class Workers:
             self._tell(new or latest, self.load, now)
 
     def speak(self, now: float) -> None:
-        """Have the leader of an autoscaled job say how busy it is."""
+        """Let the leader of an autoscaled job report how busy the workers are."""
         if self.load is not None:
             self._leader(now)
 
     def _tell(self, at: Latest, load: float, now: float) -> None:
-        """Say how busy the workers were, as the leader of an autoscaled job does."""
+        """Return how busy the workers were, as the leader of an autoscaled job measures it."""
         since, under, shares = self.meter
         if (at.attempt, at.version) != under or at.settled != at.version:
             since, under, shares = now, (at.attempt, at.version), ()

@@ -1,7 +1,7 @@
-"""The operator's simulation: two operators on old views, random users, faults; then peace.
+"""The operator's simulation: two operators after stale reads, random users, faults; then calm.
 
-An operator is a generator that yields before every read and write, so anything may happen in
-between, and a crash is an operator that is never resumed. Every write is checked as it happens.
+An operator is a generator that yields before each read and write, so anything can happen between
+them. A crashed operator is never resumed. Every write is checked when it happens.
 """
 
 import json
@@ -23,7 +23,7 @@ from penstock_operator.reconcile.snapshots import decide_orphans
 from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner, framed
 from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
-from tests.sim.operator_judge import LATEST, SET, Judge, ViolationError
+from tests.sim.operator_invariants import LATEST, SET, OperatorInvariants, ViolationError
 from tests.sim.operator_users import DESIRED, LOADS, Users
 from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
 from tests.support.trust_model import written
@@ -32,12 +32,12 @@ Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0
 AUTOSCALED_EVERY = 5  # one in so many seeds
 STRANGERS_EVERY = 5
-WAVER_STEPS = 40  # in which another operator and the leader do what the users want now
+WAVER_STEPS = 40  # time for the other operator and the leader to do what the users want now
 
 
 @dataclass(slots=True)
 class World:
-    """One run. ``decide`` is what is tested; ``habits`` of the users, else those of the seed."""
+    """One run. ``decide`` is tested. Without ``habits`` the seed chooses those of the users."""
 
     seed: int
     habits: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class World:
     api: FakeApi = field(init=False)
     workers: Workers = field(init=False)
     now: float = START_S
-    judge: Judge = field(init=False)
+    invariants: OperatorInvariants = field(init=False)
     users: Users = field(init=False)
     seen: dict[str, int] = field(default_factory=dict)
     caches: list[dict[Key, Object]] = field(default_factory=list)
@@ -56,11 +56,11 @@ class World:
     quiet: list[dict[Key, Object]] = field(default_factory=lambda: [{}, {}])
 
     def __post_init__(self) -> None:
-        """Make the first job, and the claim of its checkpoints."""
+        """Create the first job, and the claim of its checkpoints."""
         self.rng = random.Random(self.seed)
         self.api = FakeApi(self.seed)
         self.workers = Workers(self.api, self.rng, finishes=self.rng.random() < 0.2)
-        self.judge = Judge(self.seed, self.api, self.workers)
+        self.invariants = OperatorInvariants(self.seed, self.api, self.workers)
         claim: Object = {"accessModes": ["ReadWriteMany"]}
         meta: Object = {"name": "shared", "labels": {}}
         self.api.create({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
@@ -72,7 +72,7 @@ class World:
             self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled
         )
         self.users.habits = self.habits or self.users.habits
-        self.users.strangers = self.judge.strangers
+        self.users.strangers = self.invariants.strangers
         self.users.meets_strangers = self.seed % STRANGERS_EVERY == 3 or "strangers" in self.habits
         self.users.new_job()
         self.caches = [self.api.listed(), self.api.listed()]
@@ -80,10 +80,10 @@ class World:
     # --- running ------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
-        """Run with faults for so many steps, then in peace until nothing changes any more."""
+        """Run with faults for this number of steps, then calmly until nothing changes any more."""
         operators = [self._operator(0), self._operator(1)]
-        asleep = [0, 0]  # until which step: a process that was stopped goes on with what it knew
-        stopped = [0, 0]  # the same, but nothing wakes it sooner
+        asleep = [0, 0]  # until this step; then a paused process continues with what it knew
+        stopped = [0, 0]  # the same, but nothing wakes it earlier
         for step in range(steps):
             self.now += self.rng.choice((0.1, 0.5, 2.0))
             dice = self.rng.random()
@@ -104,18 +104,18 @@ class World:
                         break
             elif dice < 0.80:
                 self.workers.step(self.now)
-                self.judge.look()
+                self.invariants.look()
             elif dice < 0.86:
                 self.users.break_something(self.now)
             elif dice < 0.90:
                 self.api.collect(self.now)
             else:
                 self.users.act(self.now)
-            self.judge.check_always()
+            self.invariants.check_always()
         self._make_peace()
 
     def _make_peace(self) -> None:
-        """No more faults: all must come to rest where the user wants it."""
+        """Without more faults: everything must come to rest as the user wants it."""
         self.workers.fails = False
         self.workers.finishes = False
         self.workers.calm = True
@@ -146,15 +146,15 @@ class World:
                     pass
             for _ in range(3):
                 self.workers.settle(self.now)
-                self.judge.look()
-            self.judge.check_always()
+                self.invariants.look()
+            self.invariants.check_always()
             quiet = quiet + 1 if self._meaning() == before else 0
             if quiet >= (8 if self.users.autoscaled else 2):
-                return self.judge.check_rest()
+                return self.invariants.check_rest()
         raise ViolationError(f"seed {self.seed}: never comes to rest")
 
     def _meaning(self) -> str:
-        """Describe everything but epochs and versions, which rise for ever."""
+        """Describe everything except epochs and versions, which rise forever."""
         at = self.workers.latest()
         found = self.api.get("StreamJob", JOB)
         parts = [
@@ -172,12 +172,12 @@ class World:
         return json.dumps([parts, str(shown), text_at(found, "status", "state"), states, chosen])
 
     def _operator(self, which: int) -> Iterator[str]:
-        """One operator's endless loop over its only key."""
+        """Run the endless loop of one operator over its only key."""
         while True:
             self._refresh(which)
             yield "idle"
             if self.quiet[which] == self.caches[which]:
-                continue  # nothing has happened since it last had nothing to do
+                continue  # nothing has changed since it last had nothing to do
             seen = self._observe(self.caches[which], refresh=self.rng.random() < 0.05)
             if seen is None:
                 yield from self._orphans()
@@ -207,7 +207,7 @@ class World:
                 yield from self._perform(self.decide(seen), seen)
 
     def _orphans(self) -> Iterator[str]:
-        """Look after snapshots without a job, once the API server says that there is none."""
+        """Handle snapshots without a job, after the API server confirmed that there is none."""
         yield "reads job"
         if self.api.get("StreamJob", JOB) is not None:
             return
@@ -221,7 +221,7 @@ class World:
             yield from self._perform(decide_orphans(seen), seen)
 
     def _refresh(self, which: int) -> None:
-        """A watch catches up, wholly or for some objects only; or it is silent."""
+        """Let a watch catch up, fully or for some objects; or let it be silent."""
         dice = self.rng.random()
         new = self.api.listed()
         if dice < 0.5:
@@ -243,7 +243,7 @@ class World:
         return assemble(view, objects.values(), moment, self.versions)
 
     def _perform(self, decision: act.Decision, seen: Observed) -> Iterator[str]:
-        """Do it, one call at a time; a failure ends it, and so may anything at any time."""
+        """Perform a decision, one call at a time. A failure ends it, and faults can at any time."""
         try:
             if decision.status_first:
                 yield "status"
@@ -251,7 +251,7 @@ class World:
             for action in decision.actions:
                 yield str(type(action).__name__)
                 if self._bad_luck():
-                    return  # refused for no reason of ours: 429, 500
+                    return  # refused for a reason of the server: 429, 500
                 self._do(action, seen)
                 if self._bad_luck():
                     return  # done, but the reply was lost
@@ -280,7 +280,7 @@ class World:
             what = "autoscaled up" if new.replicas > old.replicas else "autoscaled down"
             what = "autoscaling undone" if new.undone else what
             self.seen[what] = self.seen.get(what, 0) + 1
-            self.judge.check_choice(seen, new)
+            self.invariants.check_choice(seen, new)
 
     def _do(self, action: act.Action, seen: Observed) -> None:
         self.seen[type(action).__name__] = self.seen.get(type(action).__name__, 0) + 1
@@ -289,10 +289,10 @@ class World:
             case act.Apply(manifest, _, version, uid):
                 old = self.api.get(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
                 if not version or text_at(old, "metadata", "resourceVersion") == version:
-                    self.judge.check_template(manifest, seen)
+                    self.invariants.check_template(manifest, seen)
                 self.api.apply(manifest, uid=uid, version=version)
             case act.Create(manifest):
-                self.judge.check_create(manifest)
+                self.invariants.check_create(manifest)
                 self._create(manifest)
             case act.Scale(replicas, turn, version):
                 self._scale((replicas, turn, version), seen)
@@ -301,7 +301,7 @@ class World:
             case act.Archive(job_uid, uid, version):
                 self._archive(owner, (job_uid, uid, version))
             case act.Delete(kind, name, uid, now):
-                self.judge.check_delete((kind, name), uid, self.now if now else None)
+                self.invariants.check_delete((kind, name), uid, self.now if now else None)
                 self.api.delete((kind, name), uid=uid, now=self.now, by_force=now)
             case act.WriteAuthority() | act.WriteCertificates():
                 self._trust(seen, action)
@@ -317,7 +317,7 @@ class World:
                     self.api.put({**found, "status": plain}, version=version)
 
     def _create(self, manifest: Object) -> None:
-        """Create; one of the same job that is there already will do."""
+        """Create an object, unless the same job has created it already."""
         try:
             self.api.create(manifest)
         except ConflictError:
@@ -353,8 +353,8 @@ class World:
         if old is None or text_at(old, "metadata", "resourceVersion") != version:
             raise ConflictError("changed")
         value = views.desired_view(manifest).value
-        self.judge.check_answers(value.requests)
-        self.judge.check_fresh(views.desired_view(old).value, value)
+        self.invariants.check_answers(value.requests)
+        self.invariants.check_fresh(views.desired_view(old).value, value)
         both = {**object_at(old, "metadata"), **object_at(manifest, "metadata")}
         self.api.put({**old, **manifest, "metadata": both}, version=version)
 
@@ -363,7 +363,7 @@ class World:
         old = self.api.get(*SET)
         if old is None or text_at(old, "metadata", "resourceVersion") != version:
             raise ConflictError("set changed")
-        self.judge.check_scale(replicas, seen)
+        self.invariants.check_scale(replicas, seen)
         metadata = object_at(old, "metadata")
         marks = {**texts_at(old, "metadata", "annotations"), names.ANNOTATION_TURN: str(turn)}
         spec = {**object_at(old, "spec"), "replicas": replicas}
@@ -374,7 +374,7 @@ class World:
         found = self.api.get(*LATEST)
         if found is None or text_at(found, "metadata", "resourceVersion") != version:
             raise ConflictError("latest changed")
-        with suppress(ConflictError):  # made by an earlier try
+        with suppress(ConflictError):  # created by an earlier try
             self.api.create(coordination.archive(owner, found, job_uid))
         self.api.delete(LATEST, uid=uid)
 

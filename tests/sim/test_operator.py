@@ -1,4 +1,4 @@
-"""The operator's decisions against old views, two of it at once, users, faults and crashes."""
+"""The operator's decisions after stale reads, with two operators, users, faults and crashes."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from tests.sim.operator_run import run_seeds
 ROOT = Path(__file__).parents[2]
 SEEDS = 2000
 PROCESSES = 2
-# What a run of this size must have met; a thing that never happens is not tested.
+# What must happen in a run of this size: what never happens is not tested.
 MET = (
     "Archive",
     "Delete",
@@ -31,7 +31,7 @@ MET = (
 )
 
 
-# What longer runs have found, beside the mutants' seeds: seeds, steps, habits of the users.
+# Runs that have found errors in the past: seeds, steps, habits of the users.
 FOUND: tuple[tuple[range, int, tuple[str, ...]], ...] = (
     (range(111, 112), 200, ()),
     (range(130, 131), 200, ("replicas",)),

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The release's full name: the release, with the chart's name where it does not contain it. */}}
+{{/* The full name: the release's name, followed by the chart's if it is not part of it. */}}
 {{- define "penstock.fullname" -}}
 {{- $name := include "penstock.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -46,7 +46,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether this cluster knows ServiceMonitor and PrometheusRule, and they are wanted. */}}
+{{/* True if the cluster knows ServiceMonitor and PrometheusRule, and monitoring is enabled. */}}
 {{- define "penstock.monitored" -}}
 {{- if and .Values.monitoring.enabled (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1") -}}
 true

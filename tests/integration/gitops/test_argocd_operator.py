@@ -9,7 +9,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import decide
 from tests.integration.gitops.lua import health
-from tests.sim.operator_judge import ViolationError
+from tests.sim.operator_invariants import ViolationError
 from tests.sim.operator_world import World
 
 NOW = "2026-11-21T12:00:00Z"

@@ -1,4 +1,4 @@
-"""What never may happen while the operator works, and where it must end."""
+"""What must never happen while the operator works, and the state that it must reach."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,22 +14,23 @@ from tests.sim.operator_api import FakeApi, Key, job_of
 from tests.sim.operator_workers import JOB, Workers
 
 OVERDUE_S = 15.0
-TARGET = 0.7  # busy, when a spec does not say
+TARGET = 0.7  # the busy share of a spec that does not name one
 SET = ("StatefulSet", pod.workers_name(JOB))
 LATEST = ("ConfigMap", pod.latest_name(JOB))
 
 
 class ViolationError(AssertionError):
-    """Something happened that never may."""
+    """Something happened that must never happen."""
 
 
 @dataclass(slots=True)
-class Judge:
-    """Looks at every write before it is done, and at the world when it has come to rest.
+class OperatorInvariants:
+    """Checks every write before it is done, and the world when it is at rest.
 
-    Of each job that ever lived, ``committed`` is the newest epoch and ``restored`` the nonce of
-    the newest restore that its spec asked for; ``purged``: whose checkpoints were to go.
-    ``strangers`` are objects of others under names of the job's, as those others made them.
+    - ``committed``: the newest epoch of each job that ever existed.
+    - ``restored``: the nonce of the newest restore that its spec asked for.
+    - ``purged``: the jobs whose checkpoints were to be removed.
+    - ``strangers``: foreign objects under names of the job, as their owners made them.
     """
 
     seed: int
@@ -44,7 +45,7 @@ class Judge:
         raise ViolationError(f"seed {self.seed}: {text}")
 
     def look(self) -> None:
-        """Remember what is committed."""
+        """Record what is committed."""
         at = self.workers.latest()
         if at is not None:
             known = self.committed.get(at.job_uid, 0)
@@ -55,7 +56,7 @@ class Judge:
     def check_always(self) -> None:
         for key, plain in self.strangers.items():
             if self.api.objects.get(key) != plain:
-                self._fail(f"{key} is of somebody else, and was changed or deleted")
+                self._fail(f"{key} belongs to another owner, and was changed or deleted")
         live = self.workers.pods()
         specs = {
             texts_at(p, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
@@ -76,11 +77,10 @@ class Judge:
             self.check_scale(whole_at(manifest, "spec", "replicas"), seen)
 
     def check_scale(self, replicas: int, seen: Observed) -> None:
-        """Workers that hold state stay, and so does the leader that was seen.
+        """Check that workers with state stay, and the leader that was observed.
 
-        Another worker may be elected at any time, also between what was seen and this write. Then
-        the leader goes as it would with any pod that ends, and the next election chooses one of
-        those that stay.
+        Another worker may be elected at any time, also between the observation and this write. Then
+        the shrink ends the leader, as any pod can end, and another election follows.
         """
         at, known = self.workers.latest(), seen.latest.value if seen.latest is not None else None
         before = whole_at(self.api.objects.get(SET), "spec", "replicas")
@@ -96,26 +96,26 @@ class Judge:
     def check_create(self, manifest: Object) -> None:
         key = (text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
         if key in self.api.objects:
-            return  # by an old view: it changes nothing
+            return  # after a stale read: it changes nothing
         if key[0] == "Job":
             self._check_removal(key[1])
         if key != LATEST:
             return
         uid = job_of(manifest)
         if self._restore_is_asked(uid):
-            self.committed.pop(uid, None)  # the old record was taken away; this begins anew
+            self.committed.pop(uid, None)  # somebody deleted the old -latest; a restore replaces it
         elif self.committed.get(uid, 0) > 0:
-            self._fail(f"-latest of {uid} is created anew after epoch {self.committed[uid]}")
+            self._fail(f"-latest of {uid} is created again after epoch {self.committed[uid]}")
 
     def _restore_is_asked(self, uid: str) -> bool:
-        """Only a restore that was not carried out yet may begin with a new record."""
+        """Say whether a restore is still to be done: only then may -latest be created again."""
         job = self.api.objects.get(("StreamJob", JOB))
         nonce = text_at(job, "spec", "restore", "nonce")
         new = nonce != "" and nonce != text_at(job, "status", "restore", "nonce")
         return new and text_at(job, "metadata", "uid") == uid and not self.workers.pods()
 
     def _check_removal(self, name: str) -> None:
-        """Files go only with what they are of, and only where that was asked for."""
+        """Check that files are removed only with their job or snapshot, and only when asked for."""
         job = self.api.objects.get(("StreamJob", JOB))
         of_job = name == names.purge_name(JOB, text_at(job, "metadata", "uid"))
         gone = text_at(job, "metadata", "deletionTimestamp") and not self.workers.pods()
@@ -129,10 +129,10 @@ class Judge:
             and text_at(found, "metadata", "deletionTimestamp")
         }
         if name not in given_up:
-            self._fail(f"{name} removes files that nobody gave up")
+            self._fail(f"{name} removes files that nobody asked to remove")
 
     def check_fresh(self, before: Desired, after: Desired) -> None:
-        """A restore happens once; state goes only by one, or with a change of what runs."""
+        """Check that a restore is done once, and that only a changed spec may drop state."""
         restore, at = after.restore, self.workers.latest()
         if restore is None or restore == before.restore:
             return
@@ -143,7 +143,7 @@ class Judge:
             self._fail(f"state is dropped ({restore.nonce!r}) although nothing changed")
 
     def check_delete(self, key: Key, uid: str, by_force: float | None) -> None:
-        """``by_force`` is the time of a deletion without grace, None of any other."""
+        """Check a deletion; ``by_force`` is its time if it has no grace period, else None."""
         found = self.api.objects.get(key)
         if found is None or text_at(found, "metadata", "uid") != uid:
             return
@@ -159,10 +159,10 @@ class Judge:
         if key[0] == "Pod" and by_force is not None:
             asked = seconds(text_at(found, "metadata", "deletionTimestamp"))
             if not asked or by_force < asked + OVERDUE_S:
-                self._fail("a pod is ended by force although its worker is not lost")
+                self._fail("a pod is deleted by force although its worker is not lost")
 
     def check_answers(self, wanted: tuple[Request, ...]) -> None:
-        """An answered request may go only when its snapshot's status has the answer."""
+        """Check that a request is removed only when its snapshot's status has the answer."""
         at = self.workers.latest()
         kept = {r.id for r in wanted}
         for answer in () if at is None else at.answers:
@@ -174,9 +174,9 @@ class Judge:
                     if key[0] == "StreamSnapshot" and mine and not goes:
                         state = text_at(found, "status", "state")
                         if state not in {"Completed", "Failed"}:
-                            self._fail(f"the answer to {answer.request} is thrown away")
+                            self._fail(f"the answer to {answer.request} is lost")
 
-    # --- where it must end ---------------------------------------------------------------------
+    # --- the state at rest ---------------------------------------------------------------------
 
     def check_rest(self) -> None:
         job = self.api.get("StreamJob", JOB)
@@ -200,17 +200,17 @@ class Judge:
             if pods:
                 self._fail(f"{state} with {len(pods)} pods")
         elif _is_given_up(job):
-            return self._check_whole(job)  # the spec before goes on, on as many workers as it had
+            return self._check_whole(job)  # the earlier spec runs on, with its number of workers
         elif at.failure is None and (len(pods), at.workers) != (self._wanted(job),) * 2:
             self._fail(
                 f"{len(pods)} pods, {at.workers} workers, {self._wanted(job)} wanted, {state}"
             )
         elif at.failure is None and state != "Running":
-            self._fail(f"rests in state {state}")
+            self._fail(f"at rest in state {state}")
         self._check_whole(job)
 
     def _wanted(self, job: Object) -> int:
-        """How many workers there must be at rest."""
+        """Return the number of workers that there must be at rest."""
         bounds = object_at(job, "spec", "autoscaling")
         if not bounds or object_at(job, "metadata").get("managedFields"):
             return whole_at(job, "spec", "replicas")
@@ -224,11 +224,11 @@ class Judge:
         given_up = object_at(job, "status", "autoscaling").get("undone") is True
         most_there = chosen == most or (given_up and chosen <= self.workers.room)
         if not fits and not (most_there if ratio > 1.0 else chosen == least):
-            self._fail(f"rests with {chosen} workers of {least}..{most} under a load of {load}")
+            self._fail(f"at rest with {chosen} workers of {least}..{most} under a load of {load}")
         return chosen
 
     def check_choice(self, seen: Observed, chosen: AutoscalingStatus) -> None:
-        """An autoscaler changes a number only at rest, and to one that the spec allows."""
+        """Check that the autoscaler changes a number only at rest, and within the bounds."""
         old, at = seen.job.status.autoscaling, seen.latest.value if seen.latest else None
         bounds = object_at(seen.job.spec, "autoscaling")
         least, most = whole_at(bounds, "minReplicas"), whole_at(bounds, "maxReplicas")
@@ -236,7 +236,7 @@ class Judge:
         if not bounds or not least <= chosen.replicas <= most:
             self._fail(f"{chosen.replicas} workers are chosen, {least}..{most} allowed")
         if chosen.replicas == min(max(old.replicas, least), most) or chosen.undone:
-            return  # new bounds, and workers that do not come, cannot wait
+            return  # new bounds, and missing workers, do not wait for rest
         wanted = seen.desired.value.workers if seen.desired else 0
         rests = at is not None and at.settled == at.version and at.workers == old.replicas
         if not rests or wanted != old.replicas or seen.job.scaled_by_hpa:
@@ -270,11 +270,11 @@ class Judge:
             if kind == "StreamSnapshot" and text_at(plain, "metadata", "deletionTimestamp"):
                 self._fail(f"the deletion of {name} hangs")
             if kind == "StreamSnapshot" and state not in {"Completed", "Failed"}:
-                self._fail(f"{name} is {state} for ever")
+                self._fail(f"{name} stays {state} forever")
 
 
 def _is_given_up(job: Object) -> bool:
-    """Whether the newest spec waits for a person: the savepoint before it could not be taken."""
+    """Say whether the newest spec waits for a person, because its savepoint failed."""
     conditions = object_at(job, "status").get("conditions")
     listed = conditions if isinstance(conditions, list) else []
     return any(text_at(c, "reason") == "SavepointFailed" for c in listed)

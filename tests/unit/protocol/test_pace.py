@@ -102,6 +102,30 @@ def test_the_fixed_cost_of_a_call_is_a_fifth_of_it_where_rows_cost_much_too() ->
     assert 0.8 * 2000 <= pace.slice_rows <= 1.2 * 2000, "four times 50 ms, in rows of 0.1 ms"
 
 
+@pytest.mark.parametrize("call_s", [0.2, 0.5])
+def test_a_task_that_begins_has_large_slices_after_few_calls(call_s: float) -> None:
+    """Others wait for it meanwhile: in a rescale, whoever sends to a task that has just joined."""
+    pace, receivers, windows, now = Pace(), channels(3), CreditWindows(), 0.0
+    windows.begin(receivers)
+    busy(receivers)
+    for _ in range(8):  # 13 when slices and windows doubled with each call
+        rows = min(pace.slice_rows, sum(channel.window for channel in receivers) // ROW_BYTES)
+        now += call_s + rows * 1e-5
+        pace.worked(rows, rows * ROW_BYTES, call_s + rows * 1e-5)
+        windows.share(pace, receivers, now)
+    assert pace.slice_rows >= 0.9 * SLICE_BYTES_MAX / ROW_BYTES
+
+
+def test_a_slice_never_grows_beyond_five_fixed_costs_if_all_time_was_for_rows() -> None:
+    """But for a doubling: the line may be wrong about what a row costs."""
+    pace = Pace()
+    for _ in range(40):
+        rows = pace.slice_rows
+        took = 0.05 + rows * 1e-4
+        pace.worked(rows, rows * ROW_BYTES, took)
+        assert pace.slice_rows * took / rows <= max(5 * 0.05, 2 * took) * 1.05
+
+
 def test_waiting_for_credit_lowers_the_pace_and_is_no_fixed_cost() -> None:
     pace = Pace()
     for turn in range(100):

@@ -11,9 +11,11 @@ make it less.
 
 The fixed cost of a call is found by a line through the newest calls: ``seconds = a + b * rows``.
 Where it is large, a slice is so large that ``a`` is a fifth of it: else slices, pace and windows
-would shrink each other. Such a slice at most doubles from call to call. A call that the line
-misses by a factor of two ends it: a line through calls from before and after a change would
-promise that larger slices are cheaper.
+would shrink each other. Such a slice at most doubles from call to call, or grows so far that the
+next call takes five times ``a`` if all the time of the newest one was for its rows: a task that
+has just joined holds others back until its slices are large. A call that the line misses by a
+factor of two ends it: a line through calls from before and after a change would promise that
+larger slices are cheaper.
 """
 
 from collections.abc import Iterable
@@ -39,6 +41,7 @@ from penstock.base.limits import (
 from penstock.protocol.channel.flow_control import ReceiveChannel
 
 _SPREAD_MIN = 1e-3  # of the sizes of calls, squared and relative: below it no line is drawn
+_DOUBLINGS_MAX = 8.0  # of a budget at once, after calls that took long
 _MISS = 2.0  # a call that takes so many times as long as the line says, or a share of it
 
 
@@ -54,6 +57,7 @@ class Pace:
         "_before",
         "_fit",
         "_largest",
+        "_newest_s",
         "_sum",
         "bytes_per_s",
         "joined_bytes",
@@ -73,6 +77,7 @@ class Pace:
         self._before = self._sum  # the sum that was closed last
         self._fit = (0.0, 0.0, 0.0, 0.0, 0.0)  # calls, rows, seconds, rows squared, rows * seconds
         self._largest = 1.0  # rows of a call, lately
+        self._newest_s = 0.0  # of a call as large as that, about: the last one's own time by rows
 
     def worked(self, rows: int, size: int, seconds: float, waited_s: float = 0.0) -> None:
         """Count a call over ``rows`` of ``size`` bytes; of ``seconds`` it waited ``waited_s``."""
@@ -100,6 +105,7 @@ class Pace:
             PACE_KEEPS * xy + rows * own_s,
         )
         self._largest = max(rows, PACE_KEEPS * self._largest)
+        self._newest_s = own_s * self._largest / rows if rows else 0.0
 
     def _decide(self) -> None:
         """Choose the next slice, and say at what pace such slices go."""
@@ -114,13 +120,19 @@ class Pace:
         if SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S:  # else it is less than a fifth anyway
             self.joined_bytes = SLICE_BYTES_MAX
             worth = SLICE_ROWS_PER_FIXED_COST * fixed_s / row_s if row_s > 0 else inf
-            wanted = max(wanted, min(worth, 2 * self._largest, SLICE_BYTES_MAX / self.row_bytes))
+            most = self._largest * self._growth(fixed_s)
+            wanted = max(wanted, min(worth, most, SLICE_BYTES_MAX / self.row_bytes))
             reached_s = fixed_s / wanted + max(row_s, 0.0)  # of a row, in such a slice
             own_s = (seconds - waited_s) / rows
             if reached_s < own_s:
                 pace = 1 / (1 / pace - own_s + reached_s)
         self.slice_rows = max(int(wanted), 1)
         self.bytes_per_s = pace * self.row_bytes
+
+    def _growth(self, fixed_s: float) -> float:
+        """Return by how much a slice may grow without harm if ``fixed_s`` is wrong: 2 to 5."""
+        slice_s = (1 + SLICE_ROWS_PER_FIXED_COST) * fixed_s
+        return max(2.0, slice_s / self._newest_s) if self._newest_s > 0 else 2.0
 
     def _newest(self) -> tuple[int, int, float, float]:
         """Return the sum that is under way, or the one before while that says too little."""
@@ -167,10 +179,12 @@ class CreditWindows:
         """Set the windows of all channels of the task; return those that have changed."""
         if not pace.known:
             return []
+        growth = 2.0 ** min(max((now - self._at) / CREDIT_CHANGE_INTERVAL_S, 1.0), _DOUBLINGS_MAX)
+        growth = growth if self._at > -inf else 2.0
         self._at = now
         active = {channel: channel.brings_rows(now) for channel in channels}
         work = max(pace.bytes_per_s * QUEUED_S, 2 * pace.slice_rows * pace.row_bytes)
-        self._budget = int(min(work, TASK_CREDIT_BYTES_MAX, 2 * self._budget))
+        self._budget = int(min(work, TASK_CREDIT_BYTES_MAX, growth * self._budget))
         share = self._budget // max(sum(active.values()), 1)
         row = int(pace.row_bytes) + ELEMENT_FIXED_CHARGE_BYTES
         least = max(row, int(pace.bytes_per_s * CHANNEL_FLOOR_S))

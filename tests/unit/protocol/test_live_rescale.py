@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from penstock.base.limits import PREPARED_ALONE_S
 from penstock.contract import control
 from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request
@@ -223,6 +224,8 @@ def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> 
     begun = len(sent(town, control.Inject))
     town.freeze(2)
     town.want(workers=3)
+    town.until(lambda: town.latest.proposed is not None)
+    town.want(workers=3, requests=(Request("r1", "checkpoint", None),))
     town.until(lambda: len(sent(town, control.Inject)) > begun)
     town.thaw(2)
     town.run(SETTINGS.prepare_timeout_s + 1.0)
@@ -231,6 +234,19 @@ def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> 
     mute(town, 1)
     town.until(lambda: rescaled(town, 3))
     assert town.latest.version == 2, "the first proposal, never called off"
+
+
+def test_no_periodic_epoch_begins_while_a_rescale_is_prepared_but_for_a_long_one() -> None:
+    town = running()
+    town.start(2)
+    mute(town, 0, "Prepare")
+    town.want(workers=3)
+    town.until(lambda: town.latest.proposed is not None)
+    before = len(sent(town, control.Inject))
+    town.run(PREPARED_ALONE_S - 0.1)
+    assert len(sent(town, control.Inject)) == before, "its barrier would wait for the epoch"
+    town.run(0.2)
+    assert len(sent(town, control.Inject)) > before, "what takes long is no reason to keep none"
 
 
 def test_a_rescale_that_its_leader_left_unfinished_is_undone_by_the_next() -> None:

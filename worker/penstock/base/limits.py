@@ -36,6 +36,9 @@ WATCH_WAIT_S = 4.0  # of a call that is answered when something was written
 RESEND_INTERVAL_S = 0.5  # a command or acknowledgement without visible effect is repeated
 READY_TIMEOUT_S = 60.0
 PREPARE_TIMEOUT_S = 60.0
+PREPARED_ALONE_S = (
+    2.0  # of a rescale's preparation without a periodic epoch, which it would wait for
+)
 RESCALE_TIMEOUT_S = 1200.0  # its barrier; overload is why one scales up
 RETAINED_CHECKPOINTS_DEFAULT = 3
 RETAINED_CHECKPOINTS_MAX = 64
@@ -161,7 +164,7 @@ CONTROLS_WAITING_MAX = 1024  # control elements of one channel that wait behind 
 HELD_STREAMS_MAX = 4096  # streams of an attempt or a version that this worker has yet to reach
 STREAM_CHECK_INTERVAL_S = 0.5  # a waiting handler looks whether its caller is still there
 HELD_WINDOWS = 4  # of a receiver that has not announced: so many may be held for it
-HELD_BYTES_MIN = 64 * 1024  # whatever the windows are
+HELD_BYTES_MIN = 4 * 1024  # whatever the windows are; many senders hold as much each
 HELD_BYTES_MAX = 64 * 1024 * 1024  # records of moving groups held by one sender task
 LISTEN_TRIES = 200  # of a server in the place of one that has just stopped listening
 LISTEN_PAUSE_S = 0.01  # between two of them
@@ -227,6 +230,7 @@ assert HEARTBEAT_TIMEOUT_S + LEASE_RENEW_DEADLINE_S <= LEASE_DURATION_S, "or a l
 assert HEARTBEAT_TIMEOUT_S < ENGINE_SILENCE_TIMEOUT_S, "a busy engine is not a dead keeper"
 assert CHANNEL_LOW_WATERMARK_BYTES_DEFAULT < CHANNEL_CREDIT_BYTES_DEFAULT, "grants need a gap"
 assert CREDIT_FIRST_BYTES < CHANNEL_CREDIT_BYTES_DEFAULT <= TASK_CREDIT_BYTES_MAX, "credit grows"
+assert HELD_BYTES_MIN <= CREDIT_FIRST_CHANNEL_BYTES_MIN, "many senders hold what windows say"
 assert HELD_BYTES_MIN < HELD_BYTES_MAX, "a bound has room"
 assert SLICE_S <= QUEUED_S, "the next slice waits while one is worked on"
 assert JOINED_BYTES_MAX <= SLICE_BYTES_MAX, "fixed costs make slices larger, never smaller"

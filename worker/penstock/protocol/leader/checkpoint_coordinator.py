@@ -133,6 +133,10 @@ class CheckpointCoordinator:
         text = f"epoch {in_flight.epoch} was aborted: {reason}"
         self.refused += tuple(Answer(r, False, text) for r in asked)
 
+    def put_off(self, state: LeaderState, seconds: float) -> None:
+        """Start no periodic epoch for so long."""
+        self.next_at = max(self.next_at, state.context.now + seconds)
+
     def _pause(self, state: LeaderState, at_least_s: float) -> None:
         """Keep the configured pause between the end of an epoch and the next one."""
         pause_s = max(state.settings.checkpoint_min_pause_s, at_least_s)

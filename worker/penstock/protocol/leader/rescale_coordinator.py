@@ -22,7 +22,7 @@ is no way back: a lost member means recovery under the new version.
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from penstock.base.limits import TEXT_BYTES_MAX
+from penstock.base.limits import PREPARED_ALONE_S, TEXT_BYTES_MAX
 from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import BlobName, Ordinal, Version
@@ -91,7 +91,7 @@ class RescaleCoordinator:
             case RescalePhase.IDLE:
                 self._look(state, manifests, checkpoints)
             case RescalePhase.ADMITTING:
-                self._admit(state, manifests)
+                self._admit(state, manifests, checkpoints)
             case RescalePhase.PREPARING:
                 self._prepare(state, checkpoints)
             case RescalePhase.BARRIER:
@@ -183,13 +183,17 @@ class RescaleCoordinator:
 
     # --- ADMITTING, PREPARING, BARRIER ------------------------------------------------------------
 
-    def _admit(self, state: LeaderState, manifests: ManifestCache) -> None:
+    def _admit(
+        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
+    ) -> None:
         """One swap admits the joiners, pins what they pre-load, and uses up the version."""
         assert self.name is not None
         assert self.file is not None
         at = state.latest
         if at.members is not None and at.members.name == self.name:
             state.file = self.file
+            if not self.failures:
+                checkpoints.put_off(state, PREPARED_ALONE_S)  # its barrier is a checkpoint, too
             self._enter(state, RescalePhase.PREPARING)
         elif self.name in manifests.failed:
             self._retry(state, manifests.failed[self.name])

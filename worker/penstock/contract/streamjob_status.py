@@ -1,4 +1,4 @@
-"""The ``status`` of a StreamJob: what the operator says of a job.
+"""The ``status`` of a StreamJob: what the operator says about a job.
 
 ``state`` is one word for people; programs read the conditions. Each condition has fixed reasons
 (``REASONS``): they are part of the interface, and messages are not. What changes from second to
@@ -47,11 +47,12 @@ class StreamJobState(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """What is judged. Good when True, but for Stalled; Progressing is neither.
+    """What is judged. A condition is good when it is True, with two exceptions.
 
-    InputComplete is False while an input has files that the job will not read. Complete is True
-    once all input was read and all output is published, as of a Job of Kubernetes. Secured is False
-    where workers do not check each other's certificates.
+    Stalled is True when a person must act, and Progressing is neither good nor bad. InputComplete
+    is False while an input has files that the job will not read. Complete is True once all input
+    was read and all output is published, as in a Job of Kubernetes. Secured is False where workers
+    do not check each other's certificates.
     """
 
     READY = "Ready"
@@ -74,158 +75,93 @@ class Truth(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition is what it is; ``REASONS`` says which reason belongs to which."""
+    """Why a condition is what it is. A reason names the conditions that may have it."""
 
-    # Ready
-    RUNNING = "Running"
-    PENDING = "Pending"
-    STARTING = "Starting"
-    RESCALING = "Rescaling"
-    UPGRADING = "Upgrading"
-    SUSPENDING = "Suspending"
-    SUSPENDED = "Suspended"
-    RESTARTING = "Restarting"
-    FAILED = "Failed"
-    FINISHED = "Finished"
-    DELETING = "Deleting"
-    WORKERS_NOT_READY = "WorkersNotReady"
-    CHECKPOINT_STALE = "CheckpointStale"
-    CHECKPOINT_FAILING = "CheckpointFailing"
-    # Accepted: what CEL cannot see
-    VALID = "Valid"
-    SPEC_INVALID = "SpecInvalid"
-    POD_TEMPLATE_INVALID = "PodTemplateInvalid"
-    IMAGE_MISSING = "ImageMissing"
-    VOLUME_NOT_READ_WRITE_MANY = "VolumeNotReadWriteMany"
-    RESTORE_NOT_FOUND = "RestoreNotFound"
-    AUTOSCALER_CONFLICT = "AutoscalerConflict"
-    REPLAY_UNAVAILABLE = "ReplayUnavailable"
-    # Progressing
-    IDLE = "Idle"
-    DEPLOYING = "Deploying"
-    RESUMING = "Resuming"
-    RESTORING = "Restoring"
-    ROLLING_BACK = "RollingBack"
-    WAITING_FOR_OLD = "WaitingForOldObjects"
-    # Checkpointing
-    COMPLETED = "Completed"
-    NONE_YET = "NoneYet"
-    FAILING = "Failing"
-    # SnapshotsTaken
-    SNAPSHOT_FAILED = "SnapshotFailed"
-    # Stalled: a person must act
-    NOT_STALLED = "NotStalled"
-    NAME_TAKEN = "NameTaken"
-    IMAGE_PULL_FAILED = "ImagePullFailed"
-    CRASH_LOOP = "CrashLoop"
-    ENGINE_OUT_OF_MEMORY = "EngineOutOfMemory"
-    UNSCHEDULABLE = "Unschedulable"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
-    POD_REFUSED = "PodRefused"
-    OBJECT_REFUSED = "ObjectRefused"
-    CLAIM_MISSING = "ClaimMissing"
-    CLAIM_READ_ONLY = "ClaimReadOnly"
-    VOLUME_FULL = "VolumeFull"
-    JOB_INVALID = "JobInvalid"
-    JOB_FAILED = "JobFailed"
-    SAVEPOINT_FAILED = "SavepointFailed"
-    UPGRADE_FAILED = "UpgradeFailed"
-    ROLLED_BACK = "RolledBack"
-    RESTORE_FAILED = "RestoreFailed"
-    METADATA_MISSING = "MetadataMissing"
-    FORMAT_NEWER = "FormatNewer"
-    OUTPUT_UNPUBLISHED = "OutputUnpublished"
-    REPLAY_FAILED = "ReplayFailed"
-    WAITING_FOR_WORKERS = "WaitingForWorkers"
-    # InputComplete
-    ALL_KNOWN = "AllKnown"
-    FILES_NOT_READ = "FilesNotRead"
-    NOT_LISTED = "NotListed"
-    # Complete
-    NOT_FINISHED = "NotFinished"
-    # Secured
-    MUTUAL_TLS = "MutualTLS"
-    MUTUAL_TLS_OFF = "MutualTLSOff"
-    NOT_ACCEPTED = "NotAccepted"
+    conditions: tuple[ConditionType, ...]
+
+    def __new__(cls, word: str, *conditions: ConditionType) -> "Reason":
+        """Make the text ``word``, and keep its conditions."""
+        reason = str.__new__(cls, word)
+        reason._value_ = word
+        reason.conditions = conditions
+        return reason
+
+    PENDING = "Pending", ConditionType.READY
+    STARTING = "Starting", ConditionType.READY
+    RUNNING = "Running", ConditionType.READY
+    RESCALING = "Rescaling", ConditionType.READY, ConditionType.PROGRESSING
+    UPGRADING = "Upgrading", ConditionType.READY, ConditionType.PROGRESSING
+    SUSPENDING = "Suspending", ConditionType.READY, ConditionType.PROGRESSING
+    SUSPENDED = "Suspended", ConditionType.READY, ConditionType.CHECKPOINTING
+    RESTARTING = "Restarting", ConditionType.READY, ConditionType.PROGRESSING
+    FAILED = "Failed", ConditionType.READY
+    FINISHED = "Finished", ConditionType.READY, ConditionType.CHECKPOINTING, ConditionType.COMPLETE
+    DELETING = "Deleting", ConditionType.READY, ConditionType.PROGRESSING
+    WORKERS_NOT_READY = "WorkersNotReady", ConditionType.READY
+    CHECKPOINT_STALE = "CheckpointStale", ConditionType.READY
+    CHECKPOINT_FAILING = "CheckpointFailing", ConditionType.READY
+    VALID = "Valid", ConditionType.ACCEPTED
+    SPEC_INVALID = "SpecInvalid", ConditionType.ACCEPTED
+    POD_TEMPLATE_INVALID = "PodTemplateInvalid", ConditionType.ACCEPTED
+    IMAGE_MISSING = "ImageMissing", ConditionType.ACCEPTED
+    VOLUME_NOT_READ_WRITE_MANY = "VolumeNotReadWriteMany", ConditionType.ACCEPTED
+    RESTORE_NOT_FOUND = "RestoreNotFound", ConditionType.ACCEPTED
+    AUTOSCALER_CONFLICT = "AutoscalerConflict", ConditionType.ACCEPTED
+    REPLAY_UNAVAILABLE = "ReplayUnavailable", ConditionType.ACCEPTED
+    IDLE = "Idle", ConditionType.PROGRESSING
+    DEPLOYING = "Deploying", ConditionType.PROGRESSING
+    RESUMING = "Resuming", ConditionType.PROGRESSING
+    RESTORING = "Restoring", ConditionType.PROGRESSING
+    ROLLING_BACK = "RollingBack", ConditionType.PROGRESSING
+    WAITING_FOR_OLD = "WaitingForOldObjects", ConditionType.PROGRESSING
+    COMPLETED = "Completed", ConditionType.CHECKPOINTING, ConditionType.SNAPSHOTS_TAKEN
+    NONE_YET = "NoneYet", ConditionType.CHECKPOINTING, ConditionType.SNAPSHOTS_TAKEN
+    FAILING = "Failing", ConditionType.CHECKPOINTING
+    SNAPSHOT_FAILED = "SnapshotFailed", ConditionType.SNAPSHOTS_TAKEN
+    NOT_STALLED = "NotStalled", ConditionType.STALLED
+    NAME_TAKEN = "NameTaken", ConditionType.STALLED
+    IMAGE_PULL_FAILED = "ImagePullFailed", ConditionType.STALLED
+    CRASH_LOOP = "CrashLoop", ConditionType.STALLED
+    ENGINE_OUT_OF_MEMORY = "EngineOutOfMemory", ConditionType.STALLED
+    UNSCHEDULABLE = "Unschedulable", ConditionType.STALLED
+    QUOTA_EXCEEDED = "QuotaExceeded", ConditionType.STALLED
+    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing", ConditionType.STALLED
+    POD_REFUSED = "PodRefused", ConditionType.STALLED
+    OBJECT_REFUSED = "ObjectRefused", ConditionType.STALLED
+    CLAIM_MISSING = "ClaimMissing", ConditionType.STALLED
+    CLAIM_READ_ONLY = "ClaimReadOnly", ConditionType.STALLED
+    VOLUME_FULL = "VolumeFull", ConditionType.STALLED
+    JOB_INVALID = "JobInvalid", ConditionType.STALLED
+    JOB_FAILED = "JobFailed", ConditionType.STALLED
+    SAVEPOINT_FAILED = "SavepointFailed", ConditionType.STALLED
+    UPGRADE_FAILED = "UpgradeFailed", ConditionType.STALLED
+    ROLLED_BACK = "RolledBack", ConditionType.STALLED
+    RESTORE_FAILED = "RestoreFailed", ConditionType.STALLED
+    METADATA_MISSING = "MetadataMissing", ConditionType.STALLED
+    FORMAT_NEWER = "FormatNewer", ConditionType.STALLED
+    OUTPUT_UNPUBLISHED = "OutputUnpublished", ConditionType.STALLED
+    REPLAY_FAILED = "ReplayFailed", ConditionType.STALLED
+    WAITING_FOR_WORKERS = "WaitingForWorkers", ConditionType.STALLED
+    ALL_KNOWN = "AllKnown", ConditionType.INPUT_COMPLETE
+    FILES_NOT_READ = "FilesNotRead", ConditionType.INPUT_COMPLETE
+    NOT_LISTED = "NotListed", ConditionType.INPUT_COMPLETE
+    NOT_FINISHED = "NotFinished", ConditionType.COMPLETE
+    MUTUAL_TLS = "MutualTLS", ConditionType.SECURED
+    MUTUAL_TLS_OFF = "MutualTLSOff", ConditionType.SECURED
+    NOT_ACCEPTED = "NotAccepted", ConditionType.SECURED
 
 
-_OPERATIONS: Final = (
-    Reason.DEPLOYING,
-    Reason.UPGRADING,
-    Reason.ROLLING_BACK,
-    Reason.RESCALING,
-    Reason.SUSPENDING,
-    Reason.RESUMING,
-    Reason.RESTORING,
-    Reason.RESTARTING,
-    Reason.DELETING,
-    Reason.WAITING_FOR_OLD,
-)
 REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {
-    ConditionType.READY: (
-        *(Reason(state) for state in StreamJobState),
-        Reason.WORKERS_NOT_READY,
-        Reason.CHECKPOINT_STALE,
-        Reason.CHECKPOINT_FAILING,
-    ),
-    ConditionType.ACCEPTED: (
-        Reason.VALID,
-        Reason.SPEC_INVALID,
-        Reason.POD_TEMPLATE_INVALID,
-        Reason.IMAGE_MISSING,
-        Reason.VOLUME_NOT_READ_WRITE_MANY,
-        Reason.RESTORE_NOT_FOUND,
-        Reason.AUTOSCALER_CONFLICT,
-        Reason.REPLAY_UNAVAILABLE,
-    ),
-    ConditionType.PROGRESSING: (Reason.IDLE, *_OPERATIONS),
-    ConditionType.CHECKPOINTING: (
-        Reason.COMPLETED,
-        Reason.NONE_YET,
-        Reason.FAILING,
-        Reason.SUSPENDED,
-        Reason.FINISHED,
-    ),
-    ConditionType.STALLED: (
-        Reason.NOT_STALLED,
-        Reason.NAME_TAKEN,
-        Reason.IMAGE_PULL_FAILED,
-        Reason.CRASH_LOOP,
-        Reason.ENGINE_OUT_OF_MEMORY,
-        Reason.UNSCHEDULABLE,
-        Reason.QUOTA_EXCEEDED,
-        Reason.SERVICE_ACCOUNT_MISSING,
-        Reason.POD_REFUSED,
-        Reason.OBJECT_REFUSED,
-        Reason.CLAIM_MISSING,
-        Reason.CLAIM_READ_ONLY,
-        Reason.VOLUME_FULL,
-        Reason.JOB_INVALID,
-        Reason.JOB_FAILED,
-        Reason.SAVEPOINT_FAILED,
-        Reason.UPGRADE_FAILED,
-        Reason.ROLLED_BACK,
-        Reason.RESTORE_FAILED,
-        Reason.METADATA_MISSING,
-        Reason.FORMAT_NEWER,
-        Reason.OUTPUT_UNPUBLISHED,
-        Reason.REPLAY_FAILED,
-        Reason.WAITING_FOR_WORKERS,
-    ),
-    ConditionType.SNAPSHOTS_TAKEN: (Reason.COMPLETED, Reason.NONE_YET, Reason.SNAPSHOT_FAILED),
-    ConditionType.INPUT_COMPLETE: (Reason.ALL_KNOWN, Reason.FILES_NOT_READ, Reason.NOT_LISTED),
-    ConditionType.COMPLETE: (Reason.FINISHED, Reason.NOT_FINISHED),
-    ConditionType.SECURED: (Reason.MUTUAL_TLS, Reason.MUTUAL_TLS_OFF, Reason.NOT_ACCEPTED),
+    kind: tuple(reason for reason in Reason if kind in reason.conditions) for kind in ConditionType
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Condition(Fields):
-    """One judgement; ``last_transition_time`` moves only when ``status`` does.
+    """One condition. ``last_transition_time`` changes only when ``status`` changes.
 
-    ``reason`` is a :class:`Reason`. It is kept as a text, because an operator may meet the reasons
-    of a newer one.
+    ``reason`` is a :class:`Reason`, kept as a text: an operator may read the status that a newer
+    operator wrote.
     """
 
     type: Annotated[
@@ -391,9 +327,9 @@ class SparkApplicationStatus(Fields):
 
 @dataclass(frozen=True, slots=True)
 class AutoscalingStatus(Fields):
-    """What the autoscaler has chosen, and all that it remembers: any operator goes on from here.
+    """What the autoscaler has chosen, and all that it remembers.
 
-    ``undone``: workers that it had asked for did not come.
+    Another operator can therefore continue from here.
     """
 
     replicas: Annotated[Count, Field("replicas", "number of workers that it wants")]
@@ -411,7 +347,7 @@ class AutoscalingStatus(Fields):
 
 @dataclass(frozen=True, slots=True)
 class PeriodicStatus(Fields):
-    """The savepoints by the clock."""
+    """The newest periodic savepoint."""
 
     time: Annotated[Time, Field("time", "the newest period for which a savepoint was asked")]
     name: Annotated[str, Field("name", "its StreamSnapshot")]
@@ -498,7 +434,7 @@ STATUS = object_row(StreamJobStatus, "status", "what the operator last saw")
 
 
 def read_status(plain: Plain) -> StreamJobStatus:
-    """Build the status from an object's ``status``; none yet is that of a new job.
+    """Build the status from an object's ``status``. Without one it is the status of a new job.
 
     Another version of the operator may have written it, and an operator must be able to work with
     any status: see :func:`penstock.contract.reader.read_known`.

@@ -1,4 +1,9 @@
-"""Plain data (parsed YAML or JSON) to a :class:`StreamJob`: strict, all problems at once."""
+"""Plain data (parsed YAML or JSON) to a :class:`StreamJob`: strict, with all problems at once.
+
+``--set path=value`` replaces one value of the plain data before it is read. Paths begin below
+``spec``: ``job.parameters.input``, ``checkpoint.interval``, ``job.graph.steps[lines].parallelism``
+(an item by its name or its number). The row of the field says which type the text has.
+"""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +16,7 @@ from penstock.contract.reader import Origin, Reader
 from penstock.contract.schema import Kind, Plain, Row
 from penstock.contract.streamjob import SPEC, STREAM_JOB, StreamJob
 
-SET = "--set "  # how the place of a value from the command line begins
+SET = "--set "  # the place of a value from the command line begins with it
 _PARAMETER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
 
@@ -20,9 +25,9 @@ def read_stream_job(
 ) -> StreamJob:
     """Build the job from what a YAML or JSON parser returned.
 
-    ``origin`` says where each value was written; ``cluster`` asks for what only a cluster needs,
-    so that the API server takes what is accepted here. Raises ConfigError with every problem, one
-    a line, each as ``file:line: path: what is wrong``.
+    ``origin`` says where each value was written. With ``cluster`` the fields that a cluster needs
+    must be there, too: then the API server accepts the job. Raises ConfigError with every problem,
+    one a line, each as ``file:line: path: what is wrong``.
     """
     reader = Reader(origin or Origin(), cluster=cluster)
     return reader.whole(StreamJob, STREAM_JOB, _with_parameters(reader, plain))
@@ -45,7 +50,7 @@ def _given(row: Row, plain: Plain, path: str) -> Iterator[str]:
 
 
 def _with_parameters(reader: Reader, plain: Plain) -> Plain:
-    """Put the parameters into the texts of ``spec.job.graph``; leave any other shape alone."""
+    """Put the parameters into the texts of ``spec.job.graph``; return other data as it is."""
     spec = plain.get("spec") if isinstance(plain, dict) else None
     job = spec.get("job") if isinstance(spec, dict) else None
     if not (isinstance(plain, dict) and isinstance(spec, dict) and isinstance(job, dict)):
@@ -60,15 +65,15 @@ def _with_parameters(reader: Reader, plain: Plain) -> Plain:
 
 
 class _Filler:
-    """Puts parameters into texts, and remembers which were asked for."""
+    """Puts parameters into texts, and remembers which parameters the texts used."""
 
     def __init__(self, reader: Reader, parameters: dict[str, Plain]) -> None:
         self.reader = reader
         self.parameters = parameters
-        self.asked: set[str] = set()
+        self.used: set[str] = set()
 
     def fill(self, row: Row, plain: Plain, path: str) -> Plain:
-        """Fill the texts, durations and quantities; choices and names of items stay."""
+        """Fill texts, durations and quantities. Other values stay as they are."""
         match row.kind, plain:
             case Kind.OBJECT, dict():
                 rows = {f.name: f for f in row.fields}
@@ -87,26 +92,22 @@ class _Filler:
         if match[1]:  # $${name} is the text ${name}
             return match[0][1:]
         name = match[2]
-        self.asked.add(name)
+        self.used.add(name)
         if name not in self.parameters:
             self.reader.complain(path, unknown("parameter", name, self.parameters))
             return ""
         return str(self.parameters[name])
 
     def complain_of_unused(self) -> None:
-        """Refuse a parameter of ``--set`` that no text asks for: it is misspelt."""
+        """Refuse a parameter of ``--set`` that no text uses: it is misspelt."""
         for name in self.parameters:
             path = f"spec.job.parameters.{name}"
-            if name not in self.asked and self.reader.origin.at(path).startswith(SET):
-                text = f"no step uses it; {unknown('parameter', name, self.asked)}"
+            if name not in self.used and self.reader.origin.at(path).startswith(SET):
+                text = f"no step uses it; {unknown('parameter', name, self.used)}"
                 self.reader.complain(path, text)
 
 
-# --- ``--set path=value``: one value of the plain data is replaced before it is read -----------
-#
-# Paths are those of the file, from ``spec`` on: ``job.parameters.input``, ``checkpoint.interval``,
-# ``job.graph.steps[lines].parallelism`` (an item by its name or its number). The rows of fields say
-# which type the text has.
+# --- ``--set path=value`` ---------------------------------------------------------------------
 
 _PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 
@@ -126,7 +127,7 @@ def override(plain: Plain, setting: str) -> tuple[Plain, str]:
 
 
 class _Setting:
-    """The setting under way: what was typed, and how far the path has come."""
+    """One setting: what was typed, and the part of its path that was followed so far."""
 
     def __init__(self, typed: str) -> None:
         self.typed = typed

@@ -1,7 +1,8 @@
-"""Plain data to typed values, by tables of fields: strict, with all problems found at once.
+"""Plain data to typed values and back, by the rows of :mod:`penstock.contract.schema`.
 
-Every problem names its place: ``origin`` maps paths like ``spec.job.graph.steps[1].split`` to
-``file:line`` (or to the ``--set`` that wrote the value); a path without one takes its parent's.
+Reading is strict, and finds all problems at once. Each problem names its place: ``origin`` maps a
+path like ``spec.job.graph.steps[1].split`` to ``file:line``, or to the ``--set`` that wrote the
+value. A path that is not in ``origin`` has the place of its parent.
 """
 
 import math
@@ -41,7 +42,7 @@ class Origin:
 
 
 class _Bad:
-    """Stands for a value that was complained about; nothing is built from it."""
+    """Stands for a value with a problem. No object is built from it."""
 
 
 _BAD: Final = _Bad()
@@ -50,9 +51,9 @@ _BAD: Final = _Bad()
 class Reader:
     """Collects problems while it reads; :meth:`done` raises them together.
 
-    ``cluster``: what is left out must not be what a cluster needs. ``lenient``: what another
-    version wrote is no problem. An unknown value of an enumeration stays the text that it is; what
-    cannot be read at all is as if it were not there.
+    With ``cluster`` the fields that a cluster needs must be there. With ``lenient`` another version
+    may have written the data: an unknown value of an enumeration stays a text, and a value that
+    cannot be read counts as left out.
     """
 
     def __init__(self, origin: Origin, *, cluster: bool = False, lenient: bool = False) -> None:
@@ -63,7 +64,7 @@ class Reader:
         self.problems: list[str] = []
 
     def complain(self, path: str, text: str) -> None:
-        """Note a problem at ``path``."""
+        """Add a problem at ``path``."""
         self.problems.append(
             f"{self.origin.at(path)}: {path}: {text}" if path else f"{self.origin.at(path)}: {text}"
         )
@@ -108,7 +109,7 @@ class Reader:
         for name in plain:
             if name not in rows:
                 self.complain(_join(path, str(name)), unknown("field", str(name), rows))
-        if len(self.problems) == before:  # a misspelt alternative would be complained about twice
+        if len(self.problems) == before:  # a misspelt alternative is one problem, not two
             self._check_one_of(row, plain, path)
         values = {f.target: self._member(f, plain, path) for f in row.fields}
         if len(self.problems) > before or row.make is None:
@@ -156,7 +157,7 @@ class Reader:
         return tuple(values)
 
     def _readable(self, item: Row, plain: list[Plain]) -> tuple[object, ...]:
-        """Read the items that can be read; the others are as if they were not there."""
+        """Read the items that can be read, and leave out the others."""
         values = []
         for one in plain:
             before = len(self.problems)
@@ -212,17 +213,17 @@ class Reader:
 
 
 def read_known(kind: type[T], row: Row, plain: Plain) -> T:
-    """Read what another version may have written, like a status; nothing there is an empty object.
+    """Read an object that another version may have written, like a status. None is an empty one.
 
-    Fields that this version does not know are left out, values that it does not know stay texts,
-    and what cannot be read is as if it were not there.
+    Fields that this version does not know are left out. Values that it does not know stay texts. A
+    field that cannot be read counts as left out.
     """
     known = pruned(row, plain or {})
     return Reader(Origin(row.name), lenient=True).whole(kind, row, known, row.name)
 
 
 def shown(plain: Plain) -> str:
-    """Name a value and its type for a message, shortened."""
+    """Show a value in a message: shortened, or only its type."""
     kinds = {dict: "an object", list: "a list", type(None): "nothing", bool: "a boolean"}
     value = repr(plain)
     return kinds.get(type(plain)) or (value if len(value) <= 40 else value[:37] + "...")
@@ -326,7 +327,7 @@ _SCALARS: Final[dict[Kind, Callable[[Row, Plain], object]]] = {
 
 
 def _check_bounds(row: Row, value: object) -> None:
-    """Compare with the row's bounds, which are written like the value and read the same way."""
+    """Compare a value with the bounds of its row, which are written as in the file."""
     read = _SCALARS[row.kind]
     for bound, word, wrong in ((row.minimum, "least", -1), (row.maximum, "most", 1)):
         if bound is not None and _compare(value, read(row, bound)) == wrong:
@@ -343,9 +344,9 @@ def _compare(a: object, b: object) -> int:
 
 
 def plain_object(row: Row, value: object) -> dict[str, Plain]:
-    """Spell the attributes of ``value`` under the names of ``row.fields``; None is left out.
+    """Write the attributes of ``value`` under the names of ``row.fields``, without those that are None.
 
-    Raises ValueError for a value that no reader would take, like a list that is too long.
+    Raises ValueError for a value that a reader would refuse, like a list that is too long.
     """
     members = ((f, getattr(value, f.target)) for f in row.fields)
     return {f.name: _plain(f, member) for f, member in members if member is not None}
@@ -377,7 +378,7 @@ def _list(row: Row, values: Iterable[object]) -> list[Plain]:
 def carried(row: Row, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
     """Return ``new`` with the fields of ``old`` that ``row`` does not know.
 
-    A part whose known fields are as they were keeps the unknown ones, too.
+    An object inside of it keeps its unknown fields while its known fields stay the same.
     """
     if not isinstance(old, dict):
         return new
@@ -391,7 +392,7 @@ def carried(row: Row, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
 
 
 def clipped(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
-    """Shorten a text that is too long, so that one can see it was."""
+    """Shorten a text that is too long; :data:`CLIPPED` at its end shows that."""
     return text if len(text) <= chars_max else text[: chars_max - len(CLIPPED)] + CLIPPED
 
 

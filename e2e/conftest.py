@@ -1,4 +1,4 @@
-"""The cluster, the operator in it, and a namespace for each test; evidence of what failed."""
+"""Fixtures: the cluster, the operator, a namespace for each test, and evidence of failures."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ failed = pytest.StashKey[bool]()
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember which tests failed, for those who leave evidence."""
+    """Remember which tests failed, for the fixtures that write evidence."""
     report = yield
     if report.failed:
         item.stash[failed] = True
@@ -47,7 +47,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Cluster:
-    """Give the cluster with the chart installed, its definitions those of this checkout."""
+    """Give the cluster with the chart and the definitions of this checkout installed."""
     begun = time.monotonic()
     cluster.kubectl.attempt("create", "namespace", SYSTEM)
     cluster.kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
@@ -74,7 +74,7 @@ def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubec
         collect(here.in_namespace(SYSTEM), folder / "operator")
         print(f"evidence: {folder}")
     here.attempt("delete", "streamjobs,streamsnapshots", "--all", "--timeout=30s")
-    # What still runs would take its share of the machine from the next test.
+    # Delete everything: what still runs would slow the next test down.
     here.attempt("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     here.attempt("delete", "namespace", name, "--wait=false")
     remove_volumes(here)
@@ -83,7 +83,7 @@ def kubectl(operator: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubec
 
 @pytest.fixture
 def wordcount(operator: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> WordCount:
-    """Give the word count, not yet applied, over 40,000 lines; other input by indirection."""
+    """Give a word count over 40,000 lines, not applied yet. An indirect parameter changes that."""
     folder = operator.shared_here / kubectl.namespace
     made = {"lines": LINES, **getattr(request, "param", {})}
     job = WordCount(kubectl, "wordcount", operator, folder, **made)

@@ -1,4 +1,4 @@
-"""Autoscaling, the built-in way and by Kubernetes' own: workers come and go, and it is exact."""
+"""Autoscaling, built-in and by the HorizontalPodAutoscaler: the output stays exact."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,10 @@ from e2e.rig.wordcount import WordCount
 
 CHOICE_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 180.0
-LINES_PER_S = 40  # of each file: many are what keeps a source busy, a quarter of a quick machine
-IDLE_LINES_PER_S = 3  # a seventh of the reads: idle on a machine that has other work, too
-# Without a metrics server it knows no load, but keeps its bounds.
+# Of each file. At this rate a source is busy for a quarter of the time on a fast machine.
+LINES_PER_S = 40
+IDLE_LINES_PER_S = 3  # a seventh of the reads: the source is idle even on a machine with other work
+# Without a metrics server it knows no load, but it keeps within its bounds.
 HPA = {
     "apiVersion": "autoscaling/v2",
     "kind": "HorizontalPodAutoscaler",
@@ -50,14 +51,14 @@ def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_
     wait_for("one worker", lambda: wordcount.runs_on(1), CHOICE_TIMEOUT_S, wordcount.say)
     print(wordcount.status()["autoscaling"])
     assert wordcount.lives() == first, "the first worker was not touched"
-    assert wordcount.job()["spec"]["replicas"] == 1, "nobody writes into the spec"
+    assert wordcount.job()["spec"]["replicas"] == 1, "the spec is not written"
     events = wordcount.kubectl.items("events")
     texts = [each["message"] for each in events if each["reason"] == "Autoscaled"]
     print("\n".join(texts))
     assert len(texts) >= 2
     wordcount.kubectl.apply(HPA)
     wait_for("its two workers", lambda: wordcount.runs_on(2), CHOICE_TIMEOUT_S, wordcount.say)
-    assert wordcount.job()["spec"]["replicas"] == 2, "written by Kubernetes' own controller"
+    assert wordcount.job()["spec"]["replicas"] == 2, "written by the HorizontalPodAutoscaler"
     wait_for("no autoscaler of ours", lambda: conflict(wordcount), CHOICE_TIMEOUT_S, wordcount.say)
     assert "autoscaling" not in wordcount.status()
     wordcount.kubectl("delete", "hpa", "wordcount")
@@ -66,7 +67,7 @@ def test_a_busy_job_gets_workers_an_idle_one_gives_them_back_and_an_hpa_has_its_
 
 
 def is_anew(job: WordCount, before: Mapping[str, tuple[str, int]]) -> bool:
-    """Whether two workers work, and none of those before."""
+    """Say whether two new workers run, and no earlier one."""
     return job.runs_on(2) and not before.items() & job.lives().items()
 
 

@@ -1,4 +1,4 @@
-"""Certificates that are lost while a job runs: joiners and those that stay hear each other."""
+"""Certificates are lost while a job runs: new workers and old ones can still connect."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ LINES_PER_S = 250
 
 
 def secret(job: WordCount, name: str) -> Any:
-    """Give a Secret, or nothing while it is not there."""
+    """Give a Secret, or nothing while it does not exist."""
     try:
         return read(job.kubectl, SECRETS, name)
     except Refused:
@@ -38,7 +38,9 @@ def test_a_lost_secret_strands_no_joiner_and_restarts_nobody(wordcount: WordCoun
     wordcount.kubectl("delete", "secret", *lost)
     wordcount.scale(3, STEP_TIMEOUT_S)
     after = wordcount.lives()
-    assert {name: after[name] for name in before} == before, "who stays is not touched"
+    assert {name: after[name] for name in before} == before, (
+        "the workers that stay are not restarted"
+    )
     for name, uid in lost.items():
         assert uid_of(wordcount, name) not in {"", uid}
     wordcount.commits(2, STEP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A field changed on a running job: ignored, scaled, restarted or refused, as its class says."""
+"""A field changes on a running job: it is ignored, scaled, restarted or refused by its class."""
 
 from functools import partial
 from typing import Any
@@ -42,7 +42,7 @@ def is_observed(job: WordCount) -> bool:
 
 
 def are_anew(job: WordCount, before: set[str]) -> bool:
-    """Whether two workers work, and none of those before."""
+    """Say whether two new workers run, and no earlier one."""
     return job.runs_on(2) and not before & uids(job)
 
 
@@ -64,7 +64,7 @@ def test_a_change_does_what_its_class_says(wordcount: WordCount) -> None:
     wordcount.patch(restore={"nonce": "1", "snapshotRef": "nowhere"})
     wait_for("refused", lambda: refusal(wordcount) == "RestoreNotFound", STEP_TIMEOUT_S)
     wordcount.commits(1, STEP_TIMEOUT_S)
-    assert wordcount.lives() == lives, "none of these touches a worker"
+    assert wordcount.lives() == lives, "none of these changes restarts a worker"
     wordcount.patch(restore=None)
     for change in RESTARTS:
         before, epoch = uids(wordcount), wordcount.epoch()
@@ -82,7 +82,7 @@ def test_a_change_does_what_its_class_says(wordcount: WordCount) -> None:
 
 
 def refusal(job: WordCount) -> str:
-    """Give why the newest spec is not taken; empty when it is."""
+    """Give the reason why the newest spec is refused; empty when it is not."""
     accepted = [c for c in job.conditions() if c["type"] == "Accepted" and c["status"] == "False"]
     return str(accepted[0]["reason"]) if accepted else ""
 
@@ -98,10 +98,12 @@ def test_an_upgrade_without_state_begins_anew(wordcount: WordCount) -> None:
     kept.mkdir()
     for file in wordcount.output.glob("*.parquet"):
         file.rename(kept / file.name)
-    assert any(kept.iterdir()), "the first life has written something"
+    assert any(kept.iterdir()), "the first run has written output"
     life = [{"name": "LIFE", "value": "2"}]
     wordcount.apply(0, suspend=False, upgrade={"mode": "Stateless"}, env=life)
     wordcount.until_finished(END_TIMEOUT_S)
-    assert wordcount.epoch() > first, "epochs rise for ever"
-    assert wordcount.status()["restore"]["replayed"], "and it is said that output came again"
+    assert wordcount.epoch() > first, "epochs always rise"
+    assert wordcount.status()["restore"]["replayed"], (
+        "the status says that output was written again"
+    )
     wordcount.check_exact()

@@ -21,5 +21,5 @@ def test_the_word_count_of_the_examples_is_exact(wordcount: WordCount) -> None:
     print(f"applied, Ready and a checkpoint after {time.monotonic() - begun:.1f} s")
     print(wordcount.kubectl("get", "sj", "-o", "wide"))
     wordcount.until_finished(END_TIMEOUT_S)
-    assert wordcount.shown_epoch() == wordcount.epoch(), "what is committed is what is shown"
+    assert wordcount.shown_epoch() == wordcount.epoch(), "the status shows the committed epoch"
     print(wordcount.check_with_spark())

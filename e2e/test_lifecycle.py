@@ -1,4 +1,4 @@
-"""A job that rests, is saved, copied, upgraded, and goes: state is kept or removed as asked."""
+"""A job is suspended, saved, copied, upgraded, deleted: its state is kept or removed as asked."""
 
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,14 @@ def until_none_works(job: WordCount) -> None:
 
 
 def kept_objects(job: WordCount) -> list[str]:
-    """List what is left of the job and holds something, without what every namespace has."""
+    """List the objects that are left of the job, without those that every namespace has."""
     kinds = "statefulsets,services,configmaps,secrets,leases,roles,rolebindings,serviceaccounts"
     found = job.kubectl("get", f"{kinds},poddisruptionbudgets,networkpolicies", "-o", "name")
     return sorted(name for name in found.split() if "/wordcount" in name)
 
 
 def only_records(kept: list[str]) -> bool:
-    """Whether nothing is left but what a restore needs."""
+    """Say whether only the objects are left that a restore needs."""
     return all(name.startswith("configmap/wordcount-ckpt-") for name in kept)
 
 
@@ -86,7 +86,7 @@ def test_a_savepoint_outlives_its_job_and_begins_another(wordcount: WordCount) -
     assert "configmap/wordcount-ckpt-latest" in kept_objects(wordcount)
     assert checkpoint_files(wordcount)
 
-    # A job of another name begins where the savepoint was taken: with what was published until
+    # A job of another name begins at the savepoint: together with what was published until
     # then, its output is whole.
     until_then = [
         file
@@ -111,7 +111,7 @@ def test_deletion_does_what_its_policy_says(wordcount: WordCount) -> None:
     assert checkpoint_files(wordcount)
     wait_for("collection", lambda: only_records(kept_objects(wordcount)), STEP_TIMEOUT_S)
 
-    # The same name begins from nothing, beside what the first left; then nothing is left of it.
+    # A job of the same name begins empty, beside what the first left. Then nothing is left of it.
     for file in wordcount.output.glob("*.parquet"):
         file.unlink()
     wordcount.start(rate=40, deletionPolicy="Purge")
@@ -121,6 +121,6 @@ def test_deletion_does_what_its_policy_says(wordcount: WordCount) -> None:
     wordcount.delete(STEP_TIMEOUT_S)
     until_none_works(wordcount)
     assert not list(wordcount.folder.glob(f"*/wordcount/{uid}/*"))
-    assert saved[0].is_dir(), "the savepoint of the first is the user's"
+    assert saved[0].is_dir(), "the savepoint of the first job belongs to the user"
     archived = {name for name in kept_objects(wordcount) if "-ckpt-archive-" in name}
     wait_for("collection", lambda: set(kept_objects(wordcount)) == archived, STEP_TIMEOUT_S)

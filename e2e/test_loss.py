@@ -1,4 +1,4 @@
-"""Pods and nodes that are lost: exact all the same, and how long it took."""
+"""Pods and nodes are lost: the output stays exact, and the recovery time is printed."""
 
 import time
 
@@ -11,14 +11,14 @@ from e2e.rig.wordcount import WordCount
 from penstock.contract.latest import Latest
 
 RECOVERY_TIMEOUT_S = 120.0
-NODE_TIMEOUT_S = 150.0  # far below the five minutes after which Kubernetes gives a node's pods up
+NODE_TIMEOUT_S = 150.0  # Kubernetes evicts the pods of a lost node after 300 s
 END_TIMEOUT_S = 180.0
-LEADERS_LOST_MAX = 5  # until the other worker leads; a pod that comes back may win, too
+LEADERS_LOST_MAX = 5  # until the other worker leads; a pod that returns may be elected, too
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 def lose(job: WordCount, pod: str, *, force: bool) -> float:
-    """Delete a worker's pod and give the seconds until the job commits again without it."""
+    """Delete the pod of a worker, and give the seconds until the job commits again without it."""
     options = ["--grace-period=0", "--force"] if force else []
     old, before = uid_of(job, pod), job.latest()
     begun = time.monotonic()
@@ -30,25 +30,25 @@ def lose(job: WordCount, pod: str, *, force: bool) -> float:
 
 
 def uid_of(job: WordCount, pod: str) -> str:
-    """Give the UID of a pod; empty when there is none."""
+    """Give the UID of a pod; empty when it does not exist."""
     found = job.workers().get(pod)
     return "" if found is None else str(found["metadata"]["uid"])
 
 
 def until_back(job: WordCount, before: Latest, timeout_s: float) -> None:
-    """Wait for the job to commit in an attempt after that of ``before``: without who was lost."""
+    """Wait until the job commits in a later attempt than that of ``before``."""
     wait_for("a new attempt", lambda: job.latest().attempt > before.attempt, timeout_s, job.say)
     job.commits(1, timeout_s)
     wait_for("all workers", lambda: job.runs_on(before.workers), timeout_s, job.say)
 
 
 def nodes_of(job: WordCount) -> dict[str, str]:
-    """Name the worker on each node that has one."""
+    """Name the worker on each node."""
     return {pod["spec"]["nodeName"]: name for name, pod in job.workers().items()}
 
 
 def replacements(job: WordCount) -> set[tuple[str, int]]:
-    """Give the events that tell of a lost worker's replacement, and how often each was told."""
+    """Give the events about replaced workers, and their counts."""
     events = [e for e in job.kubectl.items("events") if e["reason"] == "WorkerReplaced"]
     return {(e["metadata"]["uid"], e.get("count") or 1) for e in events}
 
@@ -89,5 +89,5 @@ def lose_the_node_of_the_leader(job: WordCount, operator: Cluster) -> None:
     finally:
         operator.start_node(node)
     print(f"node of the leader lost: commits again after {took_s:.1f} s")
-    assert replacements(job) != told, "by the lost-incarnation rule, not by a timeout of the node"
+    assert replacements(job) != told, "replaced by the operator, not by a timeout of the node"
     operator.kubectl("wait", "--for=condition=Ready", "node", node, "--timeout=120s")

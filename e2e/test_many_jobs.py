@@ -1,4 +1,4 @@
-"""Fifty StreamJobs at once, on nodes that only look like nodes: what it costs the operator."""
+"""Fifty StreamJobs on simulated nodes: what they cost the operator."""
 
 import json
 import re
@@ -29,14 +29,14 @@ STAGES = (
     "pod/fast/pod-complete",
 )
 STEP_TIMEOUT_S = 180.0
-LOOK_EVERY_S = 1.0  # at lists of a hundred objects: the server is what is measured
+LOOK_EVERY_S = 1.0  # at lists of a hundred objects: they measure the server
 MARK = {"kwok.x-k8s.io/node": "fake"}
 SAMPLE = re.compile(r"^(penstock_operator_\w+|process_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
 @pytest.fixture
 def hollow_nodes(operator: Cluster) -> Iterator[None]:
-    """Add nodes whose pods run nothing and are ready at once; kwok plays their kubelets."""
+    """Add nodes whose pods run nothing and are ready at once; kwok simulates their kubelets."""
     kubectl = operator.kubectl
     names = [f"hollow-{number}" for number in range(NODES)]
     kubectl.apply(*(node(name) for name in names))
@@ -81,7 +81,7 @@ def node(name: str) -> Any:
 
 
 def hollow(job: WordCount, number: int) -> Any:
-    """Give a job whose workers go to the hollow nodes."""
+    """Give a job whose workers are scheduled to the simulated nodes."""
     manifest = job.manifest(replicas=WORKERS)
     manifest["metadata"]["name"] = f"job-{number:02d}"
     manifest["spec"]["podTemplate"] = {
@@ -94,7 +94,7 @@ def hollow(job: WordCount, number: int) -> Any:
 
 
 class Meter:
-    """Reads the operator's own metrics, and its memory."""
+    """Reads the metrics of the operator, and its memory."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._system = cluster.kubectl.in_namespace(SYSTEM)
@@ -112,14 +112,14 @@ class Meter:
         return found
 
     def memory_mib(self) -> tuple[float, float]:
-        """Give the resident memory of the operator: now, and the most there was."""
+        """Give the resident memory of the operator: now, and its peak."""
         text = self._system("exec", "deployment/penstock", "--", "cat", "/proc/1/status")
         kib = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB$", text, re.MULTILINE))
         return int(kib["VmRSS"]) / 1024, int(kib["VmHWM"]) / 1024
 
 
 def percentile(before: Counter[str], after: Counter[str], share: float) -> str:
-    """Give the bound of the histogram's bucket that so many reconciles stay below."""
+    """Give the bound of the histogram's bucket that this share of reconciles stays below."""
     bounds = sorted((k for k in after if _is_number(k)), key=float)
     grown = [(bound, after[bound] - before[bound]) for bound in bounds]
     total = max((count for _, count in grown), default=0)

@@ -1,4 +1,4 @@
-"""The operator killed in the middle of its work, and absent for two minutes: jobs do not notice."""
+"""The operator is killed during its work, or is away for two minutes: jobs are not affected."""
 
 import threading
 import time
@@ -76,14 +76,14 @@ def is_away_for_two_minutes(job: WordCount) -> None:
         job.kubectl("scale", "streamjob", job.name, "--replicas=3")
         threading.Event().wait(max(0.0, ABSENCE_S - (time.monotonic() - begun)))
         assert len(job.workers()) == 2, "nobody has scaled"
-        assert job.latest().epoch > changed + 1, "and the job has gone on"
+        assert job.latest().epoch > changed + 1, "the job has continued"
         back = time.monotonic()
     wait_for("three workers", lambda: job.runs_on(3), STEP_TIMEOUT_S, job.say)
     print(f"operator back: the rescale asked for meanwhile done in {time.monotonic() - back:.1f} s")
 
 
 def loses_a_worker_and_its_leader(job: WordCount) -> int:
-    """Delete both, one after the other; give the last epoch before commits went on."""
+    """Delete both, one after the other. Gives the last epoch before commits continued."""
     leader = job.leader()
     other = next(name for name in job.workers() if name != leader)
     before = job.latest()

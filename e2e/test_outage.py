@@ -1,4 +1,4 @@
-"""The API server answers nobody for a minute: rows go on, commits wait and then resume."""
+"""The API server does not answer for a minute: rows flow on, commits wait and then resume."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ ROWS = re.compile(r"^penstock_step_rows_in_total\{[^}]*\} ([0-9.e+]+)$", re.MULT
 
 
 def rows_seen(operator: Cluster, workers: list[tuple[str, str]]) -> float:
-    """Add up the rows that all steps have taken; asked of the pods, beside the API server."""
+    """Add up the rows of all steps. The pods answer, because the API server does not."""
     total = 0.0
     for node, address in workers:
         url = f"http://{address}:{pod.HTTP_PORT}{pod.METRICS_PATH}"
@@ -53,12 +53,12 @@ def test_a_minute_without_the_api_server(wordcount: WordCount, operator: Cluster
     flowed = sum(later > earlier for earlier, later in itertools.pairwise(seen))
     print(f"without a server: {seen[-1] - seen[0]:.0f} rows in {OUTAGE_S:.0f} s,")
     print(f"  rows flowed in {flowed} of {len(seen) - 1} spells of {LOOK_EVERY_S:.0f} s")
-    assert flowed > (len(seen) - 1) / 2, f"the data plane goes on: {seen}"
+    assert flowed > (len(seen) - 1) / 2, f"the data plane continues: {seen}"
     wordcount.commits(1, RECOVERY_TIMEOUT_S)
     print(f"server back: commits again after {time.monotonic() - back:.1f} s")
     assert wordcount.epoch() > epoch
     wordcount.until("Ready", RECOVERY_TIMEOUT_S)
     assert wordcount.leader() in wordcount.workers()
-    assert wordcount.lives() == lives, "nobody was restarted"
+    assert wordcount.lives() == lives, "no worker was restarted"
     wordcount.finish(END_TIMEOUT_S)
     wordcount.check_exact()

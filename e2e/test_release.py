@@ -1,4 +1,4 @@
-"""The chart is upgraded and removed under a running job, which notices nothing; nothing is left."""
+"""The chart is upgraded and removed while a job runs: the job is not affected, nothing is left."""
 
 import pytest
 
@@ -17,7 +17,7 @@ KINDS = (
 
 
 def of_the_release(cluster: Cluster) -> set[str]:
-    """List what there is of the release, in its namespace and without one, leases included."""
+    """List the objects of the release, with and without a namespace, leases included."""
     system = cluster.kubectl.in_namespace(SYSTEM)
     labelled = system("get", KINDS, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
     named = system("get", KINDS, "-o", "name").split()

@@ -1,4 +1,4 @@
-"""A job that runs and is asked for nothing: its status goes on, and it costs next to nothing."""
+"""A job at rest: its status stays current, and it costs the operator almost nothing."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from e2e.rig.wordcount import WordCount
 from penstock.cluster.system import SystemClock
 
 STEP_TIMEOUT_S = 120.0
-LOOKED_S = 120.0  # a status is written at least once a minute and a quarter
+LOOKED_S = 120.0  # a status is written at least every 75 seconds
 LOOK_EVERY_S = 1.0
 AGE_MAX_S = 80.0
 CALLS_A_MINUTE_MAX = 10
@@ -26,7 +26,7 @@ SAMPLE = re.compile(
 
 
 def calls(operator: Cluster) -> Counter[str]:
-    """Count calls by resource and verb, without watches and the operator's own Lease."""
+    """Count calls by resource and verb, without watches and the operator's Lease."""
     page = operator.kubectl("get", "--raw", METRICS)
     found: Counter[str] = Counter()
     for resource, verb, value in SAMPLE.findall(page):
@@ -36,7 +36,7 @@ def calls(operator: Cluster) -> Counter[str]:
 
 
 def age_s(job: WordCount) -> float:
-    """Give how old the epoch is that the status shows."""
+    """Give the age of the epoch that the status shows."""
     shown = job.status()["checkpoint"]["lastCompleted"]["time"]
     return SystemClock().wall_us() / 1e6 - datetime.fromisoformat(shown).timestamp()
 

@@ -1,4 +1,4 @@
-"""Who may do what: rights as listed, strangers kept out, and a namespace that enforces it."""
+"""Rights: accounts have those listed, other pods are refused, and the namespace enforces it."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ Right = tuple[str, str, str, str]  # API group, resource, name ("" is any), verb
 
 
 def rights_of(kubectl: Kubectl, account: str) -> set[Right]:
-    """Ask the server for all that an account may do here, without what any account may."""
+    """Ask the server for all rights of an account, without those that every account has."""
     return _asked(kubectl, account) - _asked(kubectl, f"{SYSTEM}:nobody-of-this-name")
 
 
@@ -43,7 +43,7 @@ def _asked(kubectl: Kubectl, account: str) -> set[Right]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": kubectl.namespace},
     }
-    # The account itself may not read the schemas that kubectl would check this against.
+    # The account may not read the schemas that kubectl would validate this with.
     ask = ("create", "--validate=false", "-f-", "-o", "json")
     found = json.loads(user(*ask, stdin=json.dumps(review)))
     return spread(found["status"]["resourceRules"])
@@ -78,11 +78,11 @@ def test_accounts_may_do_what_is_listed_and_nothing_else(wordcount: WordCount) -
     there = here.attempt("exec", worker, "-c", pod.KEEPER_CONTAINER, "--", "ls", folder)
     assert "token" in there.stdout
     absent = here.attempt("exec", worker, "-c", pod.ENGINE_CONTAINER, "--", "ls", folder)
-    assert absent.returncode, "user code runs beside no token"
+    assert absent.returncode, "there is no token beside user code"
 
 
 def test_an_engine_reads_no_key_of_a_keeper(wordcount: WordCount) -> None:
-    """With all that its container holds, a control call is refused."""
+    """User code with everything in its container is still refused by control calls."""
     wordcount.start(rate=40)
     here, engine = wordcount.kubectl, ("-c", pod.ENGINE_CONTAINER, "--")
     keys = json.loads(here("get", "secret", pod.control_name("wordcount"), "-o", "json"))["data"]
@@ -123,7 +123,7 @@ def test_a_foreign_pod_joins_nothing(wordcount: WordCount) -> None:
     for port in map(str, DOORS):
         refused = {way: end for way, end in found[port].items() if way != "its own"}
         assert set(refused.values()) == {"FlightUnavailableError"}, refused
-    # What an engine holds opens no door of a keeper. That of engines opens, and a call without a
+    # An engine's certificate is refused by keepers. An engine accepts it, and a call without a
     # worker's token is refused.
     assert found[str(pod.CONTROL_PORT)]["its own"] == "FlightUnavailableError"
     assert found[str(pod.FLIGHT_PORT)]["its own"] == "FlightUnauthenticatedError"
@@ -164,14 +164,14 @@ def test_the_network_keeps_to_the_policy_in_both_directions(wordcount: WordCount
         )
         return said
 
-    # In: a pod beside the job is dropped at every door but that of metrics and probes.
+    # In: packets of another pod are dropped at every port but that of metrics and probes.
     doors = [pod.CONTROL_PORT, pod.FLIGHT_PORT, pod.INGEST_PORT, pod.HTTP_PORT]
     wait_for(
         "the policy in the network",
         lambda: from_pod("outside", *(f"{first}:{p}" for p in doors)) == [*["dropped"] * 3, "open"],
         STEP_TIMEOUT_S,
     )
-    # Out: workers reach each other, names and the API server, and not the pod beside them.
+    # Out: workers reach each other, DNS and the API server, and not the other pod.
     place = here.in_namespace("default").get("endpoints", "kubernetes")["subsets"][0]
     api = f"{place['addresses'][0]['ip']}:{place['ports'][0]['port']}"
     dns = here.in_namespace("kube-system").get("service", "kube-dns")["spec"]["clusterIP"]
@@ -202,7 +202,7 @@ def phase(kubectl: Kubectl) -> str:
 
 
 def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:
-    """Give a pod of the same namespace, with both jobs' certificates, that knocks."""
+    """Give a pod of the same namespace, with both jobs' certificates, that tries to connect."""
     folders = {"own": job.name, "other": "other"}
     for folder, name in folders.items():
         host = {"host": pod.certificate_host(name, job.kubectl.namespace)}
@@ -220,7 +220,7 @@ def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        # Labelled as a worker, or the network would stop it before its certificates are looked at.
+        # Labelled as a worker: otherwise the network stops it before its certificates are checked.
         "metadata": {"name": "stranger", "labels": dict(selector(job.name))},
         "spec": {
             "restartPolicy": "Never",
@@ -232,7 +232,7 @@ def stranger_pod(job: WordCount, address: str, *, secured: bool) -> Any:
 
 
 def trust_volume(folder: str, job: str) -> Any:
-    """Give a volume with a job's certificates and the name that they are of."""
+    """Give a volume with a job's certificates, and the host name in them."""
     secret = {"secret": {"name": pod.trust_name(job)}}
     host = {"configMap": {"name": f"host-{folder}"}}
     return {"name": folder, "projected": {"sources": [secret, host]}}

@@ -1,4 +1,4 @@
-"""`kubectl scale` of a running job: exact, and no pod that stays is touched."""
+"""`kubectl scale` of a running job: exact, and no remaining pod is restarted."""
 
 import time
 
@@ -8,7 +8,7 @@ from e2e.rig.wordcount import WordCount
 
 SCALE_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
-LINES_PER_S = 250  # of each of eight files, four words a line: more than three minutes of input
+LINES_PER_S = 250  # of each of eight files of four words a line: over three minutes of input
 
 
 @pytest.mark.timeout(600)
@@ -28,13 +28,13 @@ def test_scaling_touches_no_pod_that_stays(wordcount: WordCount) -> None:
         told |= pauses(wordcount, told)
         print(f"{len(before)} -> {workers} workers: Ready after {took:.1f} s")
     print(f"rows that moved were held, ms by version: {told}")
-    assert told, "every rescale says how long it held rows"
+    assert told, "every rescale reports how long it held rows"
     wordcount.finish(END_TIMEOUT_S)
     wordcount.check_exact()
 
 
 def pauses(job: WordCount, known: dict[int, float]) -> dict[int, float]:
-    """Give the longest pause of rows that moved, in ms, by the version they moved to."""
+    """Give the longest pause of moved rows in ms, by the version that they moved to."""
     found: dict[int, float] = {}
     for line in job.logged("engine", "rescale_released"):
         version, held_ms = int(line["version"]), float(line["moved_ms"])

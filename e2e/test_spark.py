@@ -1,4 +1,4 @@
-"""Spark in the cluster: a SparkApplication feeds a job, and another one says that it is exact."""
+"""Spark in the cluster: a SparkApplication feeds a job, and another one verifies its output."""
 
 import json
 import time
@@ -19,7 +19,7 @@ from e2e.rig.wordcount import CLAIM, ROOT, WordCount, make_shared
 
 STEP_TIMEOUT_S = 120.0
 SPARK_TIMEOUT_S = 240.0
-RATE = 20_000  # lines a second: the replay is seen RUNNING while its JVM starts
+RATE = 20_000  # lines per second: slow enough to see the replay RUNNING
 RELEASE = "spark-operator"
 SPARK_SYSTEM = "spark-operator"
 EXAMPLES = ROOT / "examples" / "kubernetes"
@@ -34,7 +34,7 @@ class SparkOperator:
         self._namespace = namespace
 
     def install(self) -> None:
-        """Install it under our operator, which sees the new kinds by itself."""
+        """Install it while our operator runs, which then finds the new kinds by itself."""
         registry, _, name = self._cluster.images.spark.rpartition("/")
         repository, _, tag = name.rpartition(":")
         cluster = self._cluster
@@ -43,7 +43,7 @@ class SparkOperator:
             "--create-namespace", f"--set=spark.jobNamespaces={{{self._namespace}}}",
             f"--set=image.registry={registry or 'docker.io/library'}",
             f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-            # Of the JVM that submits: on two cores the first compiler is enough.
+            # For the JVM that submits: on two cores the first compiler is enough.
             "--set=controller.env[0].name=JAVA_TOOL_OPTIONS",
             "--set=controller.env[0].value=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "--wait", "--timeout=180s",
@@ -62,14 +62,14 @@ class SparkOperator:
 
 @pytest.fixture
 def spark(wordcount: WordCount) -> Iterator[SparkOperator]:
-    """Give the Spark operator, not installed yet."""
+    """Give the Spark operator, which is not installed yet."""
     operator = SparkOperator(wordcount.cluster, wordcount.kubectl.namespace)
     yield operator
     operator.remove()
 
 
 def adapted(name: str, image: str) -> Any:
-    """Give an example with the images and the claim that there are here."""
+    """Give an example with the images and the claim of this cluster."""
     found = yaml.safe_load((EXAMPLES / name).read_text().replace("wordcount}", f"{CLAIM}}}"))
     found["spec"] |= {"image": image, "imagePullPolicy": "Never"}
     return found
@@ -132,7 +132,7 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(
 
 
 def is_fed_without_certificates(wordcount: WordCount, data: Path) -> None:
-    """Replay the same lines into a job whose workers have none: its rows are those of the first."""
+    """Replay the same lines into a job without certificates: its rows equal those of the first."""
     for folder in (data / "open", data / "senders-open"):
         make_shared(folder)
     manifest = replayed(wordcount)
@@ -154,7 +154,7 @@ def is_fed_without_certificates(wordcount: WordCount, data: Path) -> None:
 
 
 def rows_in(folder: Path) -> Counter[tuple[str, int]]:
-    """Count the rows of all published files by what they say."""
+    """Count the rows of all published files by content."""
     found: Counter[tuple[str, int]] = Counter()
     for file in folder.glob("*.parquet"):
         columns = pq.read_table(file, columns=["word", "count"]).columns
@@ -163,7 +163,7 @@ def rows_in(folder: Path) -> Counter[tuple[str, int]]:
 
 
 def replayed(wordcount: WordCount) -> Any:
-    """Give the example of a replay with images, claim and pace of this cluster."""
+    """Give the example of a replay with the images, the claim and the pace of this cluster."""
     images = wordcount.cluster.images
     manifest = adapted("replayed.yaml", images.worker)
     manifest["spec"]["checkpoint"]["interval"] = "2s"
@@ -172,7 +172,7 @@ def replayed(wordcount: WordCount) -> Any:
 
 
 def check_confined(spec: Any) -> None:
-    """Hold that Spark's operator has kept what ours asked for: no API token, a read-only root."""
+    """Check that Spark's operator kept what ours asked for: no API token, a read-only root."""
     assert spec["automountServiceAccountToken"] is False
     (container,) = spec["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True

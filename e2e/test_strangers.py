@@ -1,4 +1,4 @@
-"""Names that others have, and namespaces that end: with the controllers of a real cluster."""
+"""Foreign objects, and namespaces that are deleted, with the controllers of a real cluster."""
 
 import json
 from typing import Any
@@ -15,14 +15,14 @@ THEIRS = {"app": "theirs"}
 
 
 def theirs(wordcount: WordCount, api_version: str, kind: str, name: str, **body: Any) -> None:
-    """Make an object of somebody else under a name of the job's."""
+    """Create a foreign object under a name of the job."""
     metadata = {"name": name, "labels": THEIRS}
     head = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
     wordcount.kubectl.apply({**head, **body}, manager="them")
 
 
 def left(wordcount: WordCount) -> set[str]:
-    """Give the uids of what is theirs; none has an owner with which it would be collected."""
+    """Give the uids of the foreign objects. None has an owner with which it would be deleted."""
     listed = json.loads(wordcount.kubectl("get", "service,lease", "-l", "app=theirs", "-o", "json"))
     found = [one["metadata"] for one in listed["items"]]
     assert not [one for one in found if one.get("ownerReferences")]
@@ -42,7 +42,7 @@ def test_a_job_beside_objects_of_others_touches_none_and_runs_once_they_are_gone
     wordcount.until("Stalled", TIMEOUT_S, "NameTaken")
     assert not wordcount.workers()
     wordcount.delete(TIMEOUT_S)
-    assert left(wordcount) == before  # nothing of theirs was collected with the job
+    assert left(wordcount) == before  # no foreign object was deleted with the job
     wordcount.apply()
     wordcount.until("Stalled", TIMEOUT_S, "NameTaken")
     wordcount.kubectl("delete", "service", pod.service_name(wordcount.name))
@@ -54,7 +54,7 @@ def test_a_job_beside_objects_of_others_touches_none_and_runs_once_they_are_gone
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", ["Savepoint", "Purge"])
 def test_a_namespace_with_a_running_job_can_be_deleted(wordcount: WordCount, policy: str) -> None:
-    """Well before the deadline of the deletion, which is an hour."""
+    """The namespace is gone long before the deadline of the deletion, which is an hour."""
     wordcount.start(rate=40, deletionPolicy=policy, deletionDeadline="1h")
     wordcount.commits(1, TIMEOUT_S)
     kubectl = wordcount.kubectl

@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster: Stalled says why in a word, and one `kubectl apply` repairs it."""
+"""Troubles in a cluster: Stalled gives the reason in one word, and one `kubectl apply` repairs it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def absent_account(spec: Any) -> None:
 
 
 def odd_template(spec: Any) -> None:
-    """What is typed otherwise than the schema of a pod says is an internal error to the server."""
+    """A value of a wrong type in a pod template: the server answers with an internal error."""
     engine = next(c for c in spec["podTemplate"]["spec"]["containers"] if c["name"] == "engine")
     engine["ports"] = [{"containerPort": "many"}]
 
@@ -51,16 +51,16 @@ def job(params):
 
 
 def hoarder(spec: Any) -> None:
-    """The engine, a child in its container, needs more than the container may have."""
+    """The engine, a child process in its container, needs more memory than the container has."""
     spec["job"] = {"script": HOARD}
     spec["resources"] = {"limits": {"memory": "512Mi"}}
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A job's name, what is wrong with it, and what is said: the reason, and words of the message.
+    """A job's name, what is wrong with it, the expected reason, and words of its message.
 
-    ``repair`` is one ``kubectl apply``: by default of the job as it should be.
+    ``repair`` is one ``kubectl apply``: by default of the job without the error.
     """
 
     name: str
@@ -75,7 +75,7 @@ def make_claim(job: WordCount) -> None:
 
 
 def unseal_claim(job: WordCount) -> None:
-    """Let the pods write, and start them anew."""
+    """Let the pods write, and restart them."""
     folder = job.folder / "sealed"
     for each in (folder, *folder.rglob("*")):
         each.chmod(0o777)
@@ -95,14 +95,14 @@ TROUBLES = (
 
 
 def claim_in(job: WordCount, name: str) -> Claim:
-    """Give a claim of that name, with a volume of its own."""
+    """Create a claim of that name, with a volume of its own."""
     path = f"{job.cluster.shared_on_nodes}/{job.folder.name}/{name}"
     return Claim(job.kubectl, name, path)
 
 
 @pytest.mark.timeout(600)
 def test_trouble_has_a_reason_and_is_repaired_by_one_apply(wordcount: WordCount) -> None:
-    """Eight jobs at once, each with a trouble of its own: what they wait for takes its time."""
+    """Eight jobs run at the same time, each with its own trouble, because each has to wait."""
     for name in ("sealed", "later"):
         make_shared(wordcount.folder / name)
     (wordcount.folder / "sealed").chmod(0o555)
@@ -123,11 +123,11 @@ def test_trouble_has_a_reason_and_is_repaired_by_one_apply(wordcount: WordCount)
 
 
 def until_stalled(job: WordCount, reason: str) -> str:
-    """Wait for the reason; gives the message, which a person is to act upon."""
+    """Wait for the reason. Gives the message that a person has to act upon."""
     job.until("Stalled", STALL_TIMEOUT_S, reason)
     message = next(str(c["message"]) for c in job.conditions() if c["type"] == "Stalled")
     print(f"{job.name}: {reason}: {message}")
-    assert reason in job.kubectl("get", "sj", job.name), "what a person looks at first"
+    assert reason in job.kubectl("get", "sj", job.name), "the reason is what a person sees first"
     events = job.kubectl("get", "events", f"--field-selector=involvedObject.name={job.name}")
     assert reason in events
     return message
@@ -135,7 +135,7 @@ def until_stalled(job: WordCount, reason: str) -> str:
 
 @pytest.mark.timeout(600)
 def test_a_running_job_survives_a_bad_image(wordcount: WordCount) -> None:
-    """It is at rest until the image is right, and loses nothing."""
+    """The job waits until the image is right, and loses nothing."""
     wordcount.start(rate=40)
     wordcount.commits(1, STALL_TIMEOUT_S)
     wordcount.patch(image=NO_IMAGE)

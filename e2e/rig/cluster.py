@@ -1,7 +1,7 @@
-"""A cluster as the tests see it: kubectl, Helm, images, nodes and a server that can be stopped.
+"""A cluster for the tests: kubectl, Helm, images, nodes, and a server that can be paused.
 
-Who made it, and how, is in the file that ``make cluster-up`` writes; another way of making one
-only has to write the same.
+``make cluster-up`` describes the cluster in a file. Another way to make a cluster only has to write
+the same file.
 """
 
 import json
@@ -19,7 +19,7 @@ COMMAND_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What the nodes have: ``upgraded`` is the worker's under another name."""
+    """The images that the nodes have: ``upgraded`` is the worker's image under another name."""
 
     worker: str
     upgraded: str
@@ -31,7 +31,7 @@ class Images:
 class Cluster:
     """One cluster. ``shared_here`` is the folder that nodes have as ``shared_on_nodes``.
 
-    ``commands`` end with the name of a node where they are about one.
+    Commands about a node get its name as the last argument.
     """
 
     kubeconfig: Path
@@ -46,7 +46,7 @@ class Cluster:
     environment: Mapping[str, str]
 
     def run_helm(self, *arguments: str) -> str:
-        """Run Helm and give what it printed. Raises AssertionError with its complaint."""
+        """Run Helm and give its output. Raises AssertionError with its error text."""
         return self._run(str(self.programs["helm"]), f"--kubeconfig={self.kubeconfig}", *arguments)
 
     def stop_node(self, name: str) -> None:
@@ -54,19 +54,19 @@ class Cluster:
         self._run(*self.commands["stop_node"], name)
 
     def start_node(self, name: str) -> None:
-        """Give it back."""
+        """Turn the node's power on again."""
         self._run(*self.commands["start_node"], name)
 
     def on_node(self, name: str, *command: str) -> str:
-        """Run a command on a node, beside Kubernetes, and give what it printed."""
+        """Run a command on a node, without Kubernetes, and give its output."""
         return self._run(*self.commands["on_node"], name, *command)
 
     def stop_server(self) -> None:
-        """Have the API server answer nobody: its process stands still."""
+        """Pause the process of the API server, so that it answers nobody."""
         self._run(*self.commands["stop_server"])
 
     def start_server(self) -> None:
-        """Let it go on."""
+        """Continue the process of the API server."""
         self._run(*self.commands["start_server"])
 
     def _run(self, *command: str) -> str:

@@ -1,4 +1,4 @@
-"""What a failed test leaves behind: objects, events and logs, as files below one folder."""
+"""Evidence of a failed test: objects, events and logs, as files in one folder."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ LOG_LINES = 2000
 
 
 def collect(kubectl: Kubectl, folder: Path) -> None:
-    """Write everything about the namespace. What cannot be read is said in its file."""
+    """Write everything about the namespace. If something cannot be read, its file says so."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "events.txt").write_text(_said(kubectl, "get", "events", "--sort-by=.lastTimestamp"))
     (folder / "objects.yaml").write_text(_said(kubectl, "get", OBJECTS, "-o", "yaml"))

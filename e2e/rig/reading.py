@@ -1,4 +1,4 @@
-"""Reads objects over one kept connection: a test looks often, and kubectl takes 0.1 s each time."""
+"""Reads objects over one connection: tests poll often, and kubectl takes 0.1 s each time."""
 
 from functools import lru_cache
 from typing import Any
@@ -19,9 +19,9 @@ SPARK_APPLICATIONS = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/{namespace}/
 
 
 def read(kubectl: Kubectl, folder: str, name: str = "", **query: str) -> Any:
-    """Give the object ``name`` in a folder of the API, or all that are in it.
+    """Give the object ``name`` at a path of the API, or the list at this path.
 
-    ``{namespace}`` stands for that of ``kubectl``. Raises Refused, as kubectl would.
+    ``{namespace}`` is replaced by that of ``kubectl``. Raises Refused, as kubectl would.
     """
     path = folder.format(namespace=kubectl.namespace) + (f"/{name}" if name else "")
     try:
@@ -31,7 +31,7 @@ def read(kubectl: Kubectl, folder: str, name: str = "", **query: str) -> Any:
 
 
 def listed(kubectl: Kubectl, folder: str, **query: str) -> list[Any]:
-    """Give all objects that are in a folder of the API."""
+    """Give all objects at a path of the API."""
     found: list[Any] = read(kubectl, folder, **query)["items"]
     return found
 

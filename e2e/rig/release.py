@@ -10,7 +10,7 @@ WITHIN_S = 180
 
 
 def install(cluster: Cluster, namespace: str, *options: str) -> None:
-    """Install or upgrade it, definitions and all; returns when its newest pod serves."""
+    """Install or upgrade it with its definitions. Returns when its newest pod is ready."""
     definitions = str(CHART / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", definitions)
     cluster.kubectl("wait", "--for=condition=Established", "-f", definitions, "--timeout=30s")
@@ -18,14 +18,14 @@ def install(cluster: Cluster, namespace: str, *options: str) -> None:
     cluster.run_helm(
         "upgrade", "--install", RELEASE, str(CHART), f"--namespace={namespace}",
         f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-        # The same tag may name a newer image than the running pod has.
+        # The image of this tag may be newer than that of the running pod.
         f"--set=podAnnotations.image-id={_image_id(cluster)}",
         *options, "--wait", f"--timeout={WITHIN_S}s",
     )  # fmt: skip
 
 
 def _image_id(cluster: Cluster) -> str:
-    """Give what tells two images of one name apart."""
+    """Give a value that differs between two images of one name."""
     node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
     shown = ["-o", "go-template", "--template", "{{.status.id}}"]
     return cluster.on_node(node, "crictl", "inspecti", *shown, cluster.images.operator).strip()

@@ -1,6 +1,6 @@
-"""Runs in a pod that is no worker of the job: knocks at a worker's doors with what it was given.
+"""Runs in a pod that is not a worker of the job: tries to connect to a worker with what it has.
 
-Arguments: the worker's address, then its ports. Prints one JSON object: how each way in ended.
+Arguments: the worker's address, then its ports. Prints one JSON object: the result of each try.
 """
 
 import json
@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 
 def shown(folder: str) -> dict[str, Any]:
-    """Give the options of a client that shows the certificate in a mounted folder."""
+    """Give the options of a client with the certificate of a mounted folder."""
     name = Path(folder, "host").read_text().strip()
     return {
         "tls_root_certs": Path(folder, "ca.crt").read_bytes(),
@@ -26,7 +26,7 @@ def shown(folder: str) -> dict[str, Any]:
 
 
 def knock(location: str, **options: Any) -> str:
-    """Give the class of the error that a call ends with; `let in` without one."""
+    """Give the class of the error that a call raises; `let in` when it succeeds."""
     client = fl.FlightClient(location, **options)
     try:
         list(client.do_action("who", options=fl.FlightCallOptions(timeout=TIMEOUT_S)))
@@ -36,7 +36,7 @@ def knock(location: str, **options: Any) -> str:
 
 
 def main() -> None:
-    """Try every way in at every port."""
+    """Try each kind of client at each port."""
     address, *ports = sys.argv[1:]
     found = {}
     for port in ports:

@@ -1,4 +1,4 @@
-"""A StreamJob in a cluster: what a person asks of it with kubectl, and what it says."""
+"""A StreamJob in a cluster: what a person does with kubectl, its status and its pods."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tests.integration.kubernetes.kubectl import Kubectl
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """The StreamJob ``name`` in the namespace of ``kubectl``; it need not be there yet."""
+    """The StreamJob ``name`` in the namespace of ``kubectl``. It need not exist yet."""
 
     kubectl: Kubectl
     name: str
@@ -27,26 +27,26 @@ class StreamJob:
         self.kubectl("patch", "streamjob", self.name, "--type=merge", "-p", text)
 
     def scale(self, workers: int, timeout_s: float) -> None:
-        """Scale as a person does; returns when so many workers work."""
+        """Scale with kubectl. Returns when this number of workers runs."""
         self.kubectl("scale", "streamjob", self.name, f"--replicas={workers}")
         wait_for(f"{workers} workers at work", lambda: self.runs_on(workers), timeout_s, self.say)
 
     def delete(self, timeout_s: float) -> None:
-        """Delete it; returns when it is gone."""
+        """Delete it. Returns when it is gone."""
         self.kubectl("delete", "streamjob", self.name, f"--timeout={timeout_s:g}s")
 
-    # --- What it says -----------------------------------------------------------------------------
+    # --- Its status -------------------------------------------------------------------------------
 
     def job(self) -> Any:
-        """Give the StreamJob as it is."""
+        """Give the StreamJob object."""
         return read(self.kubectl, STREAM_JOBS, self.name)
 
     def status(self) -> Any:
-        """Give its status; empty before the operator has looked."""
+        """Give its status; empty before the first reconcile."""
         return self.job().get("status", {})
 
     def state(self) -> str:
-        """Give the state in one word; empty before the operator has looked."""
+        """Give the state in one word; empty before the first reconcile."""
         return str(self.status().get("state", ""))
 
     def conditions(self) -> list[Any]:
@@ -55,7 +55,7 @@ class StreamJob:
         return found
 
     def is_so(self, condition: str, reason: str = "") -> bool:
-        """Whether the condition is true of the newest spec, for that reason where one is named."""
+        """Say whether the condition is true for the newest spec, with this reason if one is given."""
         job = self.job()
         return any(
             each["type"] == condition
@@ -71,20 +71,20 @@ class StreamJob:
         wait_for(what, lambda: self.is_so(condition, reason), timeout_s, self.say)
 
     def until_state(self, state: str, timeout_s: float) -> None:
-        """Wait for a state, of the newest spec."""
+        """Wait for a state of the newest spec."""
         wait_for(f"{self.name} {state}", lambda: self._is_in(state), timeout_s, self.say)
 
     def until_finished(self, timeout_s: float) -> None:
-        """Wait for the end of a job whose input ends."""
+        """Wait until a job with finite input has finished."""
         self.until_state("Finished", timeout_s)
 
     def shown_epoch(self) -> int:
-        """Give the newest committed epoch of the status, written every few seconds; or 0."""
+        """Give the newest committed epoch in the status, or 0. It is written every few seconds."""
         done = self.status().get("checkpoint", {}).get("lastCompleted", {})
         return int(done.get("epoch", 0))
 
     def latest(self) -> Latest:
-        """Read what the workers have committed, without the operator's words."""
+        """Read -latest, which the workers write, and not the operator's status."""
         found = read(self.kubectl, CONFIG_MAPS, pod.latest_name(self.name))
         return decode_latest(found["data"][pod.RECORD].encode())
 
@@ -93,16 +93,16 @@ class StreamJob:
         return int(self.latest().epoch)
 
     def commits(self, more: int, timeout_s: float) -> None:
-        """Wait for so many epochs beyond the newest; the server may just be coming back."""
+        """Wait for this number of new epochs. The API server may be starting."""
         wanted = int(wait_for("a record", self.latest, timeout_s).epoch) + more
         wait_for(f"epoch {wanted}", lambda: self.epoch() >= wanted, timeout_s, self.say)
 
     def leader(self, timeout_s: float = 60.0) -> str:
-        """Give the pod that leads, once there is one."""
+        """Wait for a leader, and give its pod."""
         return str(wait_for("leader", lambda: self.status().get("leader"), timeout_s, self.say))
 
     def say(self) -> str:
-        """Give the status in one line, for complaints."""
+        """Give the status in one line, for error texts."""
         status = self.status()
         conditions = {
             f"{each['type']}={each['status']}": f"{each['reason']}: {each['message']}"
@@ -120,12 +120,12 @@ class StreamJob:
         return {each["metadata"]["name"]: each for each in found}
 
     def runs_on(self, workers: int) -> bool:
-        """Whether exactly so many workers work, and no pod is left of others."""
+        """Say whether exactly this number of workers runs, and no other pod is left."""
         ready = self.is_so("Ready") and self.status().get("readyReplicas") == workers
         return bool(ready and len(self.workers()) == workers)
 
     def lives(self) -> dict[str, tuple[str, int]]:
-        """Give what may not change in a rescale: each pod's UID and its containers' restarts."""
+        """Give what a rescale must not change: each pod's UID and its containers' restarts."""
         return {
             name: (
                 each["metadata"]["uid"],
@@ -135,7 +135,7 @@ class StreamJob:
         }
 
     def logged(self, container: str, words: str) -> list[dict[str, str]]:
-        """Give the lines of all workers' containers that have these words, as key=value."""
+        """Give the log lines of all workers that contain these words, as key=value."""
         found = []
         for name in self.workers():
             done = self.kubectl.attempt("logs", name, "-c", container)

@@ -1,4 +1,4 @@
-"""Runs in an engine's container, as user code does: what it reads, writes, sees and can say.
+"""Runs in an engine's container, as user code does: tries what it can read, write, see and call.
 
 Argument: JSON with the job's uid, its host in certificates and the port of the keepers. Prints one
 JSON object: how each control call ended, a digest of each file, where it may not write, and the
@@ -26,7 +26,7 @@ CALL_TIMEOUT_S = 3.0
 
 
 def files() -> dict[str, bytes]:
-    """Read every file that there is to read, beside the image's own."""
+    """Read every readable file that is not part of the image."""
     found = {}
     for folder in LOOKED_AT:
         for path in Path(folder).rglob("*"):
@@ -34,12 +34,12 @@ def files() -> dict[str, bytes]:
                 if path.is_file():
                     found[str(path)] = path.read_bytes()
             except OSError:
-                continue  # what it may not read is what is asked
+                continue  # unreadable files are what this test is about
     return found
 
 
 def call(address: str, token: str, shown: Trust | None, uid: str) -> str:
-    """Order a shutdown as a leader does; return how that ended."""
+    """Ask for a shutdown as a leader does; return the result."""
     order = Shutdown(Incarnation("nobody"), "as user code")
     envelope = Envelope(JobUid(uid), Term(1), Ordinal(0), order)
     client = Client(address, token, shown)
@@ -53,7 +53,7 @@ def call(address: str, token: str, shown: Trust | None, uid: str) -> str:
 
 
 def refuses_writes(folder: str) -> bool:
-    """Say whether nothing can be written to a folder."""
+    """Say whether a folder is read-only."""
     try:
         Path(folder, "written").write_text("")
     except OSError:
@@ -62,13 +62,13 @@ def refuses_writes(folder: str) -> bool:
 
 
 def processes() -> list[str]:
-    """List the command lines of all processes that are seen here."""
+    """List the command lines of all visible processes."""
     found = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
     return [line.replace(b"\0", b" ").decode(errors="replace").strip() for line in found]
 
 
 def main() -> None:
-    """Try it all."""
+    """Try everything, and print the results."""
     asked = json.loads(sys.argv[1])
     read = files()
     names = (pod.CA_KEY, pod.CERTIFICATE_KEY, pod.PRIVATE_KEY)

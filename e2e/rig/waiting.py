@@ -1,4 +1,4 @@
-"""Waiting for a cluster: with a deadline, and with the last thing seen in the complaint."""
+"""Waiting for a cluster, with a deadline. The error text has the last state that was seen."""
 
 import subprocess
 import time
@@ -13,7 +13,7 @@ WORTH_TELLING_S = 2.0
 
 
 class TooLate(AssertionError):
-    """What was waited for did not come."""
+    """The awaited state was not reached before the deadline."""
 
 
 def wait_for(
@@ -24,11 +24,10 @@ def wait_for(
     *,
     every_s: float = LOOK_EVERY_S,
 ) -> T:
-    """Look every so often until something other than None or False comes back. Raises TooLate.
+    """Call a function until it returns something other than None or False. Raises TooLate.
 
-    An API server that is away for a moment is part of some tests: it is asked again. ``say``
-    tells where things stood when it was too late. A longer wait is printed: it is what tests are
-    made of.
+    Some tests make the API server unreachable for a moment; then the call is repeated. ``say``
+    describes the state for the error text. Longer waits are printed: tests spend their time there.
     """
     begun = time.monotonic()
     deadline = begun + timeout_s

@@ -1,4 +1,4 @@
-"""The word count of the examples in a cluster: its input, its object, its output, its truth."""
+"""The word count of the examples in a cluster: its input, object, output and expected output."""
 
 import subprocess
 import sys
@@ -29,13 +29,13 @@ ORACLE_TIMEOUT_S = 180.0
 
 
 def line(number: int) -> str:
-    """Make a line: a hot word and some of many."""
+    """Make a line: a frequent word and some of many rare ones."""
     return f"hot w{number * 7919 % WORDS} w{number % 97} w{number * 31 % WORDS}"
 
 
 @dataclass(frozen=True, slots=True)
 class WordCount(StreamJob):
-    """One StreamJob with folders of its own on the volume that all nodes share."""
+    """One StreamJob with its own folders on the volume that all nodes share."""
 
     cluster: Cluster
     folder: Path
@@ -44,16 +44,16 @@ class WordCount(StreamJob):
 
     @property
     def input(self) -> Path:
-        """Give the folder of the lines, as seen here."""
+        """Give the local path of the input folder."""
         return self.folder / "in"
 
     @property
     def output(self) -> Path:
-        """Give the folder of published files, as seen here: each job has its own."""
+        """Give the local path of the job's output folder."""
         return self.folder / f"out-{self.name}"
 
     def prepare(self) -> None:
-        """Make the input, and the claim that checkpoints and files live on."""
+        """Make the input, and the claim for checkpoints and files."""
         for each in (self.folder, self.input, self.output):
             make_shared(each)
         each_file = self.lines // self.files
@@ -65,13 +65,13 @@ class WordCount(StreamJob):
         Claim(self.kubectl, CLAIM, path).make()
 
     def another(self, name: str) -> "WordCount":
-        """Give a job of another name over the same input, with an output of its own."""
+        """Give a job of another name with the same input and its own output."""
         other = replace(self, name=name)
         make_shared(other.output)
         return other
 
     def manifest(self, **spec: Any) -> Any:
-        """Give the example's StreamJob with what a cluster adds, and ``spec`` over it."""
+        """Give the StreamJob of the example with the additions for a cluster, and ``spec``."""
         job = yaml.safe_load((ROOT / "examples" / "wordcount.yaml").read_text())
         job["metadata"]["name"] = self.name
         parameters = {"input": f"{DATA}/in", "output": f"{DATA}/{self.output.name}"}
@@ -86,26 +86,25 @@ class WordCount(StreamJob):
         return job
 
     def apply(self, rate: int = 0, **spec: Any) -> None:
-        """Apply the job, paced to ``rate`` lines/s a file; 0 is as fast as it can."""
+        """Apply the job, limited to ``rate`` lines/s per file; 0 means no limit."""
         manifest = self.manifest(**spec)
         manifest["spec"]["job"]["parameters"]["rate"] = rate
         self.kubectl.apply(manifest, manager="kubectl", force=True)
 
     def start(self, rate: int, **spec: Any) -> None:
-        """Apply the job; returns when it is Ready."""
+        """Apply the job. Returns when it is Ready."""
         self.apply(rate, **spec)
         self.until("Ready", START_TIMEOUT_S)
 
     def finish(self, timeout_s: float, **spec: Any) -> None:
-        """Let it run without pause to the end of its input, on as many workers as now."""
+        """Let it run without a limit to the end of its input, with the present workers."""
         self.apply(**{"replicas": self.job()["spec"]["replicas"], **spec})
         self.until_finished(timeout_s)
 
     def check_exact(self, before: Sequence[Path] = ()) -> None:
         """Compare the output, after files of ``before``, with the input.
 
-        Every word has the counts 1..n, in order, where the order is that of files, then rows; and
-        there is nothing else.
+        Every word has the counts 1..n, in the order of files, then rows. There is nothing else.
         """
         found: Counter[str] = Counter()
         for file in (*sorted(before), *sorted(self.output.glob("*.parquet"))):
@@ -117,7 +116,7 @@ class WordCount(StreamJob):
         assert found == wanted
 
     def check_with_spark(self) -> str:
-        """Have Spark compute what the output must be, and compare; gives what it printed."""
+        """Let Spark compute the expected output and compare. Gives what Spark printed."""
         command = [sys.executable, "-m", "penstock_spark", "oracle"]
         folders = ["--input", str(self.input), "--output", str(self.output)]
         done = subprocess.run(
@@ -143,25 +142,24 @@ def mounted(path: str) -> Any:
 
 
 def make_shared(folder: Path) -> None:
-    """Make a folder that pods write to: their user is not ours."""
+    """Make a folder that pods can write to, although they run as another user."""
     folder.mkdir()
     folder.chmod(0o777)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim and the volume behind it: the folder ``path`` that every node has."""
+    """A claim and its volume: the folder ``path``, which every node has."""
 
     kubectl: Kubectl
     name: str
     path: str
 
     def make(self) -> None:
-        """Make both; returns when they are bound to each other.
+        """Create both. Returns when they are bound to each other.
 
-        The server's controller binds them at once when it knows the volume before the claim and no
-        write comes in between. Else it looks again after up to a quarter of a minute, or when the
-        claim changes.
+        The controller binds them at once if it knows the volume before the claim and no write comes
+        between. Otherwise it tries again after up to 15 s, or when the claim changes.
         """
         self.kubectl.apply(self._volume())
         wait_for(f"{self.volume} Available", self._is_available, BIND_TIMEOUT_S)
@@ -202,17 +200,17 @@ class Claim:
         return {**head, "spec": spec}
 
 
-OF_NAMESPACE = "penstock.dev/e2e"  # on what a namespace does not take with it
+OF_NAMESPACE = "penstock.dev/e2e"  # volumes, which are not deleted with a namespace
 ROOM = {"storage": "1Gi"}
 SHAPE: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
 
 
 def phase_of(found: Any) -> str:
-    """Give the phase of a volume, or of a claim; empty before somebody has looked at it."""
+    """Give the phase of a volume or a claim; empty before its controller has handled it."""
     return str(found.get("status", {}).get("phase", ""))
 
 
 def remove_volumes(kubectl: Kubectl) -> None:
-    """Take away the volumes of the namespace's claims."""
+    """Delete the volumes of the namespace's claims."""
     label = f"{OF_NAMESPACE}={kubectl.namespace}"
     kubectl.attempt("delete", "persistentvolumes", "--wait=false", f"--selector={label}")

@@ -1,9 +1,9 @@
-"""The pod network of a cluster without a registry: one agent a node, which writes routes.
+"""The pod network of a cluster without a registry: one agent per node, which writes routes.
 
-Each node's pods have a range of addresses of their own; the agent tells its node by which other
-node a range is reached, and once writes the configuration that lets the kubelet make pods. It
-enforces NetworkPolicy for them (policies.py): what is new holds within two seconds. Runs with the
-standard library alone.
+The pods of each node have their own range of addresses. The agent adds a route to the range of each
+other node, and writes the configuration once that the kubelet needs to start pods. It enforces
+NetworkPolicy for its pods (policies.py); a new policy holds within two seconds. It needs nothing but
+the standard library.
 """
 
 import json
@@ -26,7 +26,7 @@ LOOK_EVERY_S = 2.0
 
 
 def listed(path: str) -> list[Any]:
-    """Give objects from the API server's own address: no Service works yet."""
+    """Read objects from the API server's own address, because no Service works yet."""
     request = urllib.request.Request(
         f"https://{os.environ['ENDPOINT']}{path}",
         headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"},
@@ -53,7 +53,7 @@ def network_of(cidr: str) -> str:
 
 
 def masquerade(cidr: str) -> None:
-    """Let pods reach what is outside under their node's address. Idempotent."""
+    """Let pods reach addresses outside with the address of their node. Idempotent."""
     rule = ["POSTROUTING", "-s", cidr, "!", "-d", ALL_PODS, "-o", "eth0", "-j", "MASQUERADE"]
     table = ["iptables", "-w", "-t", "nat"]
     if subprocess.run([*table, "-C", *rule], check=False, capture_output=True).returncode:
@@ -61,7 +61,7 @@ def masquerade(cidr: str) -> None:
 
 
 def arrange(node: Any, me: str) -> None:
-    """Make the route to one node, or, of our own node, the configuration."""
+    """Add the route to another node, or write the configuration of our own node."""
     cidr = node["spec"].get("podCIDR")
     known = node["status"].get("addresses", [])
     addresses = [each["address"] for each in known if each["type"] == "InternalIP"]
@@ -78,7 +78,7 @@ def arrange(node: Any, me: str) -> None:
 
 
 def enforce(me: str, before: str) -> str:
-    """Have the pods of this node obey the policies; gives the rules that hold now. Idempotent."""
+    """Enforce the policies for the pods of this node. Gives the present rules. Idempotent."""
     found = listed("/apis/networking.k8s.io/v1/networkpolicies")
     pods, spaces = listed("/api/v1/pods"), listed("/api/v1/namespaces")
     wanted: str = policies.rules(found, pods, spaces, me)
@@ -93,7 +93,7 @@ def enforce(me: str, before: str) -> str:
 
 
 def main() -> None:
-    """Look for ever; what fails is said and tried again."""
+    """Update forever. Failures are printed and tried again."""
     never, enforced, me = threading.Event(), "", os.environ["NODE"]
     while not never.wait(LOOK_EVERY_S):
         try:

@@ -1,9 +1,9 @@
-"""NetworkPolicies as rules of iptables, for the pods of one node. Pure: objects in, a text out.
+"""NetworkPolicies as iptables rules for the pods of one node. Pure: objects in, a text out.
 
-The node's own traffic passes: a kubelet's probes must not be stopped. A pod that no policy selects
-may do anything; one that a policy selects may do what any of its policies allows. What is no pod's
-is matched by ``ipBlock``. Nothing here has an IPv6 address, so blocks of those match nothing.
-A named port is that of the pod that is reached; where it has none of that name, nothing is allowed.
+Traffic of the node itself passes, because the kubelet's probes must not be stopped. Traffic of a pod
+without a policy passes, too. A pod with policies may do what any of them allows. Addresses that
+belong to no pod are matched by ``ipBlock``. This cluster has no IPv6 addresses, so IPv6 blocks match
+nothing. A named port is a port of the destination pod; without a port of this name nothing passes.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ DIRECTIONS = {"Ingress": ("in", "-d", "-s", "from"), "Egress": ("out", "-s", "-d
 
 
 def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], node: str) -> str:
-    """Give a text for ``iptables-restore --noflush`` that replaces all chains of ours.
+    """Give a text for ``iptables-restore --noflush`` that replaces all our chains.
 
-    Their names say what they are of: one chain a pod and direction, and ``CHAIN`` that leads there.
+    There is one chain for each pod and direction, and ``CHAIN``, which calls them.
     """
     labels = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in namespaces}
     known = [p for p in pods if _has_address(p)]
@@ -35,7 +35,7 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
                     line for p in selecting for line in _allowed(p, direction, pod, known, labels)
                 ]
                 chains.append((name, sorted(set(allowed))))
-    # A chain whose packets are allowed goes back to where it was called, for the other direction.
+    # An allowed packet returns to the calling chain, which then checks the other direction.
     text = ["*filter", f":{CHAIN} - [0:0]", *(f":{name} - [0:0]" for name, _ in chains), *lead]
     for name, allowed in chains:
         text += [f"-A {name} {line} -j RETURN" for line in allowed]
@@ -44,7 +44,7 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
 
 
 def _has_address(pod: Object) -> bool:
-    """Say whether it has one of its own; that of a pod which has ended may be another's by now."""
+    """Say whether the address is still the pod's: another pod may have that of an ended pod."""
     status = pod["status"]
     over = status.get("phase") in {"Succeeded", "Failed"}
     return bool(status.get("podIP")) and not over and not pod["spec"].get("hostNetwork")
@@ -68,7 +68,7 @@ def _allowed(
     pods: list[Object],
     namespaces: dict[str, dict[str, str]],
 ) -> list[str]:
-    """Give the matches of what one policy allows ``pod`` in a direction."""
+    """Give the matches for what one policy allows ``pod`` in one direction."""
     _, _, other, peers_key = DIRECTIONS[direction]
     found = []
     for rule in policy["spec"].get(direction.lower()) or []:
@@ -82,7 +82,7 @@ def _allowed(
 
 
 def _ports(rule: Object, reached: Object | None) -> Iterator[str]:
-    """Give the matches of a rule's ports, as the pod that is reached names them."""
+    """Give the matches for the ports of a rule; named ports are those of the destination pod."""
     if not rule.get("ports"):
         yield ""
     for port in rule.get("ports") or []:
@@ -99,7 +99,7 @@ def _ports(rule: Object, reached: Object | None) -> Iterator[str]:
 
 
 def _named(name: str, protocol: str, pod: Object | None) -> int | None:
-    """Give the number of a pod's port of that name; None where it has none."""
+    """Give the number of a pod's named port; None when it has none of this name."""
     for container in pod["spec"].get("containers", []) if pod else []:
         for port in container.get("ports") or []:
             if port.get("name") == name and port.get("protocol", "TCP") == protocol:
@@ -110,7 +110,7 @@ def _named(name: str, protocol: str, pod: Object | None) -> int | None:
 def _places(
     peer: Object, policy: Object, pods: list[Object], namespaces: dict[str, dict[str, str]]
 ) -> list[tuple[str, Object | None]]:
-    """Give the addresses of a peer: those of pods, or a block less what it leaves out."""
+    """Give the addresses of a peer: those of its pods, or a block without its exceptions."""
     block = peer.get("ipBlock")
     if block and ":" in block["cidr"]:
         return []
@@ -138,7 +138,7 @@ def _places(
 
 
 def matches(selector: Object, labels: dict[str, str]) -> bool:
-    """Say whether a label selector selects what has these labels; an empty one selects all."""
+    """Say whether a label selector selects these labels. An empty one selects everything."""
     if any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
         return False
     for term in selector.get("matchExpressions") or []:

@@ -1,4 +1,4 @@
-"""A row of a table of fields to the schema of the API server: structural OpenAPI with CEL.
+"""A row to the schema of the API server: structural OpenAPI with rules in CEL.
 
 Everything is bounded (the API server adds up what the rules could cost), everything has a
 description (``kubectl explain``), and only an OPEN row keeps what nobody declared.
@@ -17,7 +17,7 @@ from penstock.base.units import (
 from penstock.contract.schema import Kind, Row
 
 Schema = dict[str, Any]
-# In job.graph a text may hold ${name}, the parameter of that name, in place of what it must be.
+# In job.graph a text may hold ${name} instead of what it must be: a parameter takes its place.
 PLACEHOLDER = r".*\$\{.*\}.*"
 
 
@@ -47,7 +47,7 @@ def schema(row: Row, place: Place = Place()) -> Schema:
 
 
 def default(row: Row) -> object:
-    """Return the default with those of all members: rules see it before they are filled in."""
+    """Return the default with the defaults of all members, because rules run before they are set."""
     if row.kind is not Kind.OBJECT:
         return row.default
     return {f.name: default(f) for f in row.fields if f.default is not None}
@@ -84,7 +84,7 @@ def _plain(value: object) -> str:
 
 
 def _needs_members(row: Row) -> bool:
-    """Say whether an empty object, the default of a group, would not be valid."""
+    """Say whether an empty object would be refused: then it is no default."""
     return row.kind is Kind.OBJECT and bool(required(row.fields))
 
 
@@ -133,7 +133,7 @@ def _list(row: Row, place: Place) -> Schema:
     place = replace(place, item=True)
     item = schema(row.item(), place)
     node: Schema = {"type": "array", "maxItems": row.length_max, "items": item}
-    if row.key:  # the name of an item is never a parameter: it says which item is meant
+    if row.key:  # the key of an item is never a parameter: it identifies the item
         key = next(f for f in row.fields if f.name == row.key)
         item["properties"][row.key] = schema(key, Place(item=True))
         return {
@@ -190,7 +190,7 @@ DURATION_WORDS = (
 
 def _rules(row: Row, place: Place) -> Iterator[Schema]:
     if row.kind in {Kind.DURATION_S, Kind.DURATION_US}:
-        # A rule and no pattern: the API server would answer with the expression.
+        # A rule and no pattern: for a pattern the API server would answer with the expression.
         yield {"rule": _is_duration(place), "message": DURATION_WORDS}
     yield from _bounds(row, place)
     if row.immutable and (row.required or row.default is not None):
@@ -216,7 +216,7 @@ def _one_of(row: Row) -> Iterator[Schema]:
 
 
 def _immutable_members(row: Row) -> Iterator[Schema]:
-    """Guard members that may be left out: their own rule would not see them come and go."""
+    """Guard members that may be left out: their own rule does not run when they come or go."""
     for f in row.fields:
         if f.immutable and not f.required and f.default is None:
             yield {
@@ -232,13 +232,13 @@ def _is_duration(place: Place) -> str:
 
 
 def _bounds(row: Row, place: Place) -> Iterator[Schema]:
-    """Compare durations and quantities; whole numbers have bounds of their own in a schema."""
+    """Compare durations and quantities. The bounds of numbers are part of the schema itself."""
     bounds = {"least": row.minimum, "most": row.maximum}
     for word, bound in bounds.items():
         if bound is not None and row.kind in _WITHIN:
             within = _WITHIN[row.kind][word].format(bound)
             unless = "self.contains('${') || " if place.parameters else ""
-            if row.kind is not Kind.QUANTITY:  # what is no duration is told as that, and no more
+            if row.kind is not Kind.QUANTITY:  # a text that is no duration breaks one rule, not two
                 unless += f"!{_is_duration(place)} || "
             yield {"rule": unless + within, "message": f"must be at {word} {bound}"}
 

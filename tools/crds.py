@@ -1,4 +1,4 @@
-"""Writes crds/*.yaml from the tables of fields: ``python -m tools.crds``."""
+"""Writes crds/*.yaml from the classes of fields: ``python -m tools.crds``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ HEAD = "# Made by `python -m tools.crds` from the tables of penstock.contract; e
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object: its names, its tables, what ``kubectl get`` shows, what may be asked."""
+    """One kind of object: its names, its rows, its columns in ``kubectl get`` and its rules."""
 
     kind: str
     short: str
@@ -172,7 +172,7 @@ def _root(resource: Resource) -> Schema:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Spells values that occur twice out both times."""
+    """Writes a value that occurs twice both times."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

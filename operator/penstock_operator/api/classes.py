@@ -1,6 +1,6 @@
-"""What a change of ``spec`` does to a running job: the digest of all that restarts its workers.
+"""What a change of ``spec`` does to a running job, and the digest of all fields that restart workers.
 
-Each field says what its change does (``change=`` in :mod:`penstock.contract.streamjob`).
+Each field says what its change does: see ``change=`` in :mod:`penstock.contract.streamjob`.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class Changing(NamedTuple):
 
 
 def changes(row: Row = SPEC, path: str = "", above: Change | None = None) -> Iterator[Changing]:
-    """List the fields that hold values, each with its path below ``spec``; lists are values."""
+    """List the fields that hold a value, with their paths below ``spec``. A list is a value."""
     for field in row.fields:
         here = f"{path}.{field.name}" if path else field.name
         change = field.change or above
@@ -37,10 +37,10 @@ def changes(row: Row = SPEC, path: str = "", above: Change | None = None) -> Ite
 
 
 def digest_of(spec: Plain) -> str:
-    """Return a hash of all that restarts the workers; equal values however they are spelt.
+    """Return a hash of all fields that restart the workers.
 
-    What is left out and what is written as the default are equal, and so are 60s and 1m: neither
-    a new default in the schema nor a formatted file restarts a job.
+    The spelling of a value does not matter: 60s and 1m have one hash. A field that is left out and
+    one that has its default have one hash, too. So a file that is formatted again restarts no job.
     """
     return _digest_of(json.dumps(spec, sort_keys=True))
 
@@ -51,19 +51,22 @@ def _digest_of(text: str) -> str:
 
 
 def without_nonce(spec: Plain) -> str:
-    """Return the digest of what restarts the workers, spec.restartNonce apart."""
+    """Return the digest of all fields that restart the workers, without spec.restartNonce."""
     fields = spec if isinstance(spec, dict) else {}
     return digest_of({name: value for name, value in fields.items() if name != "restartNonce"})
 
 
 def refused(old: Plain, new: Plain) -> list[str]:
-    """List the fields that changed and never may."""
+    """List the fields that have changed although they must not change."""
     before, after = values_of(old, Change.REFUSE), values_of(new, Change.REFUSE)
     return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
 
 
 def values_of(spec: Plain, wanted: Change) -> dict[str, Plain]:
-    """Return the values of one kind of change that are not defaults, by their paths, as they are meant."""
+    """Return the values of the fields with one kind of change, by path, without defaults.
+
+    A value is read by its row: 60s is 60.0.
+    """
     found: dict[str, Plain] = {}
     for path, row, default in _rows(wanted):
         value = _meant(row, at(spec, *path.split(".")))

@@ -58,7 +58,7 @@ ColumnName = Annotated[
     str,
     Field(pattern=r"[^_\n].*|_([^_\n].*)?", rule="names that begin with __ belong to the engine"),
 ]
-HIDDEN_PREFIX = "__"  # columns of the engine itself; a user's may not begin with it
+HIDDEN_PREFIX = "__"  # of the engine's own columns; no column of a user begins with it
 
 
 @dataclass(frozen=True, slots=True)

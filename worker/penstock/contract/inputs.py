@@ -1,7 +1,7 @@
-"""What is known of the files of an input, for people: which are read, and which are not.
+"""Which files of an input a job reads, and which it does not, for people.
 
-The set of files is fixed when a job first starts. Whoever looks at a folder again fills an
-:class:`InputSeen`; the terminal, the logs and the operator spell it with the functions below.
+The set of files is fixed when a job first starts. A later look at the folder gives an
+:class:`InputSeen`. The functions below turn it into text for the terminal, the logs and the status.
 """
 
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from penstock.contract.codec import Message
 
 @dataclass(frozen=True, slots=True)
 class InputSeen(Message, tag="InputSeen"):
-    """One look at an input. ``files`` are in the checkpoint, ``unread`` came later.
+    """One look at the folder of an input. ``files`` are in the checkpoint; ``unread`` came later.
 
-    ``unread_names`` and ``passed_names`` are the first few of ``unread`` and ``passed``; the latter
-    are entries of the folder that are no input (sub-folders, hidden, another ending). ``step`` is
+    ``passed`` counts entries of the folder that are no input: sub-folders, hidden files and files
+    with another ending. ``unread_names`` and ``passed_names`` are the first few names. ``step`` is
     the source step.
     """
 
@@ -32,7 +32,7 @@ class InputSeen(Message, tag="InputSeen"):
 
 
 def unread_text(seen: InputSeen) -> str:
-    """Say which files are not read, and why; empty where all are."""
+    """Return a text about the files that are not read; it is empty when all files are read."""
     if not seen.unread:
         return ""
     files = "1 file is" if seen.unread == 1 else f"{seen.unread:,} files are"
@@ -44,13 +44,13 @@ def unread_text(seen: InputSeen) -> str:
 
 
 def passed_text(seen: InputSeen) -> str:
-    """Say what of the folder is passed over; empty where nothing is."""
+    """Return a text about entries of the folder that are no input; it is empty without them."""
     if not seen.passed:
         return ""
     return f"input of {seen.step}: passed over: {named(seen.passed_names, seen.passed)}"
 
 
 def named(names: tuple[str, ...], count: int) -> str:
-    """Join the first names of ``count``, and count the others."""
+    """Join the first names, and add how many of ``count`` are not among them."""
     more = count - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")

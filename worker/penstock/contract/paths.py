@@ -1,9 +1,8 @@
-"""The one rule for paths of savepoints that come from outside: every part of them names something.
+"""The one rule for paths of savepoints that users give: each part must be a name.
 
-A part that is empty, ``.`` or ``..`` means another folder than the one that it seems to name: with
-``NAMESPACE//savepoints/a`` a whole namespace's folder would be mounted. The definitions (CRDs) hold
-:data:`PATH`; the operator checks what it mounts, and a worker what it opens, with
-:func:`plain_parts`.
+With a part that is empty, ``.`` or ``..`` a path leads to another folder than it seems to:
+``NAMESPACE//savepoints/a`` would mount the folder of a whole namespace. The CRDs check paths by
+:data:`PATH`. The operator checks what it mounts by :func:`plain_parts`, and a worker what it opens.
 """
 
 import re
@@ -11,8 +10,8 @@ from typing import Annotated
 
 from penstock.contract.schema import Field
 
-# In the syntax that Python and RE2 share: RE2 knows no look-ahead, so what a part may begin with is
-# spelt out. No control character is in a path.
+# Python and RE2 share this syntax. RE2 has no look-ahead, so the pattern lists how a part may begin.
+# A path has no control characters.
 _CHAR = r"[^/\x00-\x1f\x7f]"
 _FIRST = r"[^/.\x00-\x1f\x7f]"
 _PART = rf"(?:{_FIRST}|\.{_FIRST}|\.\.{_CHAR}){_CHAR}*"

@@ -1,4 +1,4 @@
-"""A job's status for people, put together from what its parts say. Pure."""
+"""The status of a job for people, made from what its parts report. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ from penstock.contract.wanted import is_over
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a status is made of, read at one moment.
+    """All that a status is made from, read at one moment.
 
-    ``keepers`` holds the running keepers' process ids and ``restarts`` their restarts, by ordinal;
-    ``epoch_time_us`` is when the newest epoch was first seen committed; ``has_run`` says that
-    everything ran before in this run, ``trouble`` what keeps a worker from running;
-    ``silent_s`` and ``listening_s`` as in :class:`JobStatus`.
+    ``keepers`` holds the process ids of the running keepers, and ``restarts`` their restarts, by
+    ordinal. ``epoch_time_us`` is the time when the newest epoch was first seen committed.
+    ``has_run``: all workers ran before in this run. ``trouble``: what keeps a worker from running.
+    ``silent_s`` and ``listening_s`` are those of :class:`JobStatus`.
     """
 
     job: str
@@ -76,7 +76,7 @@ def job_status(seen: Seen) -> JobStatus:
 
 
 def job_state(seen: Seen) -> JobState:
-    """Say in one word where the job stands."""
+    """Return the state of the job."""
     latest, desired = seen.latest, seen.desired
     if is_over(latest, desired):
         if latest.failure is not None:
@@ -96,7 +96,7 @@ def job_state(seen: Seen) -> JobState:
 
 
 def _all_run(seen: Seen) -> bool:
-    # A joiner has no attempt yet: until the rescale is settled it is not missed.
+    # A worker that joins has no attempt yet. It does not count until the rescale is settled.
     fine = {seen.latest.attempt, *((0,) if seen.latest.settled != seen.latest.version else ())}
     attempts = [
         report.progress.attempt
@@ -114,7 +114,7 @@ def _of_leader(seen: Seen) -> WorkerReport | None:
 
 
 def _ended_by(seen: Seen) -> str | None:
-    """Say what ended or holds this run; what ended an earlier one is no news of this one."""
+    """Return what ended or stalls this run. What ended an earlier run does not count."""
     latest = seen.latest
     return latest.failure or latest.stalled if latest.run == seen.desired.run else None
 

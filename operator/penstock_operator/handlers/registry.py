@@ -118,9 +118,28 @@ def _watch(registry: kopf.OperatorRegistry, kind: Kind, parts: Parts) -> None:
             parts.queue.add(key)
 
 
+class NothingCompared(kopf.DiffBaseStorage):
+    """Kopf compares each object with what it was, for handlers of changes; there are none here.
+
+    It would copy the whole object three times for each event, most of what its processing costs.
+    """
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Leave out everything: then nothing differs."""
+        return kopf.BodyEssence({})
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        """Keep nothing."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Write nothing to the object."""
+
+
 def configure(settings: kopf.OperatorSettings) -> None:
     """Set what differs from Kopf's defaults, each for its reason."""
     settings.posting.enabled = False  # our own events count, and outlive a restart
+    settings.persistence.diffbase_storage = NothingCompared()
     settings.peering.standalone = True  # a Lease says who leads, as for all of Kubernetes
     settings.scanning.disabled = True  # it needs rights to all namespaces and definitions
     settings.watching.server_timeout = 300  # then the next one goes on where this one ended

@@ -29,3 +29,15 @@ def test_every_kind_of_a_job_is_watched_by_kopf_or_by_us() -> None:
     assert not ours & set(WATCHED)
     assert place_of_kind(kinds.POD) == ("v1", "pods")
     assert place_of_kind(kinds.BUDGET) == ("policy", "v1", "poddisruptionbudgets")
+
+
+def test_kopf_compares_nothing_and_keeps_nothing_on_an_object() -> None:
+    settings = kopf.OperatorSettings()
+    configure(settings)
+    storage = settings.persistence.diffbase_storage
+    body = kopf.Body({"metadata": {"name": "wc", "labels": {"a": "b"}}, "spec": {"replicas": 2}})
+    built, patch = storage.build(body=body), kopf.Patch()
+    storage.store(body=body, patch=patch, essence=built)
+    assert not built
+    assert storage.fetch(body=body) is None
+    assert not patch

@@ -10,7 +10,7 @@ there are.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock.contract import pod
@@ -18,7 +18,7 @@ from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.folders import folder_at
 from penstock_operator.api.kinds import Kind
-from penstock_operator.api.plain import Object, at, text_at, texts_at, whole_at
+from penstock_operator.api.plain import Object, at, text_at, whole_at
 from penstock_operator.api.slim import slim
 from penstock_operator.reconcile.predicates import Gist, gist_of, matters
 
@@ -86,6 +86,16 @@ class Store:
         self._heard(spot, _version(plain))
         return self._put(spot, plain)
 
+    def renew(self, spot: Spot, uid: str, version: int) -> bool:
+        """Note that an object is at ``version``, and else as it is kept. False: it is not known."""
+        known = self.spots.get(spot)
+        if known is None or known.uid != uid:
+            return False
+        self._heard(spot, version)
+        if known.version < version:
+            self.spots[spot] = replace(known, version=version)
+        return True
+
     def remove(self, plain: Object) -> list[JobKey]:
         """Forget an object, unless another of its name has taken its place."""
         spot = spot_of(plain)
@@ -122,7 +132,7 @@ class Store:
     def version_at(self, plain: Plain) -> str:
         """Return the version of the object of that kind and name; empty when none is known."""
         known = self.spots.get(spot_of(plain))
-        return "" if known is None else text_at(known.plain, "metadata", "resourceVersion")
+        return "" if known is None or not known.version else str(known.version)
 
     def jobs(self) -> list[JobKey]:
         """List all jobs."""
@@ -163,7 +173,7 @@ class Store:
         if old is not None and same and old.version >= max(version, 1):
             return []
         slimmed = slim(plain)
-        kept = Kept(slimmed, uid, version, _owner(slimmed), gist_of(slimmed))
+        kept = Kept(slimmed, uid, version, _owner(spot, slimmed), gist_of(slimmed))
         if old is not None and old.owner == kept.owner and spot[1][0] != STREAM_JOB:
             self.spots[spot] = kept
         else:
@@ -228,9 +238,9 @@ def claim_of(name: str, job: Plain) -> str:
     return given or names.claim_name(name)
 
 
-def _owner(plain: Plain) -> JobKey | None:
+def _owner(spot: Spot, plain: Plain) -> JobKey | None:
     """Return the job that an object is part of; of a StreamJob it is the object itself."""
-    space, (kind, name) = spot_of(plain)
+    space, (kind, name) = spot
     if kind == STREAM_JOB:
         return JobKey(space, name)
     if kind == "StreamSnapshot":
@@ -238,7 +248,7 @@ def _owner(plain: Plain) -> JobKey | None:
         folder = folder_at(space, text_at(plain, "spec", "path"))
         job = text_at(plain, "spec", "jobRef")
         return JobKey(space, job if folder is None else folder.job)
-    job = texts_at(plain, "metadata", "labels").get(pod.LABEL_JOB, "")
+    job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
     return JobKey(space, job) if job else None
 
 

@@ -5,7 +5,7 @@ Without this, the specs of pods would fill most of the operator's memory, and no
 
 from penstock.contract import pod
 from penstock.contract.schema import Plain
-from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
 
 WHOLE = frozenset({"StreamJob", "StreamSnapshot"})
 # Of these kinds only metadata: it shows their owner and what was applied last.
@@ -59,7 +59,7 @@ def _metadata(plain: Plain) -> Object:
     scalers = [m for m in managers if text_at(m, "subresource") == "scale"]
     if scalers:
         metadata["managedFields"] = scalers
-    annotations = texts_at(plain, "metadata", "annotations")
-    if LAST_APPLIED in annotations:
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and LAST_APPLIED in annotations:
         metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
     return metadata

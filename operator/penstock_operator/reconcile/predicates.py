@@ -11,8 +11,6 @@ these changes are renewals, counters and epochs. An object is divided into three
 Figures that are only shown are in none of them. A reconcile at rest shows them (``decide.REST_S``).
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 
 from penstock.base.errors import PeerError
@@ -21,23 +19,29 @@ from penstock.contract.codec import parsed
 from penstock.contract.replacing import SILENT_POD_S
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
-from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
 
 # Of -latest: what each commit changes. Names of savepoints among the retained are in `always`.
 COMMIT = ("epoch", "max_epoch", "root", "published_through", "retained")
 # Of -status: what each commit changes; then clocks and counters, which are only shown.
 TOLD = ("checkpoint", "published_through", "failed_checkpoints")
-COUNTED = ("time_us", "listening_s", "steps", "load")
+COUNTED = ("time_us", "steps")
+RESTS = (ConditionType.READY, ConditionType.CHECKPOINTING)  # both are true of a job at rest
 VOLATILE = ("resourceVersion", "managedFields")
 
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """Digests of the three parts of one object."""
+    """The three parts of one object. They are compared, never changed.
 
-    always: bytes
-    moving: bytes = b""
-    load: bytes = b""
+    A digest would be smaller, and costs more than twice the time: it writes every part as a text
+    first. What is compared shares its parts with the object that is kept; only of a record it is
+    more, for an object keeps that as a text.
+    """
+
+    always: Plain
+    moving: Plain = None
+    load: Plain = None
 
 
 def matters(before: Gist | None, now: Gist, job: Plain) -> bool:
@@ -55,54 +59,49 @@ def matters(before: Gist | None, now: Gist, job: Plain) -> bool:
 
 def at_rest(job: Plain) -> bool:
     """Say whether the job runs, takes checkpoints, and has no operation under way."""
-    truths = {
-        text_at(c, "type"): text_at(c, "status") for c in list_at(job, "status", "conditions")
+    if at(job, "status", "pending") is not None:
+        return False
+    true = {
+        c.get("type")
+        for c in list_at(job, "status", "conditions")
+        if isinstance(c, dict) and c.get("type") in RESTS and c.get("status") == "True"
     }
-    return (
-        at(job, "status", "pending") is None
-        and truths.get(ConditionType.READY) == "True"
-        and truths.get(ConditionType.CHECKPOINTING) == "True"
-    )
+    return len(true) == len(RESTS)
 
 
 def gist_of(plain: Plain) -> Gist:
-    """Digest what ``api.slim`` kept of an object; of a Lease it kept no times."""
+    """Divide what ``api.slim`` kept of an object; of a Lease it kept no times."""
     kind, name = text_at(plain, "kind"), text_at(plain, "metadata", "name")
     metadata = _metadata(plain)
     if kind == "StreamJob":  # nobody but us writes its status
         managers = list_at(plain, "metadata", "managedFields")
-        return Gist(_digest([metadata, managers, at(plain, "spec")]))
+        return Gist([metadata, managers, at(plain, "spec")])
     if kind == "ConfigMap":
         job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
-        record = _record(plain)
-        if record is not None and name == pod.latest_name(job):
-            return _of_latest(metadata, record)
-        if record is not None and name == pod.status_name(job):
-            return _of_status(metadata, record)
-    rest = {k: v for k, v in object_at(plain).items() if k != "metadata"}
-    return Gist(_digest([metadata, rest]))
+        of = {pod.latest_name(job): _of_latest, pod.status_name(job): _of_status}.get(name)
+        record = None if of is None else _record(plain)
+        if of is not None and record is not None:
+            return of(metadata, record)
+    return Gist([metadata, {k: v for k, v in object_at(plain).items() if k != "metadata"}])
 
 
 def _of_latest(metadata: Object, record: Object) -> Gist:
-    moving: Object = {k: record.pop(k, None) for k in COMMIT}
+    moving = [record.pop(k, None) for k in COMMIT]
     record.pop("swap_id", None)
-    kept = [text_at(r, "savepoint") for r in list_at(moving, "retained")]
-    return Gist(_digest([metadata, record, [name for name in kept if name]]), _digest(moving))
+    kept = [text_at(r, "savepoint") for r in list_at(moving[COMMIT.index("retained")])]
+    return Gist([metadata, record, [name for name in kept if name]], moving)
 
 
 def _of_status(metadata: Object, record: Object) -> Gist:
-    moving: Object = {k: record.pop(k, None) for k in TOLD}
-    counted = {k: record.pop(k, None) for k in COUNTED}
-    listens = _seconds(counted["listening_s"]) >= SILENT_POD_S
-    workers = [_worker(w) for w in list_at(record, "workers")]
-    record["workers"] = workers
-    return Gist(_digest([metadata, record, listens]), _digest(moving), _digest(counted["load"]))
-
-
-def _worker(plain: Plain) -> Plain:
-    """Replace the duration of a worker's silence by whether it counts as silent."""
-    silent = _seconds(at(plain, "silent_s")) >= SILENT_POD_S
-    return {**object_at(plain), "silent_s": silent}
+    moving = [record.pop(k, None) for k in TOLD]
+    load, listening_s = record.pop("load", None), record.pop("listening_s", None)
+    for counted in COUNTED:
+        record.pop(counted, None)
+    for worker in list_at(record, "workers"):
+        if isinstance(worker, dict):
+            # The duration of a worker's silence matters only by whether it counts as silent.
+            worker["silent_s"] = _seconds(worker.get("silent_s")) >= SILENT_POD_S
+    return Gist([metadata, record, _seconds(listening_s) >= SILENT_POD_S], moving, load)
 
 
 def _seconds(plain: Plain) -> float:
@@ -118,13 +117,10 @@ def _record(plain: Plain) -> Object | None:
 
 
 def _metadata(plain: Plain) -> Object:
-    metadata = {k: v for k, v in object_at(plain, "metadata").items() if k not in VOLATILE}
-    marks = texts_at(plain, "metadata", "annotations")
-    if pod.ANNOTATION_SWAP in marks:  # it is different after each write of a record
+    metadata = dict(object_at(plain, "metadata"))
+    for name in VOLATILE:
+        metadata.pop(name, None)
+    marks = metadata.get("annotations")
+    if isinstance(marks, dict) and pod.ANNOTATION_SWAP in marks:  # another after each write
         metadata["annotations"] = {k: v for k, v in marks.items() if k != pod.ANNOTATION_SWAP}
     return metadata
-
-
-def _digest(plain: Plain) -> bytes:
-    text = json.dumps(plain, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()

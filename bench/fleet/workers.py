@@ -1,7 +1,8 @@
 """Plays the workers of one job: pods that are ready, and a leader that renews, commits and tells.
 
 What is written, and how often, is what ``keeper/`` does: the Lease every ``LEASE_RETRY_S``,
-``-latest`` at each commit, ``-status`` behind each commit and every ``POD_STATUS_INTERVAL_S``.
+``-latest`` at each commit, ``-status`` behind each commit, and when it was not written for
+``POD_STATUS_INTERVAL_S`` (``keeper.status_publisher``: what is news begins the interval anew).
 Who has the turn is chance: no two jobs write together.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from bench.fleet.api import JOBS, SETS, Api, Object
-from penstock.base.limits import LEASE_RETRY_S, POD_STATUS_INTERVAL_S
+from penstock.base.limits import ANNOUNCE_INTERVAL_S, LEASE_RETRY_S, POD_STATUS_INTERVAL_S
 from penstock.contract import pod
 from penstock.contract.codec import encode
 from penstock.contract.ids import (
@@ -59,6 +60,7 @@ class Player:
     uid: str = ""
     latest: Latest = field(default_factory=lambda: Latest(JobUid(""), SwapId("")))
     committed_us: int = 0
+    told_at: float = 0.0
 
     async def begin(self) -> None:
         """Wait until the operator has made the job's objects; then be there, and commit."""
@@ -92,7 +94,7 @@ class Player:
         await asyncio.gather(
             self._every(LEASE_RETRY_S, self.renew, until),
             self._every(self.interval_s, self._commit_and_tell, until),
-            self._every(POD_STATUS_INTERVAL_S, self.tell, until),
+            self._every(ANNOUNCE_INTERVAL_S, self._tell_if_due, until),
         )
 
     async def renew(self) -> None:
@@ -126,7 +128,12 @@ class Player:
 
     async def tell(self) -> None:
         """Describe the job."""
+        self.told_at = time.monotonic()
         await self._record("-status", pod.status_name(self.name), encode(self._status()))
+
+    async def _tell_if_due(self) -> None:
+        if time.monotonic() - self.told_at >= POD_STATUS_INTERVAL_S:
+            await self.tell()
 
     async def _commit_and_tell(self) -> None:
         await self.commit()

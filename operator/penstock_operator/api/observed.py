@@ -115,7 +115,10 @@ class LatestView:
 
 @dataclass(frozen=True, slots=True)
 class DesiredView:
-    """``{job}-desired`` with its annotations: the turn, and the uid of the -latest of this job."""
+    """``{job}-desired`` with its annotations: the turn, and the uid of the -latest of this job.
+
+    ``newer`` says that a newer version wrote it, empty where none did.
+    """
 
     uid: str
     job_uid: str
@@ -124,6 +127,7 @@ class DesiredView:
     turn: int
     latest_uid: str
     deleting: bool = False
+    newer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
-from penstock.contract.codec import decode, decode_known, parsed
-from penstock.contract.latest import Desired, Latest, decode_latest
+from penstock.contract.codec import decode_known, parsed
+from penstock.contract.latest import Desired, Latest, decode_desired, decode_latest
 from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus, read_status
@@ -182,12 +182,18 @@ def latest_view(plain: Plain) -> LatestView:
 
 
 def desired_view(plain: Plain) -> DesiredView:
-    """View ``-desired``; an unreadable one counts as a new one."""
+    """View ``-desired``; an unreadable one counts as a new one.
+
+    One of a newer version keeps its problem in words (``newer``).
+    """
     marks = texts_at(plain, "metadata", "annotations")
+    value, newer = Desired(0), ""
     try:
         value = _desired(text_at(plain, "data", pod.RECORD))
     except PeerError:
-        value = Desired(0)
+        pass
+    except StateError as error:
+        newer = str(error)
     return DesiredView(
         uid=text_at(plain, "metadata", "uid"),
         job_uid=job_of(plain),
@@ -196,6 +202,7 @@ def desired_view(plain: Plain) -> DesiredView:
         turn=whole_of(marks.get(names.ANNOTATION_TURN)),
         latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
         deleting=deleting_since(plain) is not None,
+        newer=newer,
     )
 
 
@@ -206,7 +213,7 @@ def _latest(text: str) -> Latest:
 
 @lru_cache(RECORDS_KEPT)
 def _desired(text: str) -> Desired:
-    return decode(Desired, text.encode())
+    return decode_desired(text.encode())
 
 
 def running_view(plain: Plain) -> JobStatus | None:

@@ -152,6 +152,15 @@ class Metadata:
     problem: Problem | None = None
 
 
+def newer_record(seen: Observed) -> str | None:
+    """Say which of ``-latest`` and ``-desired`` a newer version wrote; None when neither."""
+    if seen.latest is not None and seen.latest.newer:
+        return f"-latest cannot be read: {seen.latest.problem}"
+    if seen.desired is not None and seen.desired.newer:
+        return f"-desired cannot be read: {seen.desired.newer}"
+    return None
+
+
 def reconcile_metadata(
     seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], builder: DecisionBuilder
 ) -> Metadata:
@@ -162,9 +171,12 @@ def reconcile_metadata(
     found = seen.latest
     if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
         return Metadata(None)
+    newer = newer_record(seen)
+    if newer is not None:
+        return Metadata(None, Problem(Reason.FORMAT_NEWER, newer))
     if found is not None and found.value is None:
-        reason = Reason.FORMAT_NEWER if found.newer else Reason.METADATA_MISSING
-        return Metadata(None, Problem(reason, f"-latest cannot be read: {found.problem}"))
+        text = f"-latest cannot be read: {found.problem}"
+        return Metadata(None, Problem(Reason.METADATA_MISSING, text))
     if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
         return Metadata(None) if taken else _archive_earlier(seen, builder)
     if found is None or found.value is None:

@@ -19,6 +19,7 @@ from penstock_operator.reconcile.children import (
     foreign_objects,
     foreign_objects_problem,
     left_by_earlier_job,
+    newer_record,
     reconcile_finalizer,
     reconcile_metadata,
 )
@@ -135,8 +136,8 @@ def _act(
 
 def _may_apply_children(seen: Observed, *, foreign: bool) -> bool:
     would_begin = foreign and seen.stateful_set is None
-    # An operator of a newer version wrote -latest, so it also writes the other objects.
-    newer = seen.latest is not None and seen.latest.newer
+    # An operator of a newer version wrote -latest or -desired, so it also writes the other objects.
+    newer = newer_record(seen) is not None
     return not (left_by_earlier_job(seen) or would_begin or newer)
 
 

@@ -4,9 +4,9 @@ import json
 
 from penstock.base.errors import PeerError
 from penstock.contract import pod
-from penstock.contract.codec import encode, parsed
+from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid, SwapId
-from penstock.contract.latest import Desired, Latest, encode_latest
+from penstock.contract.latest import Desired, Latest, encode_desired, encode_latest
 from penstock.contract.schema import API_VERSION, Plain
 from penstock.contract.streamjob import KIND
 from penstock_operator.api import names
@@ -44,7 +44,7 @@ def desired(owner: Owner, wanted: Desired, turn: int, latest_uid: str) -> Object
     marks = {names.ANNOTATION_TURN: str(turn), names.ANNOTATION_LATEST: latest_uid}
     name = pod.desired_name(owner.name)
     frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, annotations=marks)
-    return {**frame, "data": {pod.RECORD: encode(wanted).decode()}}
+    return {**frame, "data": {pod.RECORD: encode_desired(wanted).decode()}}
 
 
 def first_latest(owner: Owner) -> Object:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
-from penstock.contract.latest import Death, Deaths
+from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import MESSAGE_CHARS_MAX
 from penstock.contract.status import JobState, JobStatus
@@ -17,6 +17,8 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.plain import Object
+from penstock_operator.api.views import desired_view
 from penstock_operator.reconcile.decide import decide
 from tests.unit.operator.observing import running, spec_of
 
@@ -133,18 +135,34 @@ def test_a_status_of_a_newer_operator_stops_nothing_and_keeps_its_conditions() -
     assert written.state != "Draining"
 
 
-def test_a_job_whose_record_is_of_a_newer_version_is_left_as_it_is() -> None:
+@pytest.mark.parametrize("which", ["latest", "desired"])
+def test_a_job_whose_record_is_of_a_newer_version_is_left_as_it_is(which: str) -> None:
     seen = committed(7)
-    assert seen.latest is not None
-    newer = replace(seen.latest, value=None, problem="-latest has the format 9", newer=True)
+    latest, wanted = seen.latest, seen.desired
+    assert latest is not None
+    assert wanted is not None
+    problem = f"-{which} has the format 9"
+    if which == "latest":
+        latest = replace(latest, value=None, problem=problem, newer=True)
+    else:
+        wanted = replace(wanted, value=Desired(0), newer=problem)
+    seen = replace(seen, latest=latest, desired=wanted)
     for _ in range(2):
-        decided = decide(replace(seen, latest=newer, refresh=True))
+        decided = decide(replace(seen, refresh=True))
         if decided.status is not None:
             seen = replace(seen, job=replace(seen.job, status=decided.status))
     assert not decided.actions
     stalled = seen.job.status.condition(ConditionType.STALLED)
     assert stalled is not None
-    assert (stalled.reason, "format 9" in stalled.message) == ("FormatNewer", True)
+    assert stalled.reason == "FormatNewer"
+    assert f"-{which} has the format 9" in stalled.message
+
+
+def test_a_newer_record_of_what_is_wanted_is_seen_as_one() -> None:
+    marks: Object = {"metadata": {"name": "wc-desired", "uid": "d", "resourceVersion": "1"}}
+    newer = desired_view({**marks, "data": {"record": '{"format":9,"is":"Desired"}'}})
+    assert "format 9" in newer.newer
+    assert not desired_view({**marks, "data": {"record": "{"}}).newer
 
 
 def test_that_mutual_tls_is_off_is_a_condition_and_one_warning() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
-from penstock.contract.codec import Message, decode, encode, parsed
+from penstock.contract.codec import Message, decode, decode_known, encode, parsed
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -25,6 +25,8 @@ from penstock.contract.manifest import BlobRef
 CLIPPED = " [...]"
 # Raised whenever an older version could misread a record. 1 had no field for it.
 LATEST_FORMAT = 2
+# Raised whenever an older version must not go by a record. 1 is not written: see `encode_desired`.
+DESIRED_FORMAT = 1
 OVERRIDES = "instead-"  # begins the nonce of a restore in the place of the file's
 ANY_STATE = "*"  # no step has such a name
 
@@ -211,9 +213,13 @@ def decode_latest(data: bytes) -> Latest:
         found = latest.format
         if found <= LATEST_FORMAT:
             return replace(latest, format=LATEST_FORMAT)
-    raise StateError(
-        f"-latest has the format {found}, of a newer version; this one reads formats up to "
-        f"{LATEST_FORMAT}: run the version that wrote it, or a newer one. Nothing is written"
+    raise _newer("-latest", found, LATEST_FORMAT)
+
+
+def _newer(name: str, found: int, known: int) -> StateError:
+    return StateError(
+        f"{name} has the format {found}, of a newer version; this one reads formats up to "
+        f"{known}: run the version that wrote it, or a newer one. Nothing is written"
     )
 
 
@@ -283,10 +289,37 @@ def is_done(wanted: Restore, restored: str | None) -> bool:
 class Desired(Message, tag="Desired"):
     """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``.
 
-    ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
+    - ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
+    - ``format``: that of the record as it is written; see :func:`decode_desired`.
     """
 
     workers: int
     requests: tuple[Request, ...] = ()
     restore: Restore | None = None
     run: str = ""
+    format: int = DESIRED_FORMAT
+
+
+def encode_desired(desired: Desired) -> bytes:
+    """Return the stored form of ``desired``.
+
+    The format 1 is left out: workers from before there was one refuse a field that they do not
+    know, and would obey nothing until their image is a newer one.
+    """
+    plain = parsed(encode(desired))
+    if desired.format == 1:
+        del plain["format"]
+    return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_desired(data: bytes) -> Desired:
+    """Read a record of this format or of an older one; what is written over it is of this one.
+
+    A field that this version does not know is left aside: whoever added it and did not raise the
+    format has said that this is right. Raises StateError for a newer format, which nobody may go
+    by nor write over, and PeerError for what is no record.
+    """
+    found = _format_of(data)
+    if found > DESIRED_FORMAT:
+        raise _newer("-desired", found, DESIRED_FORMAT)
+    return replace(decode_known(Desired, data), format=DESIRED_FORMAT)

@@ -11,7 +11,7 @@ from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.contract.codec import decode, encode
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
-from penstock.contract.latest import Desired, decode_latest, encode_latest
+from penstock.contract.latest import Desired, decode_desired, decode_latest, encode_latest
 from penstock.contract.manifest import RootManifest
 from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown
 from penstock.protocol import control_actions as actions
@@ -91,7 +91,7 @@ def swap_latest(store: MetaStore, name: str, action: actions.SwapLatest) -> even
 def read_desired(store: MetaStore, name: str) -> Desired | None:
     """Read what is wanted. Raises PenstockError when the store does not answer."""
     found = store.get(name)
-    return None if found is None else decode(Desired, found.data)
+    return None if found is None else decode_desired(found.data)
 
 
 def file_action(

@@ -13,14 +13,15 @@ from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
-from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import (
     Desired,
     Latest,
     Request,
     Restore,
+    decode_desired,
     decode_latest,
+    encode_desired,
     encode_latest,
     is_done,
 )
@@ -88,7 +89,7 @@ class JobObjects:
             return self._last[1]
         found = self._store.get(self._desired)
         assert found is not None, "made by begin()"
-        return decode(Desired, found.data)
+        return decode_desired(found.data)
 
     def rescale(self, workers: int) -> RequestAnswer:
         """Want another number of workers; the answer comes by :meth:`answer`."""
@@ -216,9 +217,9 @@ class JobObjects:
     def _swap(self, change: Callable[[Desired], Desired]) -> None:
         found = self._store.get(self._desired)
         if found is None:
-            self._store.create(self._desired, encode(change(Desired(0))))
+            self._store.create(self._desired, encode_desired(change(Desired(0))))
         else:
-            data = encode(change(decode(Desired, found.data)))
+            data = encode_desired(change(decode_desired(found.data)))
             self._store.swap(self._desired, data, found.version)
 
 

@@ -30,7 +30,7 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
-TURN_S = 0.5  # between two turns: what comes together is taken together, at a third less an event
+TURN_S = 0.5  # between two turns: what comes together is taken together
 FULL_TURN_BYTES = 64 * 1024  # after one there is no pause: the server is ahead of us
 ABSENT = 404
 GONE = 410

@@ -214,7 +214,7 @@ Count = Annotated[int, Field(minimum=0)]
 LongText = Annotated[str, Field(length_max=4096)]
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE)]
 Time = Annotated[str, Field(format="date-time", length_max=64)]  # RFC 3339
-Message = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)]  # for people
+MessageText = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)]  # for people
 
 
 # --- Rows of a class --------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from penstock.contract.schema import (
     Duration,
     Field,
     Fields,
-    Message,
+    MessageText,
     Plain,
     Time,
     object_row,
@@ -183,7 +183,7 @@ class Condition(Fields):
             length_max=64,
         ),
     ]
-    message: Annotated[Message, Field("message", "why, for people")]
+    message: Annotated[MessageText, Field("message", "why, for people")]
     last_transition_time: Annotated[Time, Field("lastTransitionTime", "when status last changed")]
     observed_generation: Annotated[
         Count, Field("observedGeneration", "the generation of spec that the condition is about")
@@ -251,7 +251,7 @@ class LastFailure(Fields):
 
     time: Annotated[Time, Field("time", "when it happened")]
     reason: Annotated[Word, Field("reason", "why, in one word")]
-    message: Annotated[Message, Field("message", "why, for people")]
+    message: Annotated[MessageText, Field("message", "why, for people")]
     worker: Annotated[str | None, Field("worker", "the pod in which the failure began")] = None
 
 
@@ -265,7 +265,7 @@ class RestartSummary(Fields):
     ]
     window_s: Annotated[Duration, Field("window", "the window of spec.restart")]
     last: Annotated[
-        Message,
+        MessageText,
         Field(
             "last",
             "how the newest one ended, which rows were in flight, and the last lines of its log",
@@ -319,7 +319,7 @@ class SparkApplicationStatus(Fields):
     name: Annotated[str, Field("name", "name of the SparkApplication")]
     flavour: Annotated[OperatorFlavour, Field("flavour", "the Spark operator that runs it")]
     state: Annotated[Word, Field("state", "its state, as Spark's operator spells it")]
-    message: Annotated[Message, Field("message", "why it failed")] = ""
+    message: Annotated[MessageText, Field("message", "why it failed")] = ""
     rows: Annotated[
         Count, Field("rows", "rows of the replay that the job last reported as taken")
     ] = 0
@@ -334,7 +334,7 @@ class AutoscalingStatus(Fields):
 
     replicas: Annotated[Count, Field("replicas", "number of workers that it wants")]
     time: Annotated[Time, Field("time", "since when it wants this number")]
-    message: Annotated[Message, Field("message", "why it wants this number")] = ""
+    message: Annotated[MessageText, Field("message", "why it wants this number")] = ""
     undone: Annotated[bool, Field("undone", "more workers were wanted and did not come")] = False
     busy: Annotated[
         float | None,

@@ -17,7 +17,7 @@ from penstock.contract.schema import (
     Duration,
     Field,
     Fields,
-    Message,
+    MessageText,
     ObjectName,
     Plain,
     Rule,
@@ -127,7 +127,7 @@ class SnapshotStatus(Fields):
         None
     )
     failures: Annotated[Count, Field("failures", "number of tries that failed")] = 0
-    message: Annotated[Message, Field("message", "why it failed")] = ""
+    message: Annotated[MessageText, Field("message", "why it failed")] = ""
     job_uid: Annotated[
         str | None, Field("jobUid", "the UID of the job whose state it is", length_max=64)
     ] = None

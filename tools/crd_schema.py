@@ -14,7 +14,7 @@ from penstock.base.units import (
     QUANTITY_CHARS_MAX,
     QUANTITY_PATTERN,
 )
-from penstock.contract.schema import Kind, Row
+from penstock.contract.schema import FieldRow, Kind
 
 Schema = dict[str, Any]
 # In job.graph a text may hold ${name} instead of what it must be: a parameter takes its place.
@@ -33,7 +33,7 @@ class Place:
     item: bool = False
 
 
-def schema(row: Row, place: Place = Place()) -> Schema:
+def schema(row: FieldRow, place: Place = Place()) -> Schema:
     """Return the schema of one row and all below it."""
     if row.name == "graph":
         place = replace(place, parameters=True)
@@ -46,14 +46,14 @@ def schema(row: Row, place: Place = Place()) -> Schema:
     return node
 
 
-def default(row: Row) -> object:
+def default(row: FieldRow) -> object:
     """Return the default with the defaults of all members, because rules run before they are set."""
     if row.kind is not Kind.OBJECT:
         return row.default
     return {f.name: default(f) for f in row.fields if f.default is not None}
 
 
-def description(row: Row) -> str:
+def description(row: FieldRow) -> str:
     """Say what a field means, its rules and bounds: what ``kubectl explain`` prints."""
     words = [row.meaning[:1].upper() + row.meaning[1:] + "."]
     if row.one_of:
@@ -74,7 +74,7 @@ def description(row: Row) -> str:
     return " ".join(words)
 
 
-def required(fields: Sequence[Row]) -> list[str]:
+def required(fields: Sequence[FieldRow]) -> list[str]:
     """Name the fields that must be given in a cluster."""
     return [f.name for f in fields if f.required or f.cluster_required]
 
@@ -83,12 +83,12 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _needs_members(row: Row) -> bool:
+def _needs_members(row: FieldRow) -> bool:
     """Say whether an empty object would be refused: then it is no default."""
     return row.kind is Kind.OBJECT and bool(required(row.fields))
 
 
-def _typed(row: Row, place: Place) -> Schema:
+def _typed(row: FieldRow, place: Place) -> Schema:
     match row.kind:
         case Kind.OBJECT:
             return _object(row, place)
@@ -111,7 +111,7 @@ def _typed(row: Row, place: Place) -> Schema:
                 "maxLength": DURATION_CHARS_MAX,
             }
         case Kind.QUANTITY:
-            bounded = Row("", Kind.TEXT, row.meaning, length_max=QUANTITY_CHARS_MAX)
+            bounded = FieldRow("", Kind.TEXT, row.meaning, length_max=QUANTITY_CHARS_MAX)
             return _int_or_text(
                 bounded, _anchored(QUANTITY_PATTERN, place.parameters), described=False
             )
@@ -121,7 +121,7 @@ def _typed(row: Row, place: Place) -> Schema:
             return _number(row)
 
 
-def _object(row: Row, place: Place) -> Schema:
+def _object(row: FieldRow, place: Place) -> Schema:
     properties = {f.name: schema(f, place) for f in row.fields}
     node: Schema = {"type": "object"}
     if required(row.fields):
@@ -129,7 +129,7 @@ def _object(row: Row, place: Place) -> Schema:
     return {**node, "properties": properties}
 
 
-def _list(row: Row, place: Place) -> Schema:
+def _list(row: FieldRow, place: Place) -> Schema:
     place = replace(place, item=True)
     item = schema(row.item(), place)
     node: Schema = {"type": "array", "maxItems": row.length_max, "items": item}
@@ -144,7 +144,7 @@ def _list(row: Row, place: Place) -> Schema:
     return {**node, "x-kubernetes-list-type": "set" if row.unique else "atomic"}
 
 
-def _text(row: Row, place: Place) -> Schema:
+def _text(row: FieldRow, place: Place) -> Schema:
     node: Schema = {"type": "string", "maxLength": row.length_max}
     if row.length_min:
         node["minLength"] = row.length_min
@@ -155,7 +155,7 @@ def _text(row: Row, place: Place) -> Schema:
     return node
 
 
-def _int_or_text(row: Row, pattern: str, *, described: bool = True) -> Schema:
+def _int_or_text(row: FieldRow, pattern: str, *, described: bool = True) -> Schema:
     node: Schema = {"x-kubernetes-int-or-string": True, "maxLength": row.length_max}
     if described:
         node = {"description": description(row), **node}
@@ -164,7 +164,7 @@ def _int_or_text(row: Row, pattern: str, *, described: bool = True) -> Schema:
     return node
 
 
-def _number(row: Row) -> Schema:
+def _number(row: FieldRow) -> Schema:
     names = {Kind.INTEGER: "integer", Kind.NUMBER: "number", Kind.BOOLEAN: "boolean"}
     node: Schema = {"type": names[row.kind]}
     if row.kind is Kind.INTEGER:
@@ -188,7 +188,7 @@ DURATION_WORDS = (
 # --- Rules in CEL -----------------------------------------------------------------------------
 
 
-def _rules(row: Row, place: Place) -> Iterator[Schema]:
+def _rules(row: FieldRow, place: Place) -> Iterator[Schema]:
     if row.kind in {Kind.DURATION_S, Kind.DURATION_US}:
         # A rule and no pattern: for a pattern the API server would answer with the expression.
         yield {"rule": _is_duration(place), "message": DURATION_WORDS}
@@ -206,7 +206,7 @@ def _rules(row: Row, place: Place) -> Iterator[Schema]:
         yield node
 
 
-def _one_of(row: Row) -> Iterator[Schema]:
+def _one_of(row: FieldRow) -> Iterator[Schema]:
     if row.one_of:
         given = ", ".join(f"has(self.{name})" for name in row.one_of)
         yield {
@@ -215,7 +215,7 @@ def _one_of(row: Row) -> Iterator[Schema]:
         }
 
 
-def _immutable_members(row: Row) -> Iterator[Schema]:
+def _immutable_members(row: FieldRow) -> Iterator[Schema]:
     """Guard members that may be left out: their own rule does not run when they come or go."""
     for f in row.fields:
         if f.immutable and not f.required and f.default is None:
@@ -231,7 +231,7 @@ def _is_duration(place: Place) -> str:
     return f"self.matches(r'{_anchored(DURATION_PATTERN, place.parameters)}')"
 
 
-def _bounds(row: Row, place: Place) -> Iterator[Schema]:
+def _bounds(row: FieldRow, place: Place) -> Iterator[Schema]:
     """Compare durations and quantities. The bounds of numbers are part of the schema itself."""
     bounds = {"least": row.minimum, "most": row.maximum}
     for word, bound in bounds.items():

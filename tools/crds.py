@@ -11,7 +11,7 @@ from penstock.contract import (
     streamjob_status,
     streamsnapshot,
 )
-from penstock.contract.schema import API_VERSION, DNS_LABEL, Row
+from penstock.contract.schema import API_VERSION, DNS_LABEL, FieldRow
 from penstock.contract.streamjob import KIND
 from tools.crd_schema import Schema, schema
 
@@ -27,8 +27,8 @@ class Resource:
     kind: str
     short: str
     meaning: str
-    spec: Row
-    status: Row
+    spec: FieldRow
+    status: FieldRow
     columns: tuple[Schema, ...]
     rules: tuple[Schema, ...] = ()
     scale: bool = False

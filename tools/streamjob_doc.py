@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.contract import streamsnapshot as snapshot
-from penstock.contract.schema import Kind, Row
+from penstock.contract.schema import FieldRow, Kind
 from penstock.contract.streamjob import SPEC
 from penstock.contract.streamjob_status import REASONS, STATUS
 
@@ -83,7 +83,7 @@ def _below(head: str) -> str:
     return f"#{head}"
 
 
-def _tables(table: Row, name: str, *, cluster: bool | None = None) -> Iterator[str]:
+def _tables(table: FieldRow, name: str, *, cluster: bool | None = None) -> Iterator[str]:
     """Give one table for each object below ``table``: all fields, or those of one of the pages."""
     for path, row, within in _objects(table, name, table.cluster):
         shown = [r for r in row.fields if cluster is None or (within or r.cluster) is cluster]
@@ -107,7 +107,7 @@ def _tables(table: Row, name: str, *, cluster: bool | None = None) -> Iterator[s
         yield ""
 
 
-def _is_about(message: str, row: Row, shown: list[str]) -> bool:
+def _is_about(message: str, row: FieldRow, shown: list[str]) -> bool:
     """Say whether a rule belongs to the page that shows these fields: it names none of the others."""
     words = re.split(r"[^\w]+", message)
     return not any(r.name in words for r in row.fields if r.name not in shown) or (
@@ -123,7 +123,7 @@ def _reasons() -> Iterator[str]:
     yield ""
 
 
-def _objects(row: Row, path: str, within: bool) -> Iterator[tuple[str, Row, bool]]:
+def _objects(row: FieldRow, path: str, within: bool) -> Iterator[tuple[str, FieldRow, bool]]:
     """Give each object with its path, and whether it is below a field of clusters."""
     if row.fields:
         yield path, row, within
@@ -132,7 +132,7 @@ def _objects(row: Row, path: str, within: bool) -> Iterator[tuple[str, Row, bool
         yield from _objects(child, f"{path}.{child.name}{mark}", within or child.cluster)
 
 
-def _line(row: Row) -> str:
+def _line(row: FieldRow) -> str:
     shown = row.default not in (None, "") and row.kind is not Kind.OBJECT
     default = "" if not shown else f"`{_plain(row.default)}`"
     cells = (f"`{row.name}`", _type(row), row.meaning, default, _rule(row))
@@ -143,7 +143,7 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(row: Row) -> str:
+def _type(row: FieldRow) -> str:
     match row.kind:
         case Kind.DURATION_US:
             return "duration"
@@ -157,7 +157,7 @@ def _type(row: Row) -> str:
             return str(row.kind)
 
 
-def _rule(row: Row) -> str:
+def _rule(row: FieldRow) -> str:
     bounds = [f">= {row.minimum}"] * (row.minimum is not None)
     bounds += [f"<= {row.maximum}"] * (row.maximum is not None)
     words = (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.contract.codec import parsed, to_plain
 from penstock.contract.reader import Origin, Reader
-from penstock.contract.schema import Change, Kind, Plain, Row
+from penstock.contract.schema import Change, FieldRow, Kind, Plain
 from penstock.contract.streamjob import SPEC
 from penstock_operator.api.plain import at
 
@@ -20,11 +20,13 @@ class Changing(NamedTuple):
     """A field, and what its change does."""
 
     path: str
-    row: Row
+    row: FieldRow
     change: Change
 
 
-def changes(row: Row = SPEC, path: str = "", above: Change | None = None) -> Iterator[Changing]:
+def changes(
+    row: FieldRow = SPEC, path: str = "", above: Change | None = None
+) -> Iterator[Changing]:
     """List the fields that hold a value, with their paths below ``spec``. A list is a value."""
     for field in row.fields:
         here = f"{path}.{field.name}" if path else field.name
@@ -76,12 +78,12 @@ def values_of(spec: Plain, wanted: Change) -> dict[str, Plain]:
 
 
 @cache
-def _rows(wanted: Change) -> tuple[tuple[str, Row, Plain], ...]:
+def _rows(wanted: Change) -> tuple[tuple[str, FieldRow, Plain], ...]:
     fields = (each for each in changes() if each.change is wanted)
     return tuple((each.path, each.row, _meant(each.row, each.row.default)) for each in fields)
 
 
-def _meant(row: Row, plain: Plain) -> Plain:
+def _meant(row: FieldRow, plain: Plain) -> Plain:
     if plain is None or row.kind in {Kind.OPEN, Kind.OBJECT, Kind.LIST}:
         return plain
     reader = Reader(Origin())

@@ -8,11 +8,11 @@ from penstock.contract.schema import (
     Duration,
     DurationUs,
     Field,
+    FieldRow,
     Fields,
     Kind,
     ObjectName,
     Quantity,
-    Row,
     Rule,
     row_of,
     rows_of,
@@ -53,7 +53,7 @@ class Outer(Fields):
     must: Annotated[bool, Field("must", "is needed")]
 
 
-ROWS: dict[str, Row] = {row.name: row for row in rows_of(Outer)}
+ROWS: dict[str, FieldRow] = {row.name: row for row in rows_of(Outer)}
 
 
 def test_rows_come_in_the_order_of_the_class() -> None:
@@ -113,7 +113,7 @@ def test_an_attribute_that_says_nothing_is_not_in_the_file() -> None:
 
 
 def test_a_row_stands_for_itself() -> None:
-    made = Row("call", Kind.OBJECT, "made by hand", fields=rows_of(Inner), make=dict)
+    made = FieldRow("call", Kind.OBJECT, "made by hand", fields=rows_of(Inner), make=dict)
 
     @dataclass(frozen=True, slots=True)
     class Holder(Fields):

@@ -7,10 +7,11 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.contract import streamjob as sj
+from penstock.contract import streamsnapshot
 from penstock.contract.graph import Aggregate, Function, OnError, Source, Window
 from penstock.contract.job_reader import cluster_only, override, read_stream_job
 from penstock.contract.reader import Origin, Reader
-from penstock.contract.schema import Kind, Plain, Row
+from penstock.contract.schema import FieldRow, Fields, Kind, Plain, rows_of
 from penstock.contract.settings import (
     BackoffSettings,
     CompressionMode,
@@ -18,6 +19,7 @@ from penstock.contract.settings import (
     ShuffleSettings,
 )
 from penstock.contract.streamjob import SPEC, STREAM_JOB
+from penstock.contract.streamjob_status import STATUS
 
 STEPS: list[Plain] = [
     {"name": "lines", "source": {"parquet": {"path": "${input}/x"}, "columns": []}},
@@ -285,14 +287,22 @@ def test_a_list_or_a_text_is_no_job() -> None:
 # --- The table itself --------------------------------------------------------------------------
 
 
-def rows(row: Row, path: str) -> Iterator[tuple[str, Row]]:
+def rows(row: FieldRow, path: str) -> Iterator[tuple[str, FieldRow]]:
     for child in row.fields:
         yield f"{path}.{child.name}", child
         yield from rows(child, f"{path}.{child.name}")
 
 
+ALL_ROWS = [
+    *rows(SPEC, "spec"),
+    *rows(STATUS, "status"),
+    *rows(streamsnapshot.SPEC, "StreamSnapshot.spec"),
+    *rows(streamsnapshot.STATUS, "StreamSnapshot.status"),
+]
+
+
 def test_every_row_has_a_meaning_and_a_readable_default() -> None:
-    for path, row in rows(SPEC, "spec"):
+    for path, row in ALL_ROWS:
         assert row.meaning, path
         if row.default is not None and row.kind is not Kind.OBJECT:
             reader = Reader(Origin())
@@ -300,8 +310,19 @@ def test_every_row_has_a_meaning_and_a_readable_default() -> None:
             assert not reader.problems, path
 
 
-def test_rows_of_the_spec_are_the_attributes_of_the_value() -> None:
-    assert {r.target for r in SPEC.fields} == {f.name for f in dataclasses.fields(sj.Spec)}
+def test_every_attribute_is_a_field_and_its_default_is_read_as_it_is() -> None:
+    made = {row.make for _, row in ALL_ROWS if row.kind in {Kind.OBJECT, Kind.LIST}}
+    classes = [c for c in made if isinstance(c, type) and issubclass(c, Fields)]
+    assert len(classes) > 30
+    for kind in classes:
+        attributes = {f.name: f.default for f in dataclasses.fields(kind)}
+        rows_by_name = {row.target: row for row in rows_of(kind)}
+        assert rows_by_name.keys() == attributes.keys(), kind
+        for name, default in attributes.items():
+            row = rows_by_name[name]
+            if row.default is not None and row.kind is not Kind.OBJECT:
+                read = Reader(Origin()).read(row, row.default, name)
+                assert (type(read), read) == (type(default), default), f"{kind}.{name}"
 
 
 # --- --set -------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.contract.reader import clipped, duration_text
-from penstock.contract.schema import Plain, Row
+from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import (
     REASONS,
-    STATUS,
     AssignmentStatus,
     CheckpointSummary,
     Condition,
@@ -25,9 +24,6 @@ from penstock.contract.streamjob_status import (
     carried_status,
     read_status,
     status_plain,
-)
-from penstock.contract.streamsnapshot import (
-    STATUS as SNAPSHOT_STATUS,
 )
 from penstock.contract.streamsnapshot import (
     SnapshotState,
@@ -166,13 +162,6 @@ def test_every_reason_belongs_to_a_condition() -> None:
 def test_a_condition_is_found_by_its_type() -> None:
     assert RUNNING.condition(ConditionType.READY) == READY
     assert RUNNING.condition(ConditionType.STALLED) is None
-
-
-@pytest.mark.parametrize(
-    ("table", "value"), [(STATUS, StreamJobStatus), (SNAPSHOT_STATUS, SnapshotStatus)]
-)
-def test_rows_are_the_attributes(table: Row, value: type) -> None:
-    assert {r.target for r in table.fields} == {f.name for f in dataclasses.fields(value)}
 
 
 # --- Snapshots ----------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from penstock.contract.schema import (
     Duration,
     Field,
+    FieldRow,
     Fields,
     Kind,
     LongText,
     Quantity,
-    Row,
     Rule,
     object_row,
     row_of,
@@ -155,4 +155,4 @@ def test_lists_and_maps_of_texts_are_bounded() -> None:
 
 
 def test_a_row_without_bounds_is_bounded_all_the_same() -> None:
-    assert schema(Row("a", Kind.TEXT, "a"), Place(item=True))["maxLength"] == 253
+    assert schema(FieldRow("a", Kind.TEXT, "a"), Place(item=True))["maxLength"] == 253

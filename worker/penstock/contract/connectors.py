@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from penstock.contract.schema import Count, Field, Fields, Kind, LongText, Quantity, Row, rows_of
+from penstock.contract.schema import (
+    Count,
+    Field,
+    FieldRow,
+    Fields,
+    Kind,
+    LongText,
+    Quantity,
+    rows_of,
+)
 
 
 class Role(StrEnum):
@@ -174,6 +183,6 @@ def connector_kinds(role: Role) -> dict[str, ConnectorKind]:
     return {c.name: c for c in CONNECTORS if c.role is role}
 
 
-def option_row(kind: ConnectorKind) -> Row:
+def option_row(kind: ConnectorKind) -> FieldRow:
     """Return the row of an object with a kind's options, as ``source: {parquet: ...}`` has it."""
-    return Row(kind.name, Kind.OBJECT, kind.meaning, fields=rows_of(kind.options), make=dict)
+    return FieldRow(kind.name, Kind.OBJECT, kind.meaning, fields=rows_of(kind.options), make=dict)

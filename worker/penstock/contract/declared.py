@@ -29,7 +29,7 @@ from penstock.contract.graph import (
     StepName,
     Window,
 )
-from penstock.contract.schema import Field, Fields, Kind, Row, Rule, object_row, rows_of
+from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
 
 
 class Strategy(StrEnum):
@@ -41,12 +41,14 @@ class Strategy(StrEnum):
     CUSTOM = "custom"
 
 
-def _connected(role: Role, meaning: str, kind: type[object], make: Callable[..., object]) -> Row:
+def _connected(
+    role: Role, meaning: str, kind: type[object], make: Callable[..., object]
+) -> FieldRow:
     """Return the row of a step with exactly one connector, whose options are its own."""
     connectors = connector_kinds(role).values()
     fields = (*(option_row(each) for each in connectors), *rows_of(kind))
     names = tuple(each.name for each in connectors)
-    return Row(str(role), Kind.OBJECT, meaning, fields=fields, make=make, one_of=names)
+    return FieldRow(str(role), Kind.OBJECT, meaning, fields=fields, make=make, one_of=names)
 
 
 def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, object]]:
@@ -70,7 +72,7 @@ def _sink(**values: object) -> Sink:
     return Sink(connector)
 
 
-def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: str) -> Row:
+def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: str) -> FieldRow:
     """Return the row of a step with a user function: the fields of its call are its own."""
     calls = tuple(f for f in rows_of(Call) if kind is not Filter or f.name != "columns")
     own = rows_of(kind)
@@ -79,7 +81,7 @@ def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: s
         rest = {f.target: values.pop(f.target) for f in own}
         return kind(Call(**values), **rest)  # type: ignore[arg-type]
 
-    return Row(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
+    return FieldRow(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
 
 
 SOURCE = _connected(Role.SOURCE, "reads a replayable input", Source, _source)

@@ -13,7 +13,7 @@ from penstock.base.suggest import unknown
 from penstock.contract.codec import parsed
 from penstock.contract.declared import GRAPH
 from penstock.contract.reader import Origin, Reader
-from penstock.contract.schema import Kind, Plain, Row
+from penstock.contract.schema import FieldRow, Kind, Plain
 from penstock.contract.streamjob import SPEC, STREAM_JOB, StreamJob
 
 SET = "--set "  # the place of a value from the command line begins with it
@@ -39,7 +39,7 @@ def cluster_only(plain: Plain) -> tuple[str, ...]:
     return tuple(_given(SPEC, spec, "spec"))
 
 
-def _given(row: Row, plain: Plain, path: str) -> Iterator[str]:
+def _given(row: FieldRow, plain: Plain, path: str) -> Iterator[str]:
     rows = {f.name: f for f in row.fields}
     for name, value in plain.items() if isinstance(plain, dict) else ():
         child = rows.get(name)
@@ -72,7 +72,7 @@ class _Filler:
         self.parameters = parameters
         self.used: set[str] = set()
 
-    def fill(self, row: Row, plain: Plain, path: str) -> Plain:
+    def fill(self, row: FieldRow, plain: Plain, path: str) -> Plain:
         """Fill texts, durations and quantities. Other values stay as they are."""
         match row.kind, plain:
             case Kind.OBJECT, dict():
@@ -144,7 +144,9 @@ def _parts(path: str, setting: str) -> list[str]:
     return parts
 
 
-def _put(plain: Plain, row: Row, parts: list[str], value: str, at: _Setting) -> tuple[Plain, str]:
+def _put(
+    plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting
+) -> tuple[Plain, str]:
     if not parts:
         return _typed(row, value, at), at.done
     if row.kind is Kind.LIST:
@@ -157,7 +159,7 @@ def _put(plain: Plain, row: Row, parts: list[str], value: str, at: _Setting) -> 
         )
     if row.kind not in (Kind.OBJECT, Kind.TEXT_MAP, Kind.OPEN):
         raise at.error(f"{at.done} is a value ({row.kind}) and has no field {part!r}")
-    child = fields.get(part, Row(part, Kind.OPEN if row.kind is Kind.OPEN else Kind.TEXT, ""))
+    child = fields.get(part, FieldRow(part, Kind.OPEN if row.kind is Kind.OPEN else Kind.TEXT, ""))
     at.done = f"{at.done}.{part}" if at.done else part
     old = plain if isinstance(plain, dict) else {}
     new, path = _put(old.get(part), child, parts[1:], value, at)
@@ -165,17 +167,17 @@ def _put(plain: Plain, row: Row, parts: list[str], value: str, at: _Setting) -> 
 
 
 def _put_item(
-    plain: Plain, row: Row, parts: list[str], value: str, at: _Setting
+    plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting
 ) -> tuple[Plain, str]:
     items = list(plain) if isinstance(plain, list) else []
     index = _index(items, row, parts[0], at)
     at.done = f"{at.done}[{index}]"
-    item = Row("", Kind.OBJECT if row.fields else Kind.TEXT, row.meaning, fields=row.fields)
+    item = FieldRow("", Kind.OBJECT if row.fields else Kind.TEXT, row.meaning, fields=row.fields)
     items[index], path = _put(items[index], item, parts[1:], value, at)
     return items, path
 
 
-def _index(items: list[Plain], row: Row, part: str, at: _Setting) -> int:
+def _index(items: list[Plain], row: FieldRow, part: str, at: _Setting) -> int:
     label = part.strip("[]")
     names = [str(i.get(row.key)) if row.key and isinstance(i, dict) else "" for i in items]
     if label in names:
@@ -187,7 +189,7 @@ def _index(items: list[Plain], row: Row, part: str, at: _Setting) -> int:
     return int(label)
 
 
-def _typed(row: Row, value: str, at: _Setting) -> Plain:
+def _typed(row: FieldRow, value: str, at: _Setting) -> Plain:
     match row.kind:
         case Kind.INTEGER | Kind.NUMBER | Kind.BOOLEAN | Kind.OBJECT | Kind.LIST | Kind.TEXT_MAP:
             return _json(row, value, at)
@@ -197,7 +199,7 @@ def _typed(row: Row, value: str, at: _Setting) -> Plain:
             return value
 
 
-def _json(row: Row, value: str, at: _Setting) -> Plain:
+def _json(row: FieldRow, value: str, at: _Setting) -> Plain:
     try:
         found: Plain = parsed(value)
     except PeerError:

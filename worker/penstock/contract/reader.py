@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.units import duration_s, duration_us, quantity_bytes
-from penstock.contract.schema import MESSAGE_CHARS_MAX, Kind, Plain, Row
+from penstock.contract.schema import MESSAGE_CHARS_MAX, FieldRow, Kind, Plain
 
 T = TypeVar("T")
 PROBLEMS_SHOWN_MAX = 20
@@ -76,14 +76,14 @@ class Reader:
             hidden = len(self.problems) - len(shown)
             raise ConfigError("\n".join(shown + ([f"... and {hidden} more"] if hidden else [])))
 
-    def whole(self, kind: type[T], row: Row, plain: Plain, path: str = "") -> T:
+    def whole(self, kind: type[T], row: FieldRow, plain: Plain, path: str = "") -> T:
         """Read a whole value. Raises ConfigError with every problem, one a line."""
         value = self.read(row, plain, path)
         self.done()
         assert isinstance(value, kind), "a reader without problems builds the value"
         return value
 
-    def read(self, row: Row, plain: Plain, path: str) -> object:
+    def read(self, row: FieldRow, plain: Plain, path: str) -> object:
         """Read one value by its row. Returns a placeholder after a complaint; see :meth:`done`."""
         match row.kind:
             case Kind.OBJECT:
@@ -101,7 +101,7 @@ class Reader:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def _object(self, row: Row, plain: Plain, path: str) -> object:
+    def _object(self, row: FieldRow, plain: Plain, path: str) -> object:
         if not isinstance(plain, dict):
             return self._bad(path, f"expected an object, got {shown(plain)}")
         before = len(self.problems)
@@ -122,7 +122,7 @@ class Reader:
         except ConfigError as error:
             return self._bad(path, str(error))
 
-    def _member(self, row: Row, plain: dict[str, Plain], path: str) -> object:
+    def _member(self, row: FieldRow, plain: dict[str, Plain], path: str) -> object:
         value = plain.get(row.name)
         if value is None:
             if row.required or (self.cluster and row.cluster_required):
@@ -137,14 +137,14 @@ class Reader:
             return self._member(row, {}, path)
         return found
 
-    def _check_one_of(self, row: Row, plain: dict[str, Plain], path: str) -> None:
+    def _check_one_of(self, row: FieldRow, plain: dict[str, Plain], path: str) -> None:
         given = [name for name in row.one_of if plain.get(name) is not None]
         if row.one_of and len(given) != 1:
             choices = ", ".join(row.one_of)
             got = "none is there" if not given else f"{' and '.join(given)} are there"
             self.complain(path, f"exactly one of {choices} is needed; {got}")
 
-    def _list(self, row: Row, plain: Plain, path: str) -> object:
+    def _list(self, row: FieldRow, plain: Plain, path: str) -> object:
         if not isinstance(plain, list):
             return self._bad(path, f"expected a list, got {shown(plain)}")
         item = row.item()
@@ -156,7 +156,7 @@ class Reader:
         self._check_keys(row, plain, path)
         return tuple(values)
 
-    def _readable(self, item: Row, plain: list[Plain]) -> tuple[object, ...]:
+    def _readable(self, item: FieldRow, plain: list[Plain]) -> tuple[object, ...]:
         """Read the items that can be read, and leave out the others."""
         values = []
         for one in plain:
@@ -167,7 +167,7 @@ class Reader:
             del self.problems[before:]
         return tuple(values)
 
-    def _check_keys(self, row: Row, plain: list[Plain], path: str) -> None:
+    def _check_keys(self, row: FieldRow, plain: list[Plain], path: str) -> None:
         seen: dict[Plain, int] = {}
         for i, item in enumerate(plain):
             key = item.get(row.key) if row.key and isinstance(item, dict) else None
@@ -177,7 +177,7 @@ class Reader:
                 what = f"{row.key} {key!r}".strip()
                 self.complain(f"{path}[{i}]", f"{what} is there twice (first at {place})")
 
-    def _text_map(self, row: Row, plain: Plain, path: str) -> object:
+    def _text_map(self, row: FieldRow, plain: Plain, path: str) -> object:
         if not isinstance(plain, dict):
             return self._bad(path, f"expected an object, got {shown(plain)}")
         if len(plain) > row.length_max:
@@ -196,7 +196,7 @@ class Reader:
 
     # --- scalars ------------------------------------------------------------------------------
 
-    def _scalar(self, row: Row, plain: Plain, path: str) -> object:
+    def _scalar(self, row: FieldRow, plain: Plain, path: str) -> object:
         if self.lenient and row.kind is Kind.CHOICE and isinstance(plain, str):
             known = plain in row.choices and row.make is not None
             return row.make(plain) if known and row.make is not None else plain
@@ -212,7 +212,7 @@ class Reader:
         return _BAD
 
 
-def read_known(kind: type[T], row: Row, plain: Plain) -> T:
+def read_known(kind: type[T], row: FieldRow, plain: Plain) -> T:
     """Read an object that another version may have written, like a status. None is an empty one.
 
     Fields that this version does not know are left out. Values that it does not know stay texts. A
@@ -229,7 +229,7 @@ def shown(plain: Plain) -> str:
     return kinds.get(type(plain)) or (value if len(value) <= 40 else value[:37] + "...")
 
 
-def pruned(row: Row, plain: Plain) -> Plain:
+def pruned(row: FieldRow, plain: Plain) -> Plain:
     """Return ``plain`` without the fields that ``row`` does not know, at any depth."""
     if isinstance(plain, list) and row.fields:
         item = row.item()
@@ -244,7 +244,7 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _text(row: Row, plain: Plain) -> str:
+def _text(row: FieldRow, plain: Plain) -> str:
     if not isinstance(plain, str):
         hint = ": put it in quotes" if isinstance(plain, bool | int | float) else ""
         raise ValueError(f"expected a text, got {shown(plain)}{hint}")
@@ -264,7 +264,7 @@ def _whole(plain: Plain) -> Plain:
     return plain
 
 
-def _integer(row: Row, plain: Plain) -> int:
+def _integer(row: FieldRow, plain: Plain) -> int:
     plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, int):
         raise ValueError(f"expected a whole number, got {shown(plain)}")
@@ -273,7 +273,7 @@ def _integer(row: Row, plain: Plain) -> int:
     return plain
 
 
-def _number(row: Row, plain: Plain) -> float:
+def _number(row: FieldRow, plain: Plain) -> float:
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise ValueError(f"expected a number, got {shown(plain)}")
     if isinstance(plain, float) and not math.isfinite(plain):
@@ -281,17 +281,17 @@ def _number(row: Row, plain: Plain) -> float:
     return float(plain)
 
 
-def _boolean(row: Row, plain: Plain) -> bool:
+def _boolean(row: FieldRow, plain: Plain) -> bool:
     if not isinstance(plain, bool):
         raise ValueError(f"expected true or false, got {shown(plain)}")
     return plain
 
 
-def _duration_s(row: Row, plain: Plain) -> float:
+def _duration_s(row: FieldRow, plain: Plain) -> float:
     return duration_s(_duration_text(plain))
 
 
-def _duration_us(row: Row, plain: Plain) -> int:
+def _duration_us(row: FieldRow, plain: Plain) -> int:
     return duration_us(_duration_text(plain))
 
 
@@ -301,20 +301,20 @@ def _duration_text(plain: Plain) -> str:
     return plain
 
 
-def _quantity(row: Row, plain: Plain) -> int:
+def _quantity(row: FieldRow, plain: Plain) -> int:
     plain = _whole(plain)
     if isinstance(plain, bool) or not isinstance(plain, str | int):
         raise ValueError(f"expected a quantity like 64Mi, got {shown(plain)}")
     return quantity_bytes(plain)
 
 
-def _choice(row: Row, plain: Plain) -> object:
+def _choice(row: FieldRow, plain: Plain) -> object:
     if not isinstance(plain, str) or plain not in row.choices:
         raise ValueError(unknown("value", str(plain), [str(c) for c in row.choices]))
     return plain if row.make is None else row.make(plain)
 
 
-_SCALARS: Final[dict[Kind, Callable[[Row, Plain], object]]] = {
+_SCALARS: Final[dict[Kind, Callable[[FieldRow, Plain], object]]] = {
     Kind.TEXT: _text,
     Kind.INTEGER: _integer,
     Kind.NUMBER: _number,
@@ -326,7 +326,7 @@ _SCALARS: Final[dict[Kind, Callable[[Row, Plain], object]]] = {
 }
 
 
-def _check_bounds(row: Row, value: object) -> None:
+def _check_bounds(row: FieldRow, value: object) -> None:
     """Compare a value with the bounds of its row, which are written as in the file."""
     read = _SCALARS[row.kind]
     for bound, word, wrong in ((row.minimum, "least", -1), (row.maximum, "most", 1)):
@@ -343,7 +343,7 @@ def _compare(a: object, b: object) -> int:
 # --- Typed values to plain data ---------------------------------------------------------------
 
 
-def plain_object(row: Row, value: object) -> dict[str, Plain]:
+def plain_object(row: FieldRow, value: object) -> dict[str, Plain]:
     """Write the attributes of ``value`` under the names of ``row.fields``, without those that are None.
 
     Raises ValueError for a value that a reader would refuse, like a list that is too long.
@@ -352,7 +352,7 @@ def plain_object(row: Row, value: object) -> dict[str, Plain]:
     return {f.name: _plain(f, member) for f, member in members if member is not None}
 
 
-def _plain(row: Row, value: object) -> Plain:
+def _plain(row: FieldRow, value: object) -> Plain:
     match row.kind, value:
         case Kind.OBJECT, _:
             return plain_object(row, value)
@@ -367,7 +367,7 @@ def _plain(row: Row, value: object) -> Plain:
     raise ValueError(f"{row.name}: a {row.kind} is not written from {type(value).__name__}")
 
 
-def _list(row: Row, values: Iterable[object]) -> list[Plain]:
+def _list(row: FieldRow, values: Iterable[object]) -> list[Plain]:
     item = row.item()
     items = [_plain(item, value) for value in values]
     if len(items) > row.length_max:
@@ -375,7 +375,7 @@ def _list(row: Row, values: Iterable[object]) -> list[Plain]:
     return items
 
 
-def carried(row: Row, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
+def carried(row: FieldRow, old: Plain, new: dict[str, Plain]) -> dict[str, Plain]:
     """Return ``new`` with the fields of ``old`` that ``row`` does not know.
 
     An object inside of it keeps its unknown fields while its known fields stay the same.

@@ -75,7 +75,7 @@ class Field:
 
     An alias of a type says what all fields of that type share: ``Duration`` and ``ObjectName`` are
     such aliases. The ``Field`` of the attribute wins over the one of its type. Bounds are written
-    as in the file (``minimum="100ms"``). :class:`Row` explains the other attributes.
+    as in the file (``minimum="100ms"``). :class:`FieldRow` explains the other attributes.
     """
 
     name: str | None = None
@@ -109,7 +109,7 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldRow:
     """All that is known of a field. ``default`` and the bounds are written as in the file.
 
     - ``attribute`` holds the value. ``make`` builds an OBJECT (or each item of a LIST) from the
@@ -140,7 +140,7 @@ class Row:
     immutable: bool = False
     rule: str = ""
     attribute: str = ""
-    fields: tuple["Row", ...] = ()
+    fields: tuple["FieldRow", ...] = ()
     make: Callable[..., object] | None = None
     key: str = ""
     unique: bool = False
@@ -157,10 +157,10 @@ class Row:
         """Return the attribute that holds the value; without one, the name in the file."""
         return self.attribute or self.name
 
-    def item(self) -> "Row":
+    def item(self) -> "FieldRow":
         """Return the row of one item of this LIST, or of one value of this TEXT_MAP."""
         if self.fields:
-            return Row(
+            return FieldRow(
                 "",
                 Kind.OBJECT,
                 self.meaning,
@@ -169,7 +169,7 @@ class Row:
                 one_of=self.one_of,
                 rules=self.rules,
             )
-        return Row(
+        return FieldRow(
             "",
             self.items,
             self.meaning,
@@ -220,7 +220,7 @@ MessageText = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)] 
 # --- Rows of a class --------------------------------------------------------------------------
 
 
-def rows_of(kind: type[object]) -> tuple[Row, ...]:
+def rows_of(kind: type[object]) -> tuple[FieldRow, ...]:
     """Return a row for each annotated attribute of a class, in the order of the class.
 
     The class is a dataclass of fields, or a message that a file can hold, too.
@@ -231,12 +231,14 @@ def rows_of(kind: type[object]) -> tuple[Row, ...]:
     return tuple(row_of(hints[name], defaults[name], name) for name in said)
 
 
-def object_row(kind: type[object], name: str, meaning: str) -> Row:
+def object_row(kind: type[object], name: str, meaning: str) -> FieldRow:
     """Return the row of an object of a class, like ``spec``."""
-    return Row(name, Kind.OBJECT, meaning, **_object(kind))  # type: ignore[arg-type]
+    return FieldRow(name, Kind.OBJECT, meaning, **_object(kind))  # type: ignore[arg-type]
 
 
-def document(kind: str, meaning: str, name: Row, spec: Row, make: Callable[..., object]) -> Row:
+def document(
+    kind: str, meaning: str, name: FieldRow, spec: FieldRow, make: Callable[..., object]
+) -> FieldRow:
     """Return the row of a whole object; ``make`` gets its name, its spec and its namespace."""
 
     def built(*, metadata: dict[str, object], spec: object, **_: object) -> object:
@@ -247,18 +249,18 @@ def document(kind: str, meaning: str, name: Row, spec: Row, make: Callable[..., 
         _fixed("kind", kind),
         _metadata(name),
         replace(spec, required=True),
-        Row("status", Kind.ANY, "written by the operator; not read here"),
+        FieldRow("status", Kind.ANY, "written by the operator; not read here"),
     )
-    return Row("", Kind.OBJECT, meaning, fields=fields, make=built)
+    return FieldRow("", Kind.OBJECT, meaning, fields=fields, make=built)
 
 
-def _fixed(name: str, value: str) -> Row:
-    return Row(name, Kind.CHOICE, f"must be {value}", required=True, choices=(value,))
+def _fixed(name: str, value: str) -> FieldRow:
+    return FieldRow(name, Kind.CHOICE, f"must be {value}", required=True, choices=(value,))
 
 
-def _metadata(name: Row) -> Row:
+def _metadata(name: FieldRow) -> FieldRow:
     """Return the row of ``metadata``: name and namespace are read, the others are left alone."""
-    namespace = Row(
+    namespace = FieldRow(
         "namespace",
         Kind.TEXT,
         "its namespace",
@@ -267,14 +269,14 @@ def _metadata(name: Row) -> Row:
         length_min=1,
         length_max=63,
     )
-    kept = (Row(each, Kind.ANY, "kept by the API server") for each in _KEPT)
+    kept = (FieldRow(each, Kind.ANY, "kept by the API server") for each in _KEPT)
     fields = (replace(name, required=True), namespace, *kept)
-    return Row(
+    return FieldRow(
         "metadata", Kind.OBJECT, "name and namespace", required=True, fields=fields, make=dict
     )
 
 
-def row_of(hint: object, default: object = MISSING, attribute: str = "") -> Row:
+def row_of(hint: object, default: object = MISSING, attribute: str = "") -> FieldRow:
     """Return the row of one annotated type; without a default the field must be there."""
     bare, said = _unwrapped(hint)
     more = {**_typed(bare), **said}
@@ -285,7 +287,7 @@ def row_of(hint: object, default: object = MISSING, attribute: str = "") -> Row:
     more["attribute"] = attribute
     more["required"] = default is MISSING
     more["default"] = None if default is MISSING else _written(kind, default)
-    return Row(**more)  # type: ignore[arg-type]
+    return FieldRow(**more)  # type: ignore[arg-type]
 
 
 def _defaults(kind: type[object]) -> dict[str, object]:
@@ -304,7 +306,7 @@ def _unwrapped(hint: object) -> tuple[object, dict[str, object]]:
     said: dict[str, object] = {}
     while get_origin(hint) in (Annotated, Union, types.UnionType):
         first, *others = get_args(hint)
-        if others and isinstance(others[0], Row):
+        if others and isinstance(others[0], FieldRow):
             return first, dict(_said(others[0]))
         if get_origin(hint) is Annotated:
             here = (field for field in others if isinstance(field, Field))
@@ -313,7 +315,7 @@ def _unwrapped(hint: object) -> tuple[object, dict[str, object]]:
     return hint, said
 
 
-def _said(field: "Field | Row") -> list[tuple[str, object]]:
+def _said(field: "Field | FieldRow") -> list[tuple[str, object]]:
     values = ((f.name, getattr(field, f.name)) for f in dataclasses.fields(field))
     return [(name, value) for name, value in values if value is not None]
 

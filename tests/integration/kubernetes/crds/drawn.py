@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.contract import streamsnapshot
-from penstock.contract.schema import Kind, Row
+from penstock.contract.schema import FieldRow, Kind
 from penstock.contract.streamjob import SPEC
 from tests.integration.kubernetes.crds.samples import job, object_of
 
@@ -57,7 +57,7 @@ def drawn_snapshots() -> Values:
     )
 
 
-def members(row: Row, names: list[str]) -> Values:
+def members(row: FieldRow, names: list[str]) -> Values:
     """Draw an object with at most a few of the named fields, mostly as the table wants them."""
     rows = {f.name: f for f in row.fields if f.name in names}
     must = sorted(n for n in rows if rows[n].required)
@@ -69,12 +69,12 @@ def members(row: Row, names: list[str]) -> Values:
     )
 
 
-def value(row: Row) -> Values:
+def value(row: FieldRow) -> Values:
     """Draw a value of a field; one in a while is of no use."""
     return st.integers(0, 19).flatmap(lambda luck: ODD if luck == 0 else st.deferred(_as(row)))
 
 
-def _as(row: Row) -> Any:
+def _as(row: FieldRow) -> Any:
     def draw() -> Values:
         match row.kind:
             case Kind.OBJECT:
@@ -101,7 +101,7 @@ def _as(row: Row) -> Any:
     return draw
 
 
-def _right(row: Row) -> list[Any]:
+def _right(row: FieldRow) -> list[Any]:
     match row.kind:
         case Kind.DURATION_S | Kind.DURATION_US:
             return ["20s", "1h30m", "1500ms"]
@@ -113,7 +113,7 @@ def _right(row: Row) -> list[Any]:
             return [t for t in TEXTS if re.fullmatch(row.pattern or ".*", t) and len(t) < 64]
 
 
-def _candidates(row: Row) -> list[Any]:
+def _candidates(row: FieldRow) -> list[Any]:
     match row.kind:
         case Kind.DURATION_S | Kind.DURATION_US:
             return DURATIONS

@@ -18,7 +18,7 @@ from penstock_operator.api.plain import Object, object_at, text_at, texts_at, wh
 from penstock_operator.api.versions import Versions
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.observation import Moment, assemble
+from penstock_operator.reconcile.observation import ObservationContext, build_observation
 from penstock_operator.reconcile.snapshots import decide_orphans
 from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner, framed
@@ -185,7 +185,9 @@ class World:
             first = self.decide(seen)
             if not first.actions and first.status is None:
                 self.quiet[which] = dict(self.caches[which])
-            elif first.shows or self.workers.calm:  # shown from what was seen, whatever is
+            elif (
+                first.status_may_wait or self.workers.calm
+            ):  # shown from what was seen, whatever is
                 yield from self._perform(first, seen)
             else:
                 live = dict(self.caches[which])
@@ -211,10 +213,10 @@ class World:
         yield "reads job"
         if self.api.get("StreamJob", JOB) is not None:
             return
-        seen = assemble(
+        seen = build_observation(
             JobView(JOB, "default", "", 0, None, StreamJobStatus()),
             self.api.listed().values(),
-            Moment(self.now),
+            ObservationContext(self.now),
             self.versions,
         )
         if seen.snapshots:
@@ -238,9 +240,9 @@ class World:
         job = objects.get(("StreamJob", JOB))
         if job is None:
             return None
-        moment = Moment(self.now, refresh=refresh, secrets_read=True)
+        moment = ObservationContext(self.now, refresh=refresh, secrets_read=True)
         view = self.versions.view(views.job_view, job)
-        return assemble(view, objects.values(), moment, self.versions)
+        return build_observation(view, objects.values(), moment, self.versions)
 
     def _perform(self, decision: act.Decision, seen: Observed) -> Iterator[str]:
         """Perform a decision, one call at a time. A failure ends it, and faults can at any time."""

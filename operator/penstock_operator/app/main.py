@@ -28,12 +28,12 @@ from penstock_operator.app.settings import Settings, read_settings
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.events import Events
+from penstock_operator.cluster.foreign_objects import ForeignObjects
 from penstock_operator.cluster.lease import OperatorLease
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.perform import ActionRunner
 from penstock_operator.cluster.store import Store
-from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.definitions import Definitions
 from penstock_operator.handlers.reconciler import Reconciler
@@ -224,10 +224,10 @@ def build(settings: Settings) -> Operator:
     metrics = Metrics()
     client = Client(access_of(login(kopf_settings)), metrics.called)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
-    strangers = Strangers(time.monotonic)
-    observer = Observer(client, store, strangers)
-    performer = Performer(client, store, strangers, Events(client))
-    reconciler = Reconciler(store, queue, observer, performer, metrics.reconciled)
+    foreign = ForeignObjects(time.monotonic)
+    observer = Observer(client, store, foreign)
+    runner = ActionRunner(client, store, foreign, Events(client))
+    reconciler = Reconciler(store, queue, observer, runner, metrics.reconciled)
     metrics.watch("penstock_operator_queue_depth", "Jobs that are due", queue.depth)
     metrics.watch(
         "penstock_operator_oldest_job_seconds",

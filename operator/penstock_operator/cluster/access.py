@@ -1,4 +1,4 @@
-"""Where the API server is and who asks: Kopf's own logins, for a client beside Kopf's."""
+"""The address of the API server and the credentials: Kopf's logins, for our own client."""
 
 import base64
 import logging
@@ -18,9 +18,9 @@ LOG = logging.getLogger("penstock_operator")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A server and its user.
+    """A server and the credentials for it.
 
-    A token in ``token_file`` is read for each request, because the kubelet renews it there.
+    The token in ``token_file`` is read for each request, because the kubelet renews it there.
     """
 
     server: str
@@ -29,7 +29,7 @@ class Access:
     token_file: Path | None = None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of a request: what is wanted, and the token of now where one is."""
+        """Return the headers of a request, with the present token if there is one."""
         token = self.token if self.token_file is None else self.token_file.read_text().strip()
         named = {"Authorization": f"Bearer {token}"} if token else {}
         return {"Accept": "application/json", **named}
@@ -47,7 +47,7 @@ def login(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo:
 
 
 def access_of(info: kopf.ConnectionInfo) -> Access:
-    """Turn a login of Kopf into what our client needs."""
+    """Convert a login of Kopf for our client."""
     tls = ssl.create_default_context()
     if info.insecure:
         tls.check_hostname = False
@@ -59,7 +59,7 @@ def access_of(info: kopf.ConnectionInfo) -> Access:
     if info.certificate_path and info.private_key_path:
         tls.load_cert_chain(str(info.certificate_path), str(info.private_key_path))
     elif info.certificate_data and info.private_key_data:
-        with tempfile.NamedTemporaryFile() as file:  # ssl takes no bytes; gone at once
+        with tempfile.NamedTemporaryFile() as file:  # ssl reads only files; this one is removed
             file.write(_decoded(info.certificate_data) + b"\n" + _decoded(info.private_key_data))
             file.flush()
             tls.load_cert_chain(file.name)

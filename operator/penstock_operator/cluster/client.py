@@ -1,4 +1,4 @@
-"""Requests to the API server: one try each, every one counted, with a deadline."""
+"""Requests to the API server. Each is tried once, counted, and has a deadline."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -20,18 +20,18 @@ PAGE = 500  # objects of one answer to a list
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TEXT_CHARS_MAX = 500
-RETRY_AFTER_MAX_S = 120.0  # of a server that asks for longer: by then all may be different
+RETRY_AFTER_MAX_S = 120.0  # used when a server asks for a longer wait
 ASKS_TO_WAIT = (429, 503)
-WATCH_S = 300  # the server ends a watch then, and another one goes on from where it was
+WATCH_S = 300  # then the server ends a watch, and the next one continues from its version
 WATCH_SILENT_S = 70.0  # bookmarks come every 60 s: a connection without one is dead
-WATCH_BUFFER_BYTES = 1024 * 1024  # of one turn, beyond which the connection is left alone
-NO_VERSION = "1"  # etcd's before the first write: no object has it
+WATCH_BUFFER_BYTES = 1024 * 1024  # of one turn; more stays in the connection
+NO_VERSION = "1"  # etcd's version before the first write: no object has it
 
 
 class ApiError(StorageError):
-    """The API server refused, or did not answer (``code`` 0); ``reason`` is its word for why.
+    """The API server refused, or did not answer (``code`` 0). ``reason`` is the server's word.
 
-    ``retry_after_s``: for how long it asks to be left alone; 0 when it does not.
+    ``retry_after_s``: the wait that the server asks for, 0 when it asks for none.
     """
 
     def __init__(self, code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
@@ -44,24 +44,23 @@ class ApiError(StorageError):
 
     @property
     def conflict(self) -> bool:
-        """Say whether what the write relied on is not so: look again, and decide anew."""
+        """Say whether the write was based on a stale read: read and decide again."""
         return self.code == 409
 
     @property
     def transient(self) -> bool:
-        """Say whether the same write may succeed later without anybody's help.
+        """Say whether the same write may succeed later without a change.
 
-        A 500 may be trouble of the server, or its answer to an object that it cannot make sense of:
-        only time tells.
+        A 500 may be a passing failure of the server, or its answer to an invalid object.
         """
         return self.code in {0, 409, 410, 429} or self.code >= 500
 
 
 class Client:
-    """The operator's only client beside Kopf's watches. ``count`` hears (verb, plural, code)."""
+    """The operator's client for all but Kopf's watches. ``count`` gets (verb, plural, code)."""
 
     def __init__(self, access: Access, count: Callable[[str, str, int], None]) -> None:
-        """Open no connection yet."""
+        """Connect later, with the first call."""
         self._access = access
         self._count = count
         self._session: aiohttp.ClientSession | None = None
@@ -72,7 +71,7 @@ class Client:
             await self._session.close()
 
     def _http(self) -> aiohttp.ClientSession:
-        """Return the session of the running loop, which is made by the first call."""
+        """Return the session of the running loop. The first call creates it."""
         if self._session is None:
             connector = aiohttp.TCPConnector(ssl=self._access.tls, limit=CONNECTIONS_MAX)
             timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
@@ -80,17 +79,17 @@ class Client:
         return self._session
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """Return the newest object, read through a quorum; None when there is none."""
+        """Return the newest object, read through a quorum; None when it does not exist."""
         return await self._maybe("get", kind, kind.path(namespace, name))
 
     async def list_some(self, kind: Kind, namespace: str, **query: str) -> list[Plain]:
-        """List what fits the query. Raises ApiError 404 when the kind is not served."""
+        """List the objects that match the query. Raises ApiError 404 when the kind is not served."""
         found = await self._ask("GET", "list", kind, kind.path(namespace), query=query)
         items = found.get("items")
         return items if isinstance(items, list) else []
 
     async def list_all(self, kind: Kind, namespace: str, selector: str) -> tuple[list[Object], int]:
-        """List a namespace (empty: all), page by page, and the version that the list is of."""
+        """List a namespace (empty: all) page by page. Returns the list with its version."""
         items: list[Object] = []
         query = {"labelSelector": selector, "limit": str(PAGE)}
         while True:
@@ -104,10 +103,10 @@ class Client:
     async def watch(
         self, kind: Kind, namespace: str, selector: str, version: str
     ) -> AsyncIterator[list[bytes]]:
-        """Watch from ``version`` on, with bookmarks, until the server or silence ends it.
+        """Watch from ``version`` on, with bookmarks, until the server ends it or is silent.
 
-        Gives the events, one JSON text each, that have come since it was last asked: nothing is
-        read meanwhile. Raises ApiError: 410 when the version is too old.
+        Each turn gives all events, as JSON texts, that have arrived since the last turn. Between
+        two turns nothing is read. Raises ApiError: 410 when the version is too old.
         """
         query = {
             "watch": "true",
@@ -134,7 +133,7 @@ class Client:
                 async for chunk in answer.content.iter_any():
                     *lines, left = (left + chunk).split(b"\n")
                     if transport is not None:
-                        transport.pause_reading()  # the kernel keeps what comes until the next turn
+                        transport.pause_reading()  # the kernel buffers events until the next turn
                     yield lines
                     if transport is not None:
                         transport.resume_reading()
@@ -148,20 +147,20 @@ class Client:
         return any(text_at(r, "name") == kind.plural for r in list_at(found, "resources"))
 
     async def lists_group(self, kind: Kind) -> bool:
-        """Say whether the list of all groups has that of a kind; it follows a while behind."""
+        """Say whether the list of all groups has the kind's group. It is updated with a delay."""
         found = await self._maybe("discover", kind, "/apis")
         return any(text_at(group, "name") == kind.group for group in list_at(found, "groups"))
 
     async def create(self, manifest: Object) -> Object:
-        """Create. Raises ApiError 409 when it exists."""
+        """Create an object. Raises ApiError 409 when it exists."""
         kind, namespace, _ = _place(manifest)
         query = {"fieldManager": FIELD_MANAGER}
         return await self._ask("POST", "create", kind, kind.path(namespace), manifest, query=query)
 
     async def apply(self, manifest: Object, *, uid: str, version: str = "") -> Object:
-        """Server-side apply to the object of this very ``uid``, over ``version`` when it is given.
+        """Server-side apply to the object with this ``uid``, and this ``version`` if one is given.
 
-        Raises ApiError 409 when another object has its name, or none has.
+        Raises ApiError 409 when another object has the name, or no object has it.
         """
         marks: Object = {"uid": uid} if not version else {"uid": uid, "resourceVersion": version}
         try:
@@ -181,12 +180,12 @@ class Client:
     async def apply_new(self, manifest: Object) -> Object:
         """Create by server-side apply. Raises ApiError 409 when it exists.
 
-        Only what an apply has set, a later apply takes away by leaving it out.
+        A later apply removes a field by omission only if an apply has set it.
         """
         return await self._apply(manifest, {"resourceVersion": NO_VERSION})
 
     async def replace(self, manifest: Object, version: str) -> Object:
-        """Write over exactly ``version``. Raises ApiError 409 when it is not the newest."""
+        """Replace exactly this ``version``. Raises ApiError 409 when it is not the newest."""
         kind, namespace, name = _place(manifest)
         metadata = {**object_at(manifest, "metadata"), "resourceVersion": version}
         body: Object = {**manifest, "metadata": metadata}
@@ -194,7 +193,7 @@ class Client:
         return await self._ask("PUT", "update", kind, kind.path(namespace, name), body, query=query)
 
     async def replace_status(self, kind: Kind, body: Object) -> Object:
-        """Write the status over the ``resourceVersion`` of ``body``; spec is not looked at."""
+        """Write the status over the ``resourceVersion`` of ``body``. The spec is ignored."""
         metadata = object_at(body, "metadata")
         path = kind.path(text_at(metadata, "namespace"), text_at(metadata, "name"), "status")
         query = {"fieldManager": FIELD_MANAGER}

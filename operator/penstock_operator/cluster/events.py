@@ -1,7 +1,7 @@
-"""Events: the same one again counts up; none is lost while the API server is silent for a while.
+"""Posts events: a repeated event counts up, and none is lost while the API server is silent.
 
-An event is told once, when a decision is made; so one that could not be posted is kept here until
-it is. It is lost only with this process, or when too many wait.
+A decision produces an event only once. An event that cannot be posted is therefore kept here until
+it can. It is lost only with this process, or when too many wait.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from penstock_operator.cluster.client import ApiError, Client
 
 COMPONENT = "penstock-operator"
 EVENT_CHARS_MAX = 1000
-LEFT_MAX = 512  # of all jobs; the oldest go first
-COUNT_TRIES = 5  # against others that count the same event up
-REFUSED_FOR_GOOD = (403, 404)  # no right to, or a namespace that ends
+LEFT_MAX = 512  # of all jobs; the oldest are dropped first
+COUNT_TRIES = 5  # others may count the same event up at the same time
+REFUSED_FOR_GOOD = (403, 404)  # a missing right, or a namespace that is being deleted
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """One event about the object that ``about`` refers to; ``at_s`` is when it was told."""
+class PendingEvent:
+    """One event about the object that ``about`` refers to; ``at_s`` is when it happened."""
 
     about: Object
     reason: str
@@ -32,7 +32,7 @@ class News:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Return namespace and name of its Event: the same for the same news."""
+        """Return namespace and name of its Event: they are the same for a repeated event."""
         uid, text = text_at(self.about, "uid"), self.message[:EVENT_CHARS_MAX]
         mark = hashlib.sha256(f"{uid}{self.reason}{text}".encode()).hexdigest()[:16]
         return text_at(self.about, "namespace"), f"{text_at(self.about, 'name')}.{mark}"
@@ -40,18 +40,18 @@ class News:
 
 @dataclass(slots=True)
 class Events:
-    """``left`` could not be posted yet, oldest first."""
+    """Posts events. ``left`` are those that could not be posted yet, the oldest first."""
 
     client: Client
-    left: deque[News] = field(default_factory=lambda: deque(maxlen=LEFT_MAX))
+    left: deque[PendingEvent] = field(default_factory=lambda: deque(maxlen=LEFT_MAX))
 
-    async def tell(self, news: News) -> None:
-        """Post it, after what is left. One that cannot be posted now is kept, and is no failure."""
+    async def tell(self, news: PendingEvent) -> None:
+        """Post an event after those that are left. If it cannot be posted now it is kept."""
         self.left.append(news)
         await self.send()
 
     async def send(self) -> None:
-        """Post what is left; ends at the first silence. Raises ApiError for what is malformed."""
+        """Post what is left, until the server does not answer. Raises ApiError for a bad event."""
         while self.left:
             news = self.left.popleft()
             try:
@@ -63,7 +63,7 @@ class Events:
                 if error.code not in REFUSED_FOR_GOOD:
                     raise
 
-    async def _post(self, news: News) -> None:
+    async def _post(self, news: PendingEvent) -> None:
         try:
             await self.client.create(_manifest(news))
         except ApiError as error:
@@ -71,11 +71,11 @@ class Events:
                 raise
             await self._count(news)
 
-    async def _count(self, news: News) -> None:
+    async def _count(self, news: PendingEvent) -> None:
         for _ in range(COUNT_TRIES):
             found = await self.client.get(kinds.EVENT, *news.place)
             if found is None:
-                await self.client.create(_manifest(news))  # it has expired meanwhile
+                await self.client.create(_manifest(news))  # the Event has expired
                 return
             version = text_at(found, "metadata", "resourceVersion")
             change: Object = {
@@ -93,7 +93,7 @@ class Events:
         raise ApiError(409, "Conflict", f"Event {news.place[1]}: others count it, too")
 
 
-def _manifest(news: News) -> Object:
+def _manifest(news: PendingEvent) -> Object:
     namespace, name = news.place
     now = stamp(news.at_s)
     return {

@@ -1,9 +1,9 @@
-"""The operator's own Lease: one acts, others wait. It keeps work from being done twice.
+"""The operator's own Lease: one operator leads, the others wait, so no work is done twice.
 
-It is no fence: a process may sleep through its end. What two operators at once could harm is
-guarded by versions and uids in every write; see ``reconcile.workers``.
+The Lease is not a fence, because a paused process does not notice its end. Versions and uids in
+every write protect against two operators at once: see ``reconcile.workers``.
 
-The pod that holds it owns it: with the last pod of an operator that is removed it goes too.
+The pod that holds the Lease owns it, so it is deleted with the last pod of a removed operator.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ RETRY_S = 2.0
 
 @dataclass(slots=True)
 class OperatorLease:
-    """Judges another's renewals by its own clock: clocks of two machines are never compared.
+    """Measures the age of renewals by its own clock: two machines' clocks are never compared.
 
-    ``identity`` is the name of the pod, ``pod_uid`` its UID; empty outside a cluster.
+    ``identity`` is the name of the pod. ``pod_uid`` is its UID, empty outside a cluster.
     """
 
     client: Client
@@ -38,7 +38,7 @@ class OperatorLease:
     answered: float | None = None
 
     def silent_s(self) -> float:
-        """Return for how long the API server has not said who holds the Lease; inf: never yet."""
+        """Return the time since the API server last said who holds the Lease; inf: never yet."""
         return math.inf if self.answered is None else time.monotonic() - self.answered
 
     async def acquire(self) -> None:
@@ -47,7 +47,7 @@ class OperatorLease:
             await asyncio.sleep(RETRY_S)
 
     async def hold(self) -> None:
-        """Renew; returns when it could not be renewed in time, or is another's."""
+        """Renew. Returns when the Lease could not be renewed in time, or another holds it."""
         renewed = time.monotonic()
         while True:
             await asyncio.sleep(RETRY_S)
@@ -57,7 +57,7 @@ class OperatorLease:
                 return
 
     async def release(self) -> None:
-        """Give the Lease up, so that the next one need not wait."""
+        """Give the Lease up, so that the next leader need not wait."""
         try:
             found = await self.client.get(kinds.LEASE, self.namespace, NAME)
             if found is not None and text_at(found, "spec", "holderIdentity") == self.identity:
@@ -65,7 +65,7 @@ class OperatorLease:
                 version = text_at(found, "metadata", "resourceVersion")
                 await self.client.replace({**_kind(found), "spec": spec}, version)
         except ApiError:
-            return  # it ends by itself
+            return  # it expires by itself
 
     async def attempt(self) -> bool:
         """Take or renew the Lease with one read and one write. True when it is ours."""

@@ -1,6 +1,6 @@
-"""Lists everything anew from time to time: what a watch has missed for good is found by it.
+"""Lists everything again from time to time, to find changes that a watch has missed.
 
-A watch that breaks begins again with a list, but nobody says then what was deleted meanwhile.
+A broken watch starts again with a list, which does not report what was deleted before it.
 """
 
 import sys
@@ -12,12 +12,12 @@ from penstock_operator.api.kinds import Kind
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import JobKey, Store
 
-WHOLE = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT, kinds.CLAIM)  # whatever their labels
+WHOLE = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT, kinds.CLAIM)  # with any labels
 
 
 @dataclass(frozen=True, slots=True)
 class Lister:
-    """``namespaces`` are those that are served, all when empty."""
+    """``namespaces`` are those whose jobs are handled; empty: all."""
 
     client: Client
     store: Store
@@ -26,8 +26,8 @@ class Lister:
     async def list_again(self) -> set[JobKey]:
         """Compare the store with the server, kind by kind. Returns the jobs with a difference.
 
-        Of a kind that the server does not know there are no objects. Raises ApiError at the first
-        refusal or silence; kinds before it are done.
+        A kind that the server does not know has no objects. Raises ApiError at the first refusal or
+        missing answer; the kinds before it are done then.
         """
         found: set[JobKey] = set()
         for kind in (*WHOLE, *kinds.CHILDREN):

@@ -1,4 +1,4 @@
-"""Reads one job: from the store, and live, in the right order, what dangerous decisions rest on."""
+"""Reads the objects of one job: from the store, or live in the order that safe writes need."""
 
 import time
 from dataclasses import dataclass, field
@@ -15,32 +15,34 @@ from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.api.trusted import trust_view
 from penstock_operator.api.versions import Versions
 from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
 from penstock_operator.cluster.store import JobKey, Place, Store
-from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.cluster.trust import summary_of
 from penstock_operator.reconcile.certificates import trust_steps
-from penstock_operator.reconcile.observation import Moment, assemble
+from penstock_operator.reconcile.observation import ObservationContext, build_observation
 from penstock_operator.reconcile.snapshots import may_exceed_retention, requested_snapshot_uids
 
 NAMESPACE_ASKED_EVERY_S = 5.0
-EVENTS_ASKED_EVERY_S = 4.0  # of a set that lacks pods: sooner than the watchful look of a reconcile
+EVENTS_ASKED_EVERY_S = 4.0  # while pods are missing; it is shorter than decide.WATCHFUL_S
 REFUSAL_CHARS_MAX = 1000
 SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 
 @dataclass(slots=True)
 class Observer:
-    """``trust`` remembers, with the job's uid, summaries of its Secrets: they are not watched.
+    """Reads jobs. It remembers what no watch reports.
 
-    ``troubles`` is when and what the events of a set without its pods were last asked for,
-    ``refusals`` the writes that were refused when they were last tried. ``spark`` are the kinds of
-    SparkApplication that the server knows, as ``handlers.spark_watches`` keeps them. ``versions``
-    keeps what was made of each version of an object.
+    - ``trust``: summaries of the job's Secrets, with the job's uid. Secrets are not watched.
+    - ``troubles``: when the events of a StatefulSet without its pods were read, and the result.
+    - ``refusals``: the writes that were refused at the last try.
+    - ``versions``: the cache of views.
+    - ``spark``: the kinds of SparkApplication that the server serves; ``handlers.spark_watches``
+      keeps them current.
     """
 
     client: Client
     store: Store
-    strangers: Strangers
+    foreign: ForeignObjects
     trust: dict[JobKey, tuple[str, dict[str, Object]]] = field(default_factory=dict)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
@@ -49,19 +51,19 @@ class Observer:
     ending: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     async def look(self, key: JobKey, *, refresh: bool) -> Observed | None:
-        """Observe from the store alone; None when there is no such StreamJob."""
+        """Observe a job from the store; None when there is no such StreamJob."""
         job = self.store.job(key)
         if job is None:
-            self.strangers.forget(key)
+            self.foreign.forget(key)
             return None
-        for plain in self.strangers.due(key):
+        for plain in self.foreign.due(key):
             await self._look_again(key, plain)
         objects = self._objects(key)
         await self._look_for_pods(key, objects)
         return await self._assemble(key, job, objects, refresh=refresh)
 
     def _objects(self, key: JobKey) -> dict[Place, Object]:
-        return {**self.strangers.of(key), **self.store.objects(key)}
+        return {**self.foreign.of(key), **self.store.objects(key)}
 
     async def _look_again(self, key: JobKey, plain: Object) -> None:
         kind = kinds.kind_of(text_at(plain, "apiVersion"), text_at(plain, "kind"))
@@ -69,7 +71,7 @@ class Observer:
         await self._read(key, kind, name, {})
 
     def refused(self, key: JobKey, what: str, error: ApiError) -> Refusal:
-        """Remember a refused write; one of the same object goes on where the last one was."""
+        """Remember a refused write. For the same object the first refusal's time stays."""
         known = self.refusals.get(key)
         since = known.since if known is not None and known.what == what else _wall_s()
         text = f"{error.code} {error.reason}: {error.message}"
@@ -78,17 +80,18 @@ class Observer:
         return found
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is remembered of a job that is gone."""
+        """Forget a job that is gone."""
         self.trust.pop(key, None)
         self.troubles.pop(key, None)
         self.refusals.pop(key, None)
-        self.strangers.forget(key)
+        self.foreign.forget(key)
 
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
         """Read live: the job, StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
 
-        In this order: whoever wants more workers writes the set before ``-desired``, and no leader
-        commits them before that; so a truth that is read last is as new as both.
+        This order matters. An operator that wants more workers writes the StatefulSet before
+        ``-desired``, and a leader commits them only after that. So a ``-latest`` that is read last
+        is as new as both.
         """
         job = await self._job(key)
         if job is None:
@@ -104,7 +107,7 @@ class Observer:
         return await self._assemble(key, job, objects, refresh=refresh)
 
     async def _job(self, key: JobKey) -> Object | None:
-        """Read the job; a watch may not have shown that it is gone, and whose children go too."""
+        """Read the job: the watch may not have reported yet that it is gone."""
         known = self.store.job(key)
         if known is None:
             return None
@@ -118,32 +121,32 @@ class Observer:
         return job
 
     async def look_at_orphans(self, key: JobKey) -> Observed | None:
-        """Observe StreamSnapshots of a StreamJob that does not exist; None when it does."""
+        """Observe the StreamSnapshots of a StreamJob that does not exist; None when it exists."""
         if key.name and await self.client.get(kinds.STREAM_JOB, key.namespace, key.name):
-            return None  # the watch has not shown it yet
+            return None  # the watch has not reported it yet
         job = JobView(key.name, key.namespace, "", 0, None, StreamJobStatus())
-        moment = Moment(_wall_s())
-        return assemble(job, self.store.objects(key).values(), moment, self.versions)
+        moment = ObservationContext(_wall_s())
+        return build_observation(job, self.store.objects(key).values(), moment, self.versions)
 
     async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
         found = await self.client.get(kind, key.namespace, name)
         objects.pop((kind.kind, name), None)
         if found is None:
-            self.strangers.part(key, (kind.kind, name))
+            self.foreign.remove(key, (kind.kind, name))
             return
         plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
         if kind is kinds.SECRET:
             plain = summary_of(plain)
         objects[kind.kind, name] = plain
-        if is_stranger(plain, text_at(self.store.job(key), "metadata", "uid")):
-            self.strangers.meet(key, plain)
+        if is_foreign(plain, text_at(self.store.job(key), "metadata", "uid")):
+            self.foreign.add(key, plain)
         else:
-            self.strangers.part(key, (kind.kind, name))
+            self.foreign.remove(key, (kind.kind, name))
 
     async def _secrets(
         self, key: JobKey, uid: str, objects: dict[Place, Object], *, refresh: bool
     ) -> None:
-        """Read the Secrets that workers mount; who signs them, only where that could matter."""
+        """Read the Secrets that workers mount, and those of their authorities only when needed."""
         of_uid, known = self.trust.get(key, ("", {}))
         known = known if of_uid == uid else {}
         every = names.trust_secrets(key.name)
@@ -157,11 +160,11 @@ class Observer:
             else:
                 objects["Secret", beside] = known[beside]
         found = {n: objects["Secret", n] for n in every if ("Secret", n) in objects}
-        # Those of others are remembered as strangers, until they are gone.
+        # Foreign ones are in self.foreign until they are gone.
         self.trust[key] = (uid, {n: o for n, o in found.items() if job_of(o) == uid})
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """A start needs to know that no pod is left: then the watch is not enough."""
+        """List the pods live if the StatefulSet has no replicas: a start needs to know of all."""
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         if whole_at(found, "spec", "replicas") > 0:
             return
@@ -174,7 +177,7 @@ class Observer:
                 objects["Pod", text_at(found, "metadata", "name")] = found
 
     async def _snapshots(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """A request whose StreamSnapshot is not known may be new, or gone: the list says which."""
+        """List the StreamSnapshots if one of a request is unknown: it may be new, or gone."""
         desired = objects.get(("ConfigMap", pod.desired_name(key.name)))
         view = None if desired is None else self.versions.view(views.desired_view, desired)
         asked = set() if view is None else requested_snapshot_uids(view.value)
@@ -188,7 +191,7 @@ class Observer:
                 objects[kind.kind, text_at(found, "metadata", "name")] = found
 
     async def _listed(self, kind: Kind, namespace: str) -> list[Plain]:
-        """List all; none where the server does not know the kind, as when its definition goes."""
+        """List all; empty if the server does not know the kind, after its definition was deleted."""
         try:
             return await self.client.list_some(kind, namespace)
         except ApiError as error:
@@ -197,7 +200,7 @@ class Observer:
             return []
 
     async def _look_for_pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """Find out why a set has too few pods, every few seconds while it has."""
+        """Find out why the StatefulSet has too few pods, every few seconds while it has."""
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         missing = whole_at(found, "spec", "replicas") - whole_at(found, "status", "replicas")
         if found is None or missing <= 0:
@@ -209,7 +212,7 @@ class Observer:
             self.troubles[key] = (now, await self._set_trouble(key, found))
 
     async def _set_trouble(self, key: JobKey, found: Plain) -> str:
-        """Return why the set cannot make its pods: its newest Warning."""
+        """Return why the StatefulSet cannot create its pods, from its newest Warning event."""
         uid = text_at(found, "metadata", "uid")
         events = await self.client.list_some(
             kinds.EVENT, key.namespace, fieldSelector=f"involvedObject.uid={uid},type=Warning"
@@ -233,21 +236,23 @@ class Observer:
             if of_uid == uid and ("Secret", name) not in objects
         ]
         wanted = object_at(job, "spec", "replay")
-        moment = Moment(
+        moment = ObservationContext(
             now=_wall_s(),
             refresh=refresh,
             spark_installed=bool(wanted) and _spark_of(wanted) in self.spark,
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
             refusal=self.refusals.get(key),
-            look_again_s=self.strangers.due_in_s(key),
+            look_again_s=self.foreign.due_in_s(key),
             restored_from=self._restored_from(key, job, listed),
             namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
             secrets_read=of_uid == uid,
         )
-        return assemble(self.versions.view(views.job_view, job), listed, moment, self.versions)
+        return build_observation(
+            self.versions.view(views.job_view, job), listed, moment, self.versions
+        )
 
     def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
-        """Return what jobs of the namespace restore from, where retention may remove something."""
+        """Return what jobs of the namespace restore from, if retention may delete something."""
         known = sum(text_at(plain, "kind") in SNAPSHOTS for plain in listed)
         if not may_exceed_retention(self.versions.view(views.job_view, job), known):
             return frozenset()
@@ -255,14 +260,14 @@ class Observer:
         return views.restores_of(filter(None, map(self.store.job, near)))
 
     async def _ends(self, namespace: str) -> bool:
-        """Say whether a namespace is being deleted; asked while something in it waits to go."""
+        """Say whether the namespace is being deleted. Asked only while a deletion waits for us."""
         asked, known = self.ending.get(namespace, (-NAMESPACE_ASKED_EVERY_S, False))
         now = time.monotonic()
         if now - asked >= NAMESPACE_ASKED_EVERY_S:
             try:
                 found = await self.client.get(kinds.NAMESPACE, "", namespace)
             except ApiError as error:
-                if error.code != 403:  # without the right, deadlines end what waits
+                if error.code != 403:  # without the right, deletions end by their deadline
                     raise
                 found = None
             known = bool(text_at(found, "metadata", "deletionTimestamp"))
@@ -276,7 +281,7 @@ def _spark_of(replay: Plain) -> Kind:
 
 
 def _holds(job: Plain, listed: list[Plain]) -> bool:
-    """Say whether the job or a snapshot is being deleted, and waits for us."""
+    """Say whether the job or a snapshot is being deleted and waits for our finalizer."""
     ours = (p for p in (job, *listed) if text_at(p, "kind") in {"StreamJob", *SNAPSHOTS})
     return any(
         views.deleting_since(p) is not None and names.FINALIZER in views.finalizers(p) for p in ours
@@ -293,4 +298,4 @@ def _live(key: JobKey) -> tuple[tuple[Kind, str], ...]:
 
 
 def _wall_s() -> float:
-    return time.time_ns() / 1e9  # of objects and deadlines that people read
+    return time.time_ns() / 1e9  # like the times in objects, which people read

@@ -16,9 +16,9 @@ from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
 from penstock_operator.cluster import trust
 from penstock_operator.cluster.client import ApiError, Client
-from penstock_operator.cluster.events import Events, News
+from penstock_operator.cluster.events import Events, PendingEvent
+from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
 from penstock_operator.cluster.store import JobKey, Store
-from penstock_operator.cluster.strangers import Strangers, is_stranger
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.reconcile.snapshots import restores_from
@@ -36,12 +36,12 @@ class RefusedError(ApiError):
 
 
 @dataclass(frozen=True, slots=True)
-class Performer:
+class ActionRunner:
     """Puts what writes return into the store, so that the next look is not older."""
 
     client: Client
     store: Store
-    strangers: Strangers
+    foreign: ForeignObjects
     events: Events
 
     async def perform(self, seen: Observed, decided: act.Decision) -> list[str]:
@@ -73,12 +73,14 @@ class Performer:
         return done
 
     async def tell(self, seen: Observed, decided: act.Decision) -> None:
-        """Write the status and post the events, without any action. Raises ApiError."""
+        """Write the status and post the events, without an action. Raises ApiError."""
         await self._status(seen, decided)
         await self.events.send()
         for event in decided.events:
             await self.events.tell(
-                News(_about(seen, event), event.reason, event.message, event.warning, seen.now)
+                PendingEvent(
+                    _about(seen, event), event.reason, event.message, event.warning, seen.now
+                )
             )
 
     async def _status(self, seen: Observed, decided: act.Decision) -> None:
@@ -96,7 +98,7 @@ class Performer:
         self._keep(STREAM_JOB, await self.client.replace_status(STREAM_JOB, body))
 
     async def _do(self, seen: Observed, action: act.Action) -> bool:
-        """Do it; False when what it has applied was there already."""
+        """Perform one action. False when an apply changed nothing."""
         owner = owner_of(seen.job)
         match action:
             case act.Apply(manifest, _, version, uid) if uid:
@@ -131,7 +133,7 @@ class Performer:
         return True
 
     async def _is_needed(self, seen: Observed, name: str) -> bool:
-        """Ask the API server itself whether a StreamJob restores from a snapshot: its files go."""
+        """Read live whether a StreamJob restores from a snapshot, before its files are removed."""
         view = next(s for s in seen.snapshots if s.name == name)
         jobs = await self.client.list_some(STREAM_JOB, seen.job.namespace)
         return restores_from(view, views.restores_of(jobs))
@@ -139,9 +141,9 @@ class Performer:
     async def _trust(
         self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates
     ) -> None:
-        """Write one Secret from both, read now: what was seen of them was no more than a summary.
+        """Write one Secret. Both are read first: the observation has only summaries of them.
 
-        Raises ApiError 409 when it is not as it was seen, or either is of somebody else by now.
+        Raises ApiError 409 when the Secret has changed since, or either of the two is foreign.
         """
         space, owner = seen.job.namespace, owner_of(seen.job)
         mounted = await self.client.get(kinds.SECRET, space, action.secret)
@@ -158,7 +160,7 @@ class Performer:
             await self.client.replace(manifest, action.version)
 
     async def _create(self, seen: Observed, manifest: Object) -> None:
-        """Make an object that must not be there; one of this job that is there already will do."""
+        """Create an object, unless this job has created it already."""
         later = names.ANNOTATION_APPLIED in object_at(manifest, "metadata", "annotations")
         create = self.client.apply_new if later else self.client.create
         try:
@@ -168,20 +170,20 @@ class Performer:
                 raise
 
     async def _is_ours(self, seen: Observed, manifest: Object) -> bool:
-        """Look at what has the name of an object that could not be made; remember one of others."""
+        """Read the object whose name is taken, and remember it if it is foreign."""
         kind = kinds.kind_of(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
         name = text_at(manifest, "metadata", "name")
         found = await self.client.get(kind, seen.job.namespace, name)
         if found is None:
-            return False  # it has gone meanwhile
+            return False  # it is gone by now
         if kind is kinds.SECRET:
             found.pop("data", None)
         plain: Object = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
         wanted = texts_at(manifest, "metadata", "labels").get(pod.LABEL_JOB_UID)
         if job_of(plain) in {seen.job.uid, wanted}:
             return True
-        if is_stranger(plain, seen.job.uid):  # of another, the watch tells
-            self.strangers.meet(JobKey(seen.job.namespace, seen.job.name), plain)
+        if is_foreign(plain, seen.job.uid):  # the watch reports any other
+            self.foreign.add(JobKey(seen.job.namespace, seen.job.name), plain)
         return False
 
     async def _scale(self, seen: Observed, action: act.Scale) -> None:
@@ -245,7 +247,7 @@ class Performer:
 
 
 def _what(action: act.Action) -> str:
-    """Name the object that an action is about, for people."""
+    """Name the object of an action, for messages."""
     match action:
         case act.Apply(manifest) | act.Create(manifest):
             return f"{text_at(manifest, 'kind')} {text_at(manifest, 'metadata', 'name')}"
@@ -258,9 +260,9 @@ def _what(action: act.Action) -> str:
         case act.SetFinalizer(_, name):
             return f"the finalizer of StreamSnapshot {name}" if name else "the job's finalizer"
         case act.WriteDesired():
-            return "the ConfigMap of what is wanted"
+            return "the ConfigMap -desired"
         case act.Archive():
-            return "the archive of an earlier job's record"
+            return "the archive of an earlier job's -latest"
         case act.WriteAuthority(secret):
             return f"the Secret {names.authority_name(secret)}"
         case act.WriteCertificates(secret):
@@ -273,7 +275,7 @@ def _made(
     secrets: tuple[Object | None, Object | None],
     now: float,
 ) -> Object:
-    """Make what is written. Raises ApiError 409 when what it is made from has gone meanwhile."""
+    """Build a Secret. Raises ApiError 409 when what it is made from is gone by now."""
     above, mounted = (trust.files_of(secret) for secret in secrets)
     try:
         if isinstance(action, act.WriteAuthority):
@@ -285,7 +287,7 @@ def _made(
 
 
 def _about(seen: Observed, event: act.Event) -> Object:
-    """Refer to the object that an event is about."""
+    """Return the reference to the object of an event."""
     kind, name, uid = STREAM_JOB, seen.job.name, seen.job.uid
     if event.snapshot:
         kind, name = STREAM_SNAPSHOT, event.snapshot

@@ -1,12 +1,13 @@
-"""The certificates of one job: two Secrets, each with authorities, a leaf and a key of its own.
+"""The certificates of one job: two Secrets, each with its own authorities, leaf and key.
 
-One is of the keepers, one of the engines, in which user code runs: nothing in it is believed by a
-keeper. A StatefulSet mounts the same Secrets into all its pods, so all workers share the leaves;
-who a worker is says its token, made with the worker key. Senders of pushed input have a leaf of
-their own, and no key for tokens: they are let in at the workers' ingest port and nowhere else.
+One Secret is for the keepers, one for the engines. User code runs in engines, so keepers trust
+nothing in the engines' Secret. A StatefulSet mounts the same Secrets into all its pods, so all
+workers share the leaves. A token, made with the worker key, identifies a worker. Senders of pushed
+input have their own leaf and no key for tokens: only the workers' ingest port accepts them.
 
-Beside each of the two is a third and a fourth Secret, ``{secret}-ca``, which no pod mounts: there
-are the authorities' keys. What is to be in them is decided by ``reconcile.certificates``; here it is made.
+Each of the two Secrets has another one beside it, ``{secret}-ca``, with the keys of the
+authorities. No pod mounts it. ``reconcile.certificates`` decides what the Secrets contain; they are
+made here.
 """
 
 import base64
@@ -30,8 +31,8 @@ from penstock_operator.reconcile.certificates import AUTHORITY_LIFE_S, LEAF_LIFE
 from penstock_operator.resources.target import Owner, framed
 
 WORKER_KEY_BYTES = 32
-NAME_CHARS = 16  # of the digest that names an authority
-CERTIFICATE, KEY = ".crt", ".key"  # endings of the files of an authority, behind its name
+NAME_CHARS = 16  # of the digest that is the name of an authority
+CERTIFICATE, KEY = ".crt", ".key"  # suffixes of the files of an authority, after its name
 SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 

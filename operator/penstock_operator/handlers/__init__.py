@@ -1,1 +1,1 @@
-"""From watches to reconciles: events only feed a queue of keys; reads are what is decided from."""
+"""From watches to reconciles. Events only put jobs into a queue; decisions are based on reads."""

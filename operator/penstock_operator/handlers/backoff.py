@@ -1,4 +1,4 @@
-"""How long is waited between two tries: longer each time, bounded, not in step with others."""
+"""Waits between two tries: they grow up to a bound, and random shares keep processes apart."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ KOPF_TRIES = 9
 
 @dataclass(frozen=True, slots=True)
 class Backoffs:
-    """Waits in seconds. ``chance`` gives numbers of 0 to 1: a half to the whole of a bound.
+    """Waits in seconds, each between half of its bound and the bound; ``chance`` gives 0 to 1.
 
-    Kopf takes it as ``settings.networking.error_backoffs``: each call of its own is tried so often
-    and then fails, which ends the process. A right that is missing must be seen.
+    Kopf uses it as ``settings.networking.error_backoffs``: a call that still fails after these
+    waits ends the process. A missing right must not stay unnoticed.
     """
 
     chance: Callable[[], float]
 
     def __iter__(self) -> Iterator[float]:
-        """Give the waits of one call of Kopf's: a minute or two in all."""
+        """Give the waits of one call of Kopf: one to two minutes in total."""
         return (self.after(tries) for tries in range(KOPF_TRIES))
 
     def after(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row before this one."""
+        """Return the wait after this number of earlier failures in a row."""
         bound = min(FIRST_S * 2.0 ** min(failures, DOUBLINGS_MAX), LONGEST_S)
         return bound * (0.5 + 0.5 * self.chance())

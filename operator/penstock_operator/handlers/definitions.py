@@ -1,8 +1,8 @@
 """Which of our own definitions the API server has, and what happens when that changes.
 
-Kopf is told at its start what to watch, and ends when a kind goes. So the operator begins anew, in
-the same process, whenever one of ours has come or gone: ``kubectl delete crd`` takes jobs whose
-files are to be removed first, and their snapshots, while one of the two kinds may be gone already.
+Kopf learns at its start what to watch, and ends when one of these kinds is deleted. So the operator
+starts again in the same process when one of ours appears or disappears. After ``kubectl delete crd``
+it still removes files of purged jobs and snapshots while one of the two kinds may be gone already.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from penstock_operator.cluster.client import ApiError, Client
 
 LOG = logging.getLogger("penstock_operator")
 OURS = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT)
-ASKED_EVERY_S = 5.0  # while one is not there
+ASKED_EVERY_S = 5.0  # while one is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Asks for them."""
+    """Asks the API server for our definitions."""
 
     client: Client
 
     async def served(self) -> tuple[Kind, ...]:
-        """Wait until one of ours is there at least; return those that are."""
+        """Wait until at least one of our kinds is served; return the served ones."""
         told = False
         while True:
             found = await self._which(OURS)
@@ -38,13 +38,13 @@ class Definitions:
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def until_more(self, known: tuple[Kind, ...]) -> None:
-        """Wait until one is there that was not; for ever when all are."""
+        """Wait until another of our kinds is served; forever when all are known."""
         missing = tuple(kind for kind in OURS if kind not in known)
         while not await self._which(missing):
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def _is_listed(self) -> bool:
-        """Kopf looks kinds up in the list of all groups: what is not in it is never watched."""
+        """Say whether the list of all groups has ours: Kopf watches nothing that it lacks."""
         try:
             return await self.client.lists_group(kinds.STREAM_JOB)
         except ApiError as error:

@@ -1,8 +1,8 @@
-"""One reconcile: look and decide; where something is to be done, look closely, decide, do it.
+"""One reconcile: observe from the store and decide; before any action observe live and decide again.
 
-What is only to be shown (epochs, rows) is written from the first look: the server refuses it when
-the job has changed, and nothing follows from it. Of one job it is written once in
-``SHOW_INTERVAL_S`` at most, of all jobs together ``SHOWS_PER_S`` times a second at most.
+A status that only shows progress (epochs, rows) is written after the first observation. This is
+safe: the server refuses it when the job has changed, and nothing follows from it. It is written at
+most once in ``SHOW_INTERVAL_S`` for one job, and ``SHOWS_PER_S`` times a second for all jobs.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import Performer, RefusedError
+from penstock_operator.cluster.perform import ActionRunner, RefusedError
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.work_queue import WorkQueue
 from penstock_operator.reconcile.actions import Decision
@@ -27,22 +27,22 @@ from penstock_operator.reconcile.snapshots import decide_orphans
 
 LOG = logging.getLogger("penstock_operator.reconcile")
 ORPHANS_AGAIN_S = 5.0
-SHOW_INTERVAL_S = 60.0  # between two writes of what changes by itself, whatever the job's interval
-SHOWS_PER_S = 4.0  # of a fleet: with more jobs than that each of them is shown less often
-REFRESH_S = 600.0  # between two times that all objects of a job are applied anew
-RELIST_S = 300.0  # between two comparisons of everything with the server
-JITTER = 0.2  # of a time at rest: what began together does not stay together
-FIRST_REFRESHES_PER_S = 10.0  # of an operator that has just begun
+SHOW_INTERVAL_S = 60.0  # between two writes of progress, whatever the checkpoint interval is
+SHOWS_PER_S = 4.0  # for all jobs: with many jobs, each of them is shown less often
+REFRESH_S = 600.0  # between two times that all objects of a job are applied again
+RELIST_S = 300.0  # between two comparisons of the whole store with the server
+JITTER = 0.2  # of a wait at rest: jobs that started together do not stay in step
+FIRST_REFRESHES_PER_S = 10.0  # after the start of the operator
 
 
 @dataclass(slots=True)
 class Reconciler:
-    """``told`` hears (outcome, seconds) of each reconcile; ``chance`` gives numbers of 0 to 1."""
+    """``told`` gets (outcome, seconds) of each reconcile; ``chance`` gives numbers of 0 to 1."""
 
     store: Store
     queue: WorkQueue
     observer: Observer
-    performer: Performer
+    runner: ActionRunner
     told: Callable[[str, float], None]
     chance: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
@@ -51,7 +51,7 @@ class Reconciler:
     shown: dict[JobKey, float] = field(default_factory=dict)
 
     async def work(self) -> None:
-        """Take keys for ever."""
+        """Take keys from the queue and reconcile them, forever."""
         while True:
             key = await self.queue.take()
             begun = self.clock()
@@ -68,7 +68,7 @@ class Reconciler:
                 self._done(key, again_s)
 
     async def relist(self, lister: Lister) -> None:
-        """Compare the store with the server for ever, and look at every job that differed."""
+        """Compare the store with the server from time to time, forever; queue jobs that differ."""
         while True:
             await asyncio.sleep(self._about(RELIST_S))
             try:
@@ -80,7 +80,7 @@ class Reconciler:
                 self.queue.add(key)
 
     async def reconcile(self, key: JobKey) -> float | None:
-        """Bring one job nearer to what is wanted. Returns after how long to look again."""
+        """Reconcile one job. Returns after how long to reconcile it again."""
         now = self.clock()
         refresh = now >= self._refresh_at(key, now)
         seen = await self.observer.look(key, refresh=refresh)
@@ -88,11 +88,11 @@ class Reconciler:
             return await self._orphans(key)
         decided = decide(seen)
         if seen.refusal is not None and not (decided.actions or decided.status_first):
-            # What was refused is not wanted any more: nothing is left to be refused.
+            # The refused write is not needed any more, so the refusal is over.
             self.observer.refusals.pop(key, None)
             seen = replace(seen, refusal=None)
             decided = decide(seen)
-        if decided.shows and not refresh:
+        if decided.status_may_wait and not refresh:
             return self._rest(key, await self._show(key, seen, decided), now)
         if decided.actions or decided.status is not None or refresh:
             seen = await self.observer.look_closely(key, refresh=refresh)
@@ -102,31 +102,31 @@ class Reconciler:
             _log(key, await self._perform(key, seen, decided))
         if refresh:
             self.refresh_at[key] = now + self._about(REFRESH_S)
-        # What was done shows in the watches; until then the store has what the writes returned.
-        # A status is looked at again, too: our own writes of it wake nobody.
-        follows = decided.actions or (decided.status is not None and not decided.shows)
+        # Watches report what was done; until then the store has what the writes returned. After a
+        # status write the job is reconciled again, too: our own writes of it queue nothing.
+        follows = decided.actions or (decided.status is not None and not decided.status_may_wait)
         return 0.0 if follows else self._rest(key, decided.again_s, now)
 
     async def _show(self, key: JobKey, seen: Observed, decided: Decision) -> float | None:
-        """Write the status if it was not written for long enough. Returns when to look again."""
+        """Write progress if it was not written for a while. Returns when to reconcile again."""
         now = self.clock()
         interval = max(SHOW_INTERVAL_S, len(self.store.known) / SHOWS_PER_S)
         wait = self.shown.get(key, -math.inf) + interval - now
         if wait > 0:
             return wait if decided.again_s is None else min(wait, decided.again_s)
         self.shown[key] = now
-        await self.performer.perform(seen, decided)
+        await self.runner.perform(seen, decided)
         return decided.again_s
 
     def _refresh_at(self, key: JobKey, now: float) -> float:
-        """Return when all objects of the job are applied anew; soon, but spread, at first."""
+        """Return when all objects are applied again. The first times are soon, but spread."""
         if key not in self.refresh_at:
             window = min(len(self.store.jobs()) / FIRST_REFRESHES_PER_S, REFRESH_S)
             self.refresh_at[key] = now + self.chance() * window
         return self.refresh_at[key]
 
     def _rest(self, key: JobKey, again_s: float | None, now: float) -> float:
-        """Return when to look again; a rest is stretched a little, each time by another share."""
+        """Return when to reconcile again. Long waits get a random extra, so jobs stay apart."""
         wish = REST_S if again_s is None else again_s
         wait = self._about(wish) if wish >= REST_S else wish
         return min(wait, max(0.0, self.refresh_at[key] - now))
@@ -135,29 +135,29 @@ class Reconciler:
         return seconds * (1.0 + JITTER * self.chance())
 
     async def _perform(self, key: JobKey, seen: Observed, decided: Decision) -> list[str]:
-        """Do it; where a write is refused, the status says so before anything is tried again."""
+        """Perform a decision. If a write is refused, the status says so before the next try."""
         try:
-            done = await self.performer.perform(seen, decided)
+            done = await self.runner.perform(seen, decided)
         except RefusedError as error:
             refusal = self.observer.refused(key, error.what, error)
-            await self.performer.tell(seen, decide(replace(seen, refusal=refusal)))
+            await self.runner.tell(seen, decide(replace(seen, refusal=refusal)))
             raise
         self.observer.refusals.pop(key, None)
         return done
 
     async def _orphans(self, key: JobKey) -> float | None:
-        """Look after StreamSnapshots without a job; nothing else outlives one."""
+        """Handle StreamSnapshots without a job; no other kind needs this."""
         if not any(kind == kinds.STREAM_SNAPSHOT.kind for kind, _ in self.store.objects(key)):
             return None
         seen = await self.observer.look_at_orphans(key)
         if seen is None:
             return ORPHANS_AGAIN_S
         decided = decide_orphans(seen)
-        _log(key, await self.performer.perform(seen, decided))
+        _log(key, await self.runner.perform(seen, decided))
         return decided.again_s
 
     def oldest_age_s(self) -> float:
-        """Return for how long some job has had no reconcile."""
+        """Return the longest time that a job has had no reconcile."""
         now = self.clock()
         return max(
             (now - self.reconciled.setdefault(k, now) for k in self.store.jobs()), default=0.0
@@ -182,14 +182,14 @@ class Reconciler:
         self.told("conflict" if conflict else "failed", self.clock() - begun)
         later = error.retry_after_s if isinstance(error, ApiError) else 0.0
         if later:
-            self.queue.pause(later)  # it would refuse the others, too
+            self.queue.pause(later)  # the server would refuse the other jobs, too
         wait = self.queue.failed(key, later)
         if conflict:
-            return  # Somebody was faster: look again, that is all; if he always is, less often.
+            return  # Another writer was faster. The job is tried again, with growing waits.
         LOG.warning("reconcile failed", extra={"job": str(key), "reason": str(error), "wait": wait})
 
 
 def _log(key: JobKey, done: list[str]) -> None:
-    """Say what has changed something: to apply what is there already is no news."""
+    """Log the actions that changed something. An apply without a change is not logged."""
     if done:
         LOG.info("reconciled", extra={"job": str(key), "actions": " ".join(done)})

@@ -1,12 +1,12 @@
-"""Watches SparkApplications, of each flavour from when its definition is there until it goes.
+"""Watches SparkApplications of each flavour while its definition exists.
 
 ::
 
-    asked for every 5 s while a job wants a replay ──> served: watched ──> not served any more
+    asked every 5 s while a job wants a replay ──> served: watched ──────> not served any more
              ^───────────────────────────────────────────────────────────────────┘
 
-Who installs Spark's operator after ours need not start ours anew. What Kopf watches is fixed when
-it starts, so these are ours to watch. At rest nothing is asked.
+A Spark operator may be installed after ours, and ours need not be restarted. The kinds that Kopf
+watches are fixed when it starts, so these are watched here. At rest no call is made.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator")
 FLAVOURS = (kinds.SPARK_KUBEFLOW, kinds.SPARK_APACHE)
-ASKED_EVERY_S = 5.0  # while a job wants a replay that cannot be had
+ASKED_EVERY_S = 5.0  # while a job wants a replay and its kind is not served
 
 
 @dataclass(frozen=True, slots=True)
 class SparkWatches:
-    """``served`` are the kinds that are; ``watches`` makes the watches of one.
+    """``served`` are the served kinds; ``watches`` creates the watches of one kind.
 
-    ``settled`` is set once both were asked for, and what is served was listed.
+    ``settled`` is set when both kinds were asked for, and the served ones were listed.
     """
 
     client: Client
@@ -51,7 +51,7 @@ class SparkWatches:
         self.settled.set()
 
     async def _follow(self, kind: Kind, known: asyncio.Event) -> None:
-        first = True  # asked once at the start for what earlier jobs have left
+        first = True  # asked once at the start, for objects that earlier jobs left
         while True:
             if (first or self.store.replaying()) and await self._is_served(kind):
                 await self._watch(kind, known)
@@ -60,7 +60,7 @@ class SparkWatches:
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def _watch(self, kind: Kind, known: asyncio.Event) -> None:
-        """Watch until it is not served any more; jobs that want a replay are looked at."""
+        """Watch a kind until it is not served any more. Queues the jobs that want a replay."""
         LOG.info("watching", extra={"kind": f"{kind.plural}.{kind.group}"})
         watches = self.watches(kind)
         running = [asyncio.create_task(each.run_while_served()) for each in watches]

@@ -1,11 +1,11 @@
-"""A work queue of keys: each is in it once, is worked on by one worker, and waits after failures.
+"""A work queue: it holds each key once, gives it to one worker, and delays it after failures.
 
 ::
 
     add ──> waiting until due ──> taken ──> done ──> (added meanwhile: waiting again)
 
-``due`` says when each key is due; ``_heap`` orders them, so that a take costs the logarithm of
-their number. An entry of the heap whose time is not the key's any more is passed over.
+``due`` has the time of each key, and ``_heap`` orders them, so a take costs the logarithm of their
+number. Heap entries with an outdated time are skipped.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from penstock_operator.cluster.store import JobKey
 
-PAUSE_S = 0.2  # between two reconciles of one job: what comes together is looked at together
+PAUSE_S = 0.2  # between two reconciles of one job: events of this time are handled together
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
 
 
 @dataclass(slots=True)
 class WorkQueue:
-    """``clock`` is monotonic, in seconds. Used by one event loop."""
+    """A queue for one event loop. ``clock`` is monotonic, in seconds."""
 
     clock: Callable[[], float]
     due: dict[JobKey, float] = field(default_factory=dict)
@@ -34,17 +34,17 @@ class WorkQueue:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def add(self, key: JobKey, after_s: float = 0.0) -> None:
-        """Have a key taken after so long at the latest; sooner when it was to be sooner."""
+        """Queue a key for this time, or keep an earlier one."""
         at = self.clock() + after_s
         known = self.due.get(key)
-        # Events do not make a failing call succeed: it keeps its wait, which is bounded.
+        # An event does not make a failing call succeed, so the bounded wait stays.
         keeps = known is not None and (at >= known or key in self.failures)
         if not keeps:
             self._set_due(key, at)
 
     async def take(self) -> JobKey:
         """Wait for the key that has been due the longest, and take it."""
-        async with self._turn:  # one waits for the head, the others for it: one alone is woken
+        async with self._turn:  # only one worker waits for the head, so only one is woken
             return await self._take()
 
     async def _take(self) -> JobKey:

@@ -157,7 +157,7 @@ class Decision:
 
     - ``status``: the new status; None when it does not change.
     - ``status_first``: write the status before the actions, because it announces them.
-    - ``shows``: there are no actions, and only progress (epochs, rows) changes in the status. This
+    - ``status_may_wait``: there are no actions, and only progress (epochs, rows) changes in the status. This
       write may wait, and may be left out.
     - ``again_s``: reconcile again after this time even if no event arrives.
     """
@@ -165,7 +165,7 @@ class Decision:
     actions: tuple[Action, ...] = ()
     status: StreamJobStatus | None = None
     status_first: bool = False
-    shows: bool = False
+    status_may_wait: bool = False
     events: tuple[Event, ...] = ()
     again_s: float | None = None
 

@@ -92,7 +92,7 @@ def decide(seen: Observed) -> Decision:
     return Decision(
         tuple(builder.actions),
         None if change is StatusChange.NONE else status,
-        shows=change is StatusChange.PROGRESS and not builder.actions,
+        status_may_wait=change is StatusChange.PROGRESS and not builder.actions,
         events=(*builder.events, *events_of(seen.job.status, status)),
         again_s=builder.again_s,
     )

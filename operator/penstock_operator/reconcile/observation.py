@@ -24,7 +24,7 @@ LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ObservationContext:
     """What an observation has in addition to objects; see :class:`Observed`."""
 
     now: float
@@ -38,8 +38,8 @@ class Moment:
     secrets_read: bool = False
 
 
-def assemble(
-    job: JobView, objects: Iterable[Plain], moment: Moment, versions: Versions
+def build_observation(
+    job: JobView, objects: Iterable[Plain], moment: ObservationContext, versions: Versions
 ) -> Observed:
     """Build the observation of ``job`` from its children, its claim and its StreamSnapshots.
 

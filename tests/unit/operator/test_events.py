@@ -5,7 +5,7 @@ import asyncio
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError
-from penstock_operator.cluster.events import LEFT_MAX, Events, News
+from penstock_operator.cluster.events import LEFT_MAX, Events, PendingEvent
 
 ABOUT: Object = {"kind": "StreamJob", "name": "wc", "namespace": "apps", "uid": "u"}
 
@@ -47,8 +47,8 @@ class Server:
         return self.events[place[1]]
 
 
-def news(number: int) -> News:
-    return News(ABOUT, "Running", f"message {number}", False, 1.0 + number)
+def news(number: int) -> PendingEvent:
+    return PendingEvent(ABOUT, "Running", f"message {number}", False, 1.0 + number)
 
 
 def counts(server: Server) -> list[tuple[str, int]]:
@@ -61,7 +61,7 @@ def test_the_same_event_counts_up_and_keeps_its_beginning() -> None:
 
     async def tell() -> None:
         for at in (10.0, 20.0, 30.0):
-            await events.tell(News(ABOUT, "Running", "as before", False, at))
+            await events.tell(PendingEvent(ABOUT, "Running", "as before", False, at))
 
     asyncio.run(tell())
     (made,) = server.events.values()

@@ -9,7 +9,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.api.versions import Versions
 from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.decide import decide
-from penstock_operator.reconcile.observation import Moment, assemble
+from penstock_operator.reconcile.observation import ObservationContext, build_observation
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 SET: Plain = {
@@ -35,7 +35,7 @@ def a_pod(name: str, controller: tuple[str, str, str] | None, **labels: str) -> 
 
 def seen_with(*pods: Plain, has_set: bool = True) -> Observed:
     objects = [SET, *pods] if has_set else list(pods)
-    return assemble(running(spec_of()).job, objects, Moment(NOW_S), Versions())
+    return build_observation(running(spec_of()).job, objects, ObservationContext(NOW_S), Versions())
 
 
 def counted(*pods: Plain, has_set: bool = True) -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.events import Events
+from penstock_operator.cluster.foreign_objects import ForeignObjects
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.perform import ActionRunner
 from penstock_operator.cluster.store import Store
-from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.handlers.reconciler import (
     JITTER,
     REFRESH_S,
@@ -33,11 +33,11 @@ class Rig:
         self.api = FakeApi()
         self.store = Store(self._clock)
         self.queue = WorkQueue(self._clock)
-        strangers = Strangers(self._clock)
-        observer = Observer(self.api, self.store, strangers)
-        performer = Performer(self.api, self.store, strangers, Events(self.api))
+        foreign = ForeignObjects(self._clock)
+        observer = Observer(self.api, self.store, foreign)
+        runner = ActionRunner(self.api, self.store, foreign, Events(self.api))
         self.reconciler = Reconciler(
-            self.store, self.queue, observer, performer, _told, lambda: chance, self._clock
+            self.store, self.queue, observer, runner, _told, lambda: chance, self._clock
         )
         metadata: Object = {"name": "wc", "namespace": "apps", "generation": 1}
         job: Object = {"apiVersion": "penstock.dev/v1alpha1", "kind": "StreamJob"}

@@ -10,9 +10,9 @@ from penstock_operator.api.names import authority_name
 from penstock_operator.api.plain import Object
 from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.events import Events
-from penstock_operator.cluster.perform import Performer
+from penstock_operator.cluster.foreign_objects import ForeignObjects
+from penstock_operator.cluster.perform import ActionRunner
 from penstock_operator.cluster.store import Store
-from penstock_operator.cluster.strangers import Strangers
 from penstock_operator.cluster.trust import files_of
 from penstock_operator.reconcile.actions import Decision, WriteAuthority, WriteCertificates
 from tests.support.certificates import secrets_of
@@ -29,9 +29,9 @@ def write(api: FakeApi, *actions: WriteAuthority | WriteCertificates) -> None:
     def clock() -> float:
         return 0.0
 
-    strangers = Strangers(clock)
-    performer = Performer(api, Store(clock), strangers, Events(api))
-    asyncio.run(performer.do(running(spec_of()), Decision(actions, None)))
+    foreign = ForeignObjects(clock)
+    runner = ActionRunner(api, Store(clock), foreign, Events(api))
+    asyncio.run(runner.do(running(spec_of()), Decision(actions, None)))
 
 
 def key_in(api: FakeApi, path: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from penstock_operator.api.plain import Object
 from penstock_operator.cluster.access import access_of, login
 from penstock_operator.cluster.client import Client
-from penstock_operator.cluster.events import Events, News
+from penstock_operator.cluster.events import Events, PendingEvent
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (
@@ -111,7 +111,7 @@ def test_the_same_event_is_one_that_counts(
         two = (Events(client), Events(client))
         now = time.time_ns() / 1e9
         for number in range(6):  # two at a time, as two operators would
-            news = News(about, "Refused", "no room", True, now + number)
+            news = PendingEvent(about, "Refused", "no room", True, now + number)
             await asyncio.gather(*[events.tell(news) for events in two])
         for events in two:
             await events.send()

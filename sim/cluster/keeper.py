@@ -14,7 +14,7 @@ from penstock.contract.manifest import BlobRef
 from penstock.protocol import control_actions as act
 from penstock.protocol import control_events as ev
 from penstock.protocol.leader.leader_core import LeaderCore
-from penstock.protocol.member.member_core import Engine, MemberCore
+from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from sim.cluster.ports import Host
 from sim.cluster.savepoint_files import Steps, begin
 from sim.cluster.services import StoredFile
@@ -175,7 +175,7 @@ class KeeperNode:
             self.kernel.happened("keeper retired")
             self._tell("coordinator", ev.Retire())
             self._tell("member", ev.Retire())
-        if leaving.retired and self.member.engine is Engine.OFF and self._lease_calls == 0:
+        if leaving.retired and self.member.engine is EnginePhase.OFF and self._lease_calls == 0:
             raise SimCrash
 
     def _packet(self, body: object) -> None:

@@ -388,7 +388,7 @@ MUTANTS = (
         "index-last",
         line(
             "penstock.protocol.leader.user_requests",
-            "copying.stage = RequestStage.COPYING",
+            "copying.enter(RequestStage.COPYING)",
             "copying.stage = RequestStage.COPIED",
         ),
         "two-copiers",

@@ -38,7 +38,7 @@ from penstock.metrics.logs import Log
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 from penstock.protocol.leader.leader_core import LeaderCore
-from penstock.protocol.member.member_core import Engine, MemberCore
+from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
 
 
@@ -173,7 +173,7 @@ class Keeper:
         )
         self._checkpoints.saw_leader(member.leader, self._life, time.monotonic())
         status = member.status
-        running = member.engine is Engine.UP and 0 < status.running == member.taken.attempt
+        running = member.engine is EnginePhase.UP and 0 < status.running == member.taken.attempt
         wanted = member.closed is False and not member.retired
         self._facts = Facts(time.monotonic(), member.leader, leads, running, wanted)
 

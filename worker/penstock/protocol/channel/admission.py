@@ -1,20 +1,28 @@
-"""Which streams a worker lets in: the decision on every handshake, pure.
+"""Which streams a worker admits: a pure decision on every handshake.
 
-    reset(a) ----> closed, attempt a ----open(...)----> open, attempt a ----extend(...)----+
-       ^               hello of a: held                    hello of a: accepted, once   <--+
-       +---------------- reset(a') , a' > a -------------------+
+::
 
-Lower attempts are refused for ever. Higher ones, and what this worker does not know *yet* in its
-own attempt (a rescale reaches workers one after another), are held: no reply and so no credit,
-until :meth:`Admission.open`, :meth:`Admission.extend` or a reset makes the answer known.
+    CLOSED ──> OPEN, CLOSED
+    OPEN   ──> CLOSED
+
+A reset names the attempt and closes. :meth:`Admission.open` then lets the streams of that attempt
+in, each channel once. :meth:`Admission.extend` adds the channels that a rescale brings.
+
+Streams of lower attempts are refused for ever. Three kinds of streams are held, without a reply and
+so without credit: streams of a higher attempt, all streams while the phase is CLOSED, and streams
+of channels that this worker does not know *yet* (a rescale reaches workers one after another). A
+held stream is decided on again at the next reset, :meth:`Admission.open` or
+:meth:`Admission.extend`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.handshake import ChannelHello, Hello, LinkHello, Verdict
 from penstock.model.wire import WIRE_VERSION
+from penstock.protocol.transitions import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,19 @@ _ACCEPTED = AdmissionDecision(Verdict.ACCEPTED)
 _HELD = AdmissionDecision(Verdict.HELD)
 
 
+class AdmissionPhase(Enum):
+    """Whether the streams of the attempt are let in."""
+
+    CLOSED = 0
+    OPEN = 1
+
+
+TRANSITIONS: dict[AdmissionPhase, tuple[AdmissionPhase, ...]] = {
+    AdmissionPhase.CLOSED: (AdmissionPhase.OPEN, AdmissionPhase.CLOSED),
+    AdmissionPhase.OPEN: (AdmissionPhase.CLOSED,),  # a reset
+}
+
+
 class Admission:
     """The door of one worker. ``schemas`` are fingerprints of the channels that end here."""
 
@@ -36,7 +57,7 @@ class Admission:
         self._job_uid = job_uid
         self._ordinal = ordinal
         self._attempt = Attempt(0)
-        self._open = False
+        self._phase = AdmissionPhase.CLOSED
         self._members: dict[Ordinal, Incarnation] = {}
         self._schemas: dict[ChannelId, bytes] = {}
         self._seen: set[ChannelId | Ordinal] = set()
@@ -49,13 +70,13 @@ class Admission:
     @property
     def is_open(self) -> bool:
         """True from :meth:`open` to the next reset."""
-        return self._open
+        return self._phase is AdmissionPhase.OPEN
 
     def reset(self, attempt: Attempt) -> None:
         """Forget the attempt before; streams of ``attempt`` are held until :meth:`open`."""
         assert attempt >= self._attempt, f"attempt {attempt} after {self._attempt}"
         self._attempt = attempt
-        self._open = False
+        self._enter(AdmissionPhase.CLOSED)
         self._members = {}
         self._schemas = {}
         self._seen = set()
@@ -64,17 +85,19 @@ class Admission:
         self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
     ) -> None:
         """Begin to let in the streams of the attempt that :meth:`reset` named."""
-        assert not self._open, f"attempt {self._attempt} is open already"
-        self._open = True
+        self._enter(AdmissionPhase.OPEN)
         self.extend(members, schemas)
 
     def extend(
         self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
     ) -> None:
         """Let in what a rescale adds, in the same attempt."""
-        assert self._open, "only an open attempt can grow"
+        assert self.is_open, "only an open attempt can grow"
         self._members.update(members)
         self._schemas.update(schemas)
+
+    def _enter(self, phase: AdmissionPhase) -> None:
+        self._phase = checked(TRANSITIONS, self._phase, phase)
 
     def forget(self, members: Iterable[Ordinal], channels: Iterable[ChannelId]) -> None:
         """Forget what a rescale has ended: it may come again, anew, after :meth:`extend`."""
@@ -92,7 +115,7 @@ class Admission:
             return AdmissionDecision(Verdict.REFUSED, refusal)
         if hello.attempt > self._attempt:
             return _HELD
-        if not self._open or self._members.get(hello.sender) != hello.incarnation:
+        if not self.is_open or self._members.get(hello.sender) != hello.incarnation:
             return _HELD  # a worker that left may be back in another life before we hear of it
         return self._admit_known(hello)
 

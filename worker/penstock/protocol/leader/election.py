@@ -1,25 +1,47 @@
-"""Who tries to lead: the Lease, seen and written by one keeper.
+"""Which keeper tries to lead: one keeper reads and writes the Lease.
 
 ::
 
-    WATCHING ──free or expired by our own clock, written──> HOLDING
-       ▲                                                       │ not renewed in time, taken by
-       │ cooled down for one lease duration                    │ another, or deposed
-       └───────────────────────────────────────────────────────┘
+    WATCHING  ──> HOLDING
+    HOLDING   ──> WATCHING, RELEASING
+    RELEASING ──> WATCHING
 
-The Lease is not a fence: it only says who tries. Who leads is said by the swap of the term, and
-every effect is fenced by that. Expiry is judged by the reader's own clock since the Lease last
-changed; no two clocks are ever compared.
+A keeper takes a Lease that is free, or that has expired by the keeper's own clock. A keeper that
+has lost the Lease stays out of the election for one lease duration.
+
+The Lease is no fence: it only says which keeper tries. The swap of the term says which keeper
+leads, and the term fences every effect. Expiry is judged by the reader's own clock, from the last
+change of the Lease. Two clocks are never compared.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from penstock.protocol.control_actions import ReadLease, WriteLease
 from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import StepContext
+from penstock.protocol.transitions import checked
 
 LeaseEvent = LeaseRead | LeaseWritten | LeaseFailed
+
+
+class ElectionPhase(StrEnum):
+    """What the Lease is to this keeper."""
+
+    WATCHING = "watching"
+    HOLDING = "holding"
+    RELEASING = "releasing"
+
+
+TRANSITIONS: dict[ElectionPhase, tuple[ElectionPhase, ...]] = {
+    ElectionPhase.WATCHING: (ElectionPhase.HOLDING,),  # our write of our own name succeeded
+    ElectionPhase.HOLDING: (
+        ElectionPhase.WATCHING,  # not renewed in time, or another keeper holds the Lease
+        ElectionPhase.RELEASING,  # the keeper stops leading
+    ),
+    ElectionPhase.RELEASING: (ElectionPhase.WATCHING,),  # no holder is written, or another one
+}
 
 
 @dataclass(slots=True)
@@ -33,8 +55,7 @@ class Election:
 
     settings: ControlSettings
     name: str  # what this life writes as the holder
-    held: bool = False
-    giving_up: bool = False
+    phase: ElectionPhase = ElectionPhase.WATCHING
     cool_until: float = 0.0
     renewed_at: float = 0.0
     version: str = ""
@@ -47,6 +68,15 @@ class Election:
     writing: str | None = None
     seizing: str | None = None
     next_at: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Say whether this keeper holds the Lease, and may lead."""
+        return self.phase is ElectionPhase.HOLDING
+
+    def _enter(self, phase: ElectionPhase) -> None:
+        if phase is not self.phase:
+            self.phase = checked(TRANSITIONS, self.phase, phase)
 
     def on_event(self, context: StepContext, event: LeaseEvent) -> None:
         """Take the answer to the one read or write under way; others are dropped."""
@@ -67,17 +97,21 @@ class Election:
             self.seen_at = context.now
         self.holder, self.text, self.version = lease.holder, lease.renewed, lease.version
         self.fresh = True
-        self.held = self.held and lease.holder == self.name
+        if self.held and lease.holder != self.name:
+            self._enter(ElectionPhase.WATCHING)
         self.next_at = context.now
 
     def _written(self, context: StepContext, version: str) -> None:
         self.version = version
         self.holder, self.text, self.seen_at = self.writing, None, context.now
-        self.held = self.writing is not None and not self.giving_up
         self.renewed_at = self.sent_at
         self.seizing = None
-        self.fresh = self.giving_up and self.writing is not None
-        self.giving_up = self.fresh
+        # A renewal that was under way when this keeper gave up has to be undone.
+        self.fresh = self.phase is ElectionPhase.RELEASING and self.writing is not None
+        if self.writing is None:
+            self._enter(ElectionPhase.WATCHING)
+        elif not self.fresh:
+            self._enter(ElectionPhase.HOLDING)
         self.next_at = context.now if self.fresh else context.now + self.settings.lease_retry_s
 
     def reconcile(self, context: StepContext, patience_s: float | None) -> None:
@@ -88,7 +122,7 @@ class Election:
         if self.held and context.due_or_wake(
             self.renewed_at + self.settings.lease_renew_deadline_s
         ):
-            self.held = False  # another may hold it soon: act no longer
+            self._enter(ElectionPhase.WATCHING)  # another may hold it soon: act no longer
         if self.waiting is not None or not context.due_or_wake(self.next_at):
             return
         if self.held and self.version:
@@ -102,11 +136,13 @@ class Election:
     def _act(self, context: StepContext, patience_s: float | None) -> None:
         cooling = context.now < self.cool_until
         if self.holder == self.name:  # perhaps by a write whose reply was lost
-            self._write(context, None if self.giving_up or cooling else self.name)
+            releases = cooling or self.phase is ElectionPhase.RELEASING
+            self._write(context, None if releases else self.name)
         elif patience_s is not None and not cooling and context.now >= self._free_at(patience_s):
             self._write(context, self.name)
         else:
-            self.giving_up = False
+            if self.phase is ElectionPhase.RELEASING:  # another keeper has taken the Lease
+                self._enter(ElectionPhase.WATCHING)
             self._look_again(context, patience_s or 0.0)
 
     def acquire_expired(self, context: StepContext, holder: str) -> None:
@@ -139,9 +175,8 @@ class Election:
 
     def give_up(self, context: StepContext) -> None:
         """Stop leading: free the Lease if it is ours, and stay out for one lease duration."""
-        self.giving_up = self.held
         self.seizing = None
         self.fresh = self.held and bool(self.version)
-        self.held = False
+        self._enter(ElectionPhase.RELEASING if self.held else ElectionPhase.WATCHING)
         self.cool_until = context.now + self.settings.lease_duration_s
         self.next_at = context.now

@@ -41,7 +41,7 @@ from penstock.protocol.control_events import (
 )
 from penstock.protocol.leader.command_retrier import CommandRetrier
 from penstock.protocol.leader.election import Election
-from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
+from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache
 from penstock.protocol.leader.metadata_cas import MetadataCas
 from penstock.protocol.leader.restart_limit import RestartLimit
@@ -228,7 +228,7 @@ class LeaderCore:
         self.controller = TermController(
             state, ManifestCache(settings.meta_retry_interval_s), restart_limit=restart_limit
         )
-        state.enter(LeaderPhase.OPENING)
+        state.begin_phase()
 
     def _step_down(self, why: str) -> None:
         """Stop leading. Nothing is aborted or deleted: the next term judges what is undecided."""

@@ -1,22 +1,33 @@
-"""What a leader knows during its term, and the small questions that all its parts ask.
+"""The state of one term of a leader, and the questions about it that all its parts ask.
 
-The parts (``opening``, ``recovery``, ``epochs``, ``rescale``, ``ending``, ``collection``) hold
-their own state and share this. The facts are: ``latest`` (what the last decided swap wrote), the
-members file it names, and the heartbeats. Everything else is derived from them again after every
-event, so that a repeated, late or lost message changes nothing.
+Each part (bootstrap, recovery, checkpoints, rescale, requests, completion, cleaner) has its own
+state and shares this one. The facts are ``latest`` (the object as the last decided swap wrote it),
+the members file that it names, and the heartbeats. All else is derived from the facts after every
+event. So a message that is repeated, late or lost changes nothing.
 
 ::
 
-    OPENING ──> CLOSED                          finished, stopped, failed; a new run reopens
-       │  ▲        │
-       ▼  └────────┼───────────────────────────────────────────────┐
-    GATHERING <────┘     every ordinal has a live engine             │
-       │ ▲  swap attempt + 1                                         │
-       ▼ │ a member lost, broken, or over its deadline               │
-    RESETTING ──all ready──> PUBLISHING ──old output visible──> STARTING ──all run──> RUNNING
+    OPENING    ──> GATHERING, RESETTING, CLOSED
+    GATHERING  ──> RESETTING, CLOSED
+    RESETTING  ──> PUBLISHING, GATHERING, CLOSED
+    PUBLISHING ──> STARTING, GATHERING, CLOSED
+    STARTING   ──> RUNNING, GATHERING, CLOSED
+    RUNNING    ──> GATHERING, CLOSED
+    CLOSED     ──> OPENING
 
-A new leader that finds an attempt begins in RESETTING with the attempt as it is: when all its
-members already run, one round of heartbeats brings it to RUNNING, and no stream was touched.
+- OPENING: the leader checks the volume and reads what the object names. A new leader that finds an
+  attempt goes on with it in RESETTING. When all members already run, one round of heartbeats leads
+  from there to RUNNING, and no stream is touched.
+- GATHERING: the leader waits for a live engine of every worker. Then one swap begins the next
+  attempt.
+- RESETTING: every member goes back to the committed checkpoint and reports that it is ready.
+- PUBLISHING: the output of the committed epoch becomes visible.
+- STARTING: every member starts its sources.
+- RUNNING: checkpoints, rescales and requests take place.
+- CLOSED: the job is finished, stopped or failed. A new run opens it again.
+
+When a member is lost, breaks, or misses a deadline, the leader gives the attempt up and goes back
+to GATHERING (see :mod:`penstock.protocol.leader.rollback`).
 """
 
 from dataclasses import dataclass, field, replace
@@ -35,6 +46,7 @@ from penstock.protocol.leader.metadata_cas import MetadataCas
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, WorkerRegistry, address_of
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import StepContext
+from penstock.protocol.transitions import checked
 
 
 class LeaderPhase(StrEnum):
@@ -47,6 +59,23 @@ class LeaderPhase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     CLOSED = "closed"
+
+
+_GIVEN_UP = (LeaderPhase.GATHERING, LeaderPhase.CLOSED)  # a rollback, or the job has ended
+
+TRANSITIONS: dict[LeaderPhase, tuple[LeaderPhase, ...]] = {
+    LeaderPhase.OPENING: (
+        LeaderPhase.GATHERING,  # there is no attempt that could go on
+        LeaderPhase.RESETTING,  # a new leader goes on with the attempt that it finds
+        LeaderPhase.CLOSED,
+    ),
+    LeaderPhase.GATHERING: (LeaderPhase.RESETTING, LeaderPhase.CLOSED),
+    LeaderPhase.RESETTING: (LeaderPhase.PUBLISHING, *_GIVEN_UP),
+    LeaderPhase.PUBLISHING: (LeaderPhase.STARTING, *_GIVEN_UP),
+    LeaderPhase.STARTING: (LeaderPhase.RUNNING, *_GIVEN_UP),
+    LeaderPhase.RUNNING: _GIVEN_UP,
+    LeaderPhase.CLOSED: (LeaderPhase.OPENING,),  # a new run
+}
 
 
 @dataclass(slots=True)
@@ -93,11 +122,15 @@ class LeaderState:
         return self.cas.latest.term
 
     def enter(self, phase: LeaderPhase) -> None:
-        """Change the phase; deadlines count from now."""
-        self.phase = phase
+        """Change the phase. Raises AssertionError when the table has no such transition."""
+        self.phase = checked(TRANSITIONS, self.phase, phase)
+        self.begin_phase()
+
+    def begin_phase(self) -> None:
+        """Log the phase that begins now; its deadlines count from now."""
         self.since = self.context.now
         self.context.log(
-            f"event=phase phase={phase} term={self.term} attempt={self.latest.attempt}"
+            f"event=phase phase={self.phase} term={self.term} attempt={self.latest.attempt}"
             f" version={self.latest.version} epoch={self.latest.epoch}"
         )
 

@@ -1,22 +1,30 @@
-"""Live rescale: a table is proposed, prepared, committed with an epoch, and then only forward.
+"""Live rescale: a table is proposed, prepared, and committed together with an epoch.
 
 ::
 
-    IDLE ──another number is wanted, joiners live──> ADMITTING (members file, then one swap:
-      ▲                                                 │        joiners, pin, proposed version)
-      │ retry after a back-off                          ▼
-      │                                             PREPARING (Prepare until all are prepared)
-    CANCELLING <──joiner lost, late, or another         │
-      ▲  (CancelRescale until all know, then            ▼
-      │   one swap: unpin, members without joiners)  BARRIER (an epoch of kind rescale)
-      └──aborted before the swap────────────────────────┤
-                                                        │ ONE swap: {epoch, version}
-                                                        ▼
-    IDLE <──one swap: settled, unpin, leavers gone── RESUMING (Adopt until all have resumed,
-                                                     Settled until leavers have ended)
+    IDLE        ──> ADMITTING, RESUMING, CANCELLING
+    ADMITTING   ──> PREPARING, IDLE
+    PREPARING   ──> BARRIER, CANCELLING, IDLE
+    BARRIER     ──> RESUMING, CANCELLING, IDLE
+    RESUMING    ──> TRIMMING, IDLE
+    TRIMMING    ──> RESUMING, IDLE
+    CANCELLING  ──> WITHDRAWING, IDLE
+    WITHDRAWING ──> CANCELLING, IDLE
 
-Before the swap of {epoch, version} a failure of a joiner aborts only the rescale; after it there
-is no way back: a lost member means recovery under the new version.
+- IDLE: another number of workers may be wanted. The rescale begins when the workers that join live.
+- ADMITTING: the members file with the joiners is written. One swap then names it, pins the epoch
+  that the members pre-load, and uses up the number of the proposed version.
+- PREPARING: Prepare is repeated until every member has loaded the proposed table.
+- BARRIER: a checkpoint of kind rescale is in flight. ONE swap commits its epoch and the version.
+- RESUMING: Adopt is repeated until every member has resumed. Then Settled is repeated until the
+  tasks of the workers that leave have ended. One swap then says that the version is settled.
+- TRIMMING: as that swap, and the members file that it names has no leavers any more.
+- CANCELLING: CancelRescale is repeated until every member has given held rows back.
+- WITHDRAWING: the members file without the joiners is written. One swap then names it and unpins the
+  epoch. The next try follows after a back-off.
+
+A failure of a joiner before the swap of {epoch, version} aborts only the rescale. After that swap
+there is no way back: a lost member means recovery under the new version.
 """
 
 from dataclasses import dataclass, replace
@@ -37,6 +45,7 @@ from penstock.protocol.leader.checkpoint_coordinator import (
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
+from penstock.protocol.transitions import checked
 
 
 class RescalePhase(StrEnum):
@@ -50,6 +59,29 @@ class RescalePhase(StrEnum):
     TRIMMING = "trimming"
     CANCELLING = "cancelling"
     WITHDRAWING = "withdrawing"
+
+
+# A rescale that is under way ends with its attempt: so IDLE follows every phase.
+TRANSITIONS: dict[RescalePhase, tuple[RescalePhase, ...]] = {
+    RescalePhase.IDLE: (
+        RescalePhase.ADMITTING,
+        RescalePhase.RESUMING,  # an earlier term committed the version
+        RescalePhase.CANCELLING,  # an earlier term proposed a version and did not commit it
+    ),
+    RescalePhase.ADMITTING: (RescalePhase.PREPARING, RescalePhase.IDLE),
+    RescalePhase.PREPARING: (RescalePhase.BARRIER, RescalePhase.CANCELLING, RescalePhase.IDLE),
+    RescalePhase.BARRIER: (RescalePhase.RESUMING, RescalePhase.CANCELLING, RescalePhase.IDLE),
+    RescalePhase.RESUMING: (RescalePhase.TRIMMING, RescalePhase.IDLE),
+    RescalePhase.TRIMMING: (
+        RescalePhase.RESUMING,  # the members file was not written: once more
+        RescalePhase.IDLE,
+    ),
+    RescalePhase.CANCELLING: (RescalePhase.WITHDRAWING, RescalePhase.IDLE),
+    RescalePhase.WITHDRAWING: (
+        RescalePhase.CANCELLING,  # the members file was not written: once more
+        RescalePhase.IDLE,
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -70,7 +102,8 @@ class RescaleCoordinator:
 
     def drop(self) -> None:
         """Forget a rescale that was under way: the attempt ends, and a Reset clears the members."""
-        self.stage = RescalePhase.IDLE
+        if not self.idle:
+            self.stage = checked(TRANSITIONS, self.stage, RescalePhase.IDLE)
         self.name = self.file = self.why = None
 
     @property
@@ -79,7 +112,7 @@ class RescaleCoordinator:
         return self.stage is RescalePhase.IDLE
 
     def _enter(self, state: LeaderState, stage: RescalePhase) -> None:
-        self.stage = stage
+        self.stage = checked(TRANSITIONS, self.stage, stage)
         self.since = state.context.now
         state.context.log(f"event=rescale stage={stage} version={state.latest.version}")
 

@@ -1,16 +1,22 @@
-"""An early takeover: the leader's keeper refuses connections, so nobody waits for its Lease.
+"""An early takeover: nobody waits for the Lease of a leader whose keeper refuses connections.
 
 ::
 
-    WATCHING ──two refusals at one address──> READING (-latest: is that the leader's address?)
-       ▲                                          │ two workers       │ more
-       │                                          │                   ▼
-       │                                          │     ASKING (members file, then Suspect to all
-       │                                          ▼      others; one Confirm is enough)
-       └──── time is up, or it is not ───────── SEIZE the Lease, exactly as it was read
+    WATCHING ──> READING
+    READING  ──> FETCHING, WATCHING
+    FETCHING ──> ASKING, WATCHING
+    ASKING   ──> WATCHING
 
-It only decides who tries. A leader that lives on behind a closed port loses the Lease by a
-conflict; and whatever it still does is fenced by the term, as always.
+- WATCHING: refused dials are counted. Two refusals in a row at one address begin an inquiry.
+- READING: -latest says whether the address is that of the leader. A job of two workers has no
+  further witness, so the Lease may be taken at once.
+- FETCHING: the members file says which other workers there are.
+- ASKING: all other keepers get Suspect. One Confirm is enough to take the Lease.
+
+An inquiry that takes too long ends in WATCHING. The Lease is taken exactly as it was read.
+
+A takeover only decides which keeper tries to lead. A leader that lives on behind a closed port
+loses the Lease by a conflict, and the term fences everything that such a leader still does.
 """
 
 from dataclasses import dataclass, field
@@ -24,6 +30,7 @@ from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, Se
 from penstock.protocol.control_events import BlobRead, BlobUnreadable, LatestRead, LatestUnreadable
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import StepContext
+from penstock.protocol.transitions import checked
 
 REFUSALS = 2
 
@@ -35,6 +42,14 @@ class TakeoverStage(StrEnum):
     READING = "reading"
     FETCHING = "fetching"
     ASKING = "asking"
+
+
+TRANSITIONS: dict[TakeoverStage, tuple[TakeoverStage, ...]] = {
+    TakeoverStage.WATCHING: (TakeoverStage.READING,),
+    TakeoverStage.READING: (TakeoverStage.FETCHING, TakeoverStage.WATCHING),
+    TakeoverStage.FETCHING: (TakeoverStage.ASKING, TakeoverStage.WATCHING),
+    TakeoverStage.ASKING: (TakeoverStage.WATCHING,),
+}
 
 
 @dataclass(slots=True)
@@ -61,7 +76,8 @@ class Takeover:
         fresh = {a: r for a, r in self.refused.items() if context.now - r[1] < self._fresh_s()}
         self.refused = {**fresh, address: (count, context.now)}
         if count >= REFUSALS and self.stage is TakeoverStage.WATCHING:
-            self.stage, self.address = TakeoverStage.READING, address
+            self._enter(TakeoverStage.READING)
+            self.address = address
             self.until = context.now + self._fresh_s()
             self.token = context.number()
             context.do(ReadLatest(self.token))
@@ -76,39 +92,43 @@ class Takeover:
     ) -> str | None:
         """Take what was read; return the leader's life when its Lease may be seized."""
         match event:
-            case LatestRead(token, record) if token == self.token and self._is(
-                TakeoverStage.READING
-            ):
+            case LatestRead(token, record) if self._reads(token):
                 return self._judge(context, record)
-            case BlobRead(ref, MembersFile() as file) if ref == self.ref and self._is(
-                TakeoverStage.FETCHING
-            ):
+            case LatestUnreadable(token, _) if self._reads(token):
+                self._enter(TakeoverStage.WATCHING)
+            case BlobRead(ref, MembersFile() as file) if self._fetches(ref):
                 self._ask(context, file)
-            case LatestUnreadable(token, _) if token == self.token:
-                self.stage = TakeoverStage.WATCHING
-            case BlobUnreadable(ref, _, _) if ref == self.ref:
-                self.stage = TakeoverStage.WATCHING
+            case BlobUnreadable(ref, _, _) if self._fetches(ref):
+                self._enter(TakeoverStage.WATCHING)
             case _:
                 pass
         return None
 
-    def _is(self, stage: TakeoverStage) -> bool:
-        return self.stage is stage
+    def _reads(self, token: int) -> bool:
+        return self.stage is TakeoverStage.READING and token == self.token
+
+    def _fetches(self, ref: BlobRef) -> bool:
+        return self.stage is TakeoverStage.FETCHING and ref == self.ref
+
+    def _enter(self, stage: TakeoverStage) -> None:
+        self.stage = checked(TRANSITIONS, self.stage, stage)
 
     def _judge(self, context: StepContext, record: Latest | None) -> str | None:
-        self.stage = TakeoverStage.WATCHING
-        if record is None or record.leader is None or record.leader.address != self.address:
-            return None
-        if record.workers <= 2:
-            return record.leader.incarnation
-        if record.members is not None:
-            self.stage, self.record, self.ref = TakeoverStage.FETCHING, record, record.members
+        """Compare addresses. Return the leader's life when two workers need no other witness."""
+        leader = record.leader if record is not None else None
+        suspected = leader is not None and leader.address == self.address
+        if record is not None and suspected and record.workers > 2 and record.members is not None:
+            self._enter(TakeoverStage.FETCHING)
+            self.record, self.ref = record, record.members
             context.do(ReadBlob(record.members, BlobKind.MEMBERS))
-        return None
+            return None
+        self._enter(TakeoverStage.WATCHING)
+        alone = record is not None and record.workers <= 2
+        return leader.incarnation if leader is not None and suspected and alone else None
 
     def _ask(self, context: StepContext, file: MembersFile) -> None:
         assert self.record is not None
-        self.stage = TakeoverStage.ASKING
+        self._enter(TakeoverStage.ASKING)
         suspect = Suspect(self.address, self.me.address)
         envelope = Envelope(self.record.job_uid, Term(0), self.me.ordinal, suspect)
         for member in file.members:
@@ -125,7 +145,7 @@ class Takeover:
             case Confirm(leader):
                 asked = self.stage is TakeoverStage.ASKING and leader == self.address
                 if asked and self.record is not None and self.record.leader is not None:
-                    self.stage = TakeoverStage.WATCHING
+                    self._enter(TakeoverStage.WATCHING)
                     return self.record.leader.incarnation
             case _:
                 pass
@@ -134,4 +154,4 @@ class Takeover:
     def reconcile(self, context: StepContext) -> None:
         """End an inquiry that leads nowhere."""
         if self.stage is not TakeoverStage.WATCHING and context.due_or_wake(self.until):
-            self.stage = TakeoverStage.WATCHING
+            self._enter(TakeoverStage.WATCHING)

@@ -1,17 +1,22 @@
-"""What was asked for, answered by id: checkpoints, savepoints, a stop; and periodic epochs.
+"""Requests of the user (checkpoints, savepoints, a stop), answered by id, and periodic checkpoints.
 
-A savepoint is an ordinary committed epoch that stays retained under its request until its files
-are copied; complete after its publication and the copy. A stop with a savepoint keeps every later
-epoch from starting, or the savepoint would be older than what is committed.
+A savepoint is an ordinary committed epoch. Its request keeps the epoch retained until the files
+are copied. The savepoint is complete when its output is published and its files are copied. A stop
+with a savepoint keeps later epochs from starting. Otherwise the savepoint would be older than the
+newest committed epoch. The copy of a published savepoint goes through these stages:
 
 ::
 
-    epoch published ──> COPYING into a folder of this try ──durable──> COPIED ──> INDEXING ──> over
-                            ▲                                                        │
-                            └── WAITING, when it may be tried again <── failed ──────┘
+    WAITING  ──> COPYING
+    COPYING  ──> COPIED, WAITING
+    COPIED   ──> INDEXING
+    INDEXING ──> WAITING
 
-Each try has a folder of its own, so a leader that was deposed harms no copy of the next one. The
-index names one folder, and only who still leads orders it: it makes the copy the savepoint.
+A copy that fails is tried again from WAITING, a bounded number of times. A copy that is indexed is
+the savepoint.
+
+Each try has a folder of its own, so a deposed leader cannot harm the copy of its successor. The
+index names one folder. Only a leader that still leads orders the index.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,6 +33,7 @@ from penstock.protocol.leader.checkpoint_coordinator import (
     InFlightCheckpoint,
 )
 from penstock.protocol.leader.leader_state import LeaderState
+from penstock.protocol.transitions import checked
 
 CopyEvent = SavepointCopied | SavepointIndexed | SavepointNotCopied
 
@@ -39,6 +45,14 @@ class RequestStage(StrEnum):
     COPYING = "copying"
     COPIED = "copied"
     INDEXING = "indexing"
+
+
+TRANSITIONS: dict[RequestStage, tuple[RequestStage, ...]] = {
+    RequestStage.WAITING: (RequestStage.COPYING,),
+    RequestStage.COPYING: (RequestStage.COPIED, RequestStage.WAITING),
+    RequestStage.COPIED: (RequestStage.INDEXING,),
+    RequestStage.INDEXING: (RequestStage.WAITING,),
+}
 
 
 @dataclass(slots=True)
@@ -53,6 +67,10 @@ class Copying:
     retry_at: float = 0.0
     path: str | None = None
     failed: list[str] = field(default_factory=list)
+
+    def enter(self, stage: RequestStage) -> None:
+        """Change the stage. Raises AssertionError when the table has no such transition."""
+        self.stage = checked(TRANSITIONS, self.stage, stage)
 
     def is_over(self) -> bool:
         """Say whether it is complete, or was tried often enough."""
@@ -139,12 +157,12 @@ class UserRequests:
             return
         match event:
             case SavepointCopied():
-                copying.stage = RequestStage.COPIED
+                copying.enter(RequestStage.COPIED)
             case SavepointIndexed(path=path):
                 copying.path = path
             case SavepointNotCopied(request, _, reason):
                 state.log_once("savepoint-failed", f"request={request} reason={reason!r}")
-                copying.stage = RequestStage.WAITING
+                copying.enter(RequestStage.WAITING)
                 copying.retry_at = state.context.now + state.settings.meta_retry_interval_s
                 copying.failed.append(reason)
 
@@ -154,10 +172,10 @@ def _pursue_copy(state: LeaderState, copying: Copying, asked: Request, root: Blo
     name = asked.argument or asked.id
     if copying.stage is RequestStage.WAITING and state.context.due_or_wake(copying.retry_at):
         copying.folder = f"{state.term}-{state.me.incarnation}-{state.context.number()}"
-        copying.stage = RequestStage.COPYING
+        copying.enter(RequestStage.COPYING)
         state.context.do(CopySavepoint(asked.id, name, root, copying.folder))
     elif copying.stage is RequestStage.COPIED:
-        copying.stage = RequestStage.INDEXING
+        copying.enter(RequestStage.INDEXING)
         state.context.do(IndexSavepoint(asked.id, name, root, copying.folder))
 
 

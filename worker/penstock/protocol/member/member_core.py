@@ -1,14 +1,23 @@
-"""A keeper's core for its own worker: fences commands, watches the engine, repeats reports.
+"""The member's core: a keeper decides for its own worker.
+
+It fences commands, watches the engine, and repeats reports. The engine goes through these phases:
 
 ::
 
-    OFF ──-latest read, not closed, back-off over──> STARTING ──hello──> UP
-     ▲                                                  │                │ silent, told to end,
-     └──────────────────────────gone────────────────────┴──── ENDING <───┘ or the job is closed
+    OFF      ──> STARTING, UP, OFF
+    STARTING ──> UP, ENDING, OFF
+    UP       ──> ENDING, OFF
+    ENDING   ──> OFF
 
-Commands are fenced by three comparisons: a lower term is refused, a higher one is accepted only
-by its announcement, and all but a Reset must be of the attempt that the engine has taken. Each
-reaches the engine once; the leader repeats it until a heartbeat shows its effect.
+- OFF: no engine runs. One is started when the job is not closed and the back-off is over.
+- STARTING: an engine was asked for, and its first message (EngineHello) has not come yet.
+- UP: commands go to the engine, and heartbeats to the leader.
+- ENDING: the engine was told to end: it was silent, it was shut down, or the job is closed.
+
+Commands are fenced by three comparisons. A command of a lower term is refused. A higher term is
+accepted only by its announcement. Every command but a Reset must be of the attempt that the engine
+has taken. Each command reaches the engine once; the leader repeats a command until a heartbeat
+shows its effect.
 """
 
 from dataclasses import replace
@@ -71,15 +80,28 @@ from penstock.protocol.member.last_checkpoint import DrainView, LastCheckpointWa
 from penstock.protocol.member.member_reports import OF_A_TERM, CommandDedup, PendingReports
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import Sign, StepContext
+from penstock.protocol.transitions import checked
 
 
-class Engine(StrEnum):
+class EnginePhase(StrEnum):
     """Where the engine of this worker is; see the diagram above."""
 
     OFF = "off"
     STARTING = "starting"
     UP = "up"
     ENDING = "ending"
+
+
+TRANSITIONS: dict[EnginePhase, tuple[EnginePhase, ...]] = {
+    EnginePhase.OFF: (
+        EnginePhase.STARTING,
+        EnginePhase.UP,  # the engine of a pod starts by itself
+        EnginePhase.OFF,  # such an engine has ended before its first message
+    ),
+    EnginePhase.STARTING: (EnginePhase.UP, EnginePhase.ENDING, EnginePhase.OFF),
+    EnginePhase.UP: (EnginePhase.ENDING, EnginePhase.OFF),
+    EnginePhase.ENDING: (EnginePhase.OFF,),
+}
 
 
 class MemberCore:
@@ -105,7 +127,7 @@ class MemberCore:
         self.leader: Leader | None = None
         self.closed: bool | None = None
         self.committed = Epoch(0)
-        self.engine = Engine.OFF
+        self.engine = EnginePhase.OFF
         self.hello: EngineHello | None = None
         self.status = EngineStatus()
         self.broken: Broken | None = None
@@ -155,6 +177,9 @@ class MemberCore:
         self._pursue()
         return self.context.actions
 
+    def _enter(self, phase: EnginePhase) -> None:
+        self.engine = checked(TRANSITIONS, self.engine, phase)
+
     def wakes_at(self) -> float | None:
         """Return when a Tick is due at the latest; None when only events matter."""
         return self.context.alarm
@@ -163,7 +188,7 @@ class MemberCore:
         """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
         if self.draining is None:
             return False
-        return self.engine is not Engine.UP or self.draining.over
+        return self.engine is not EnginePhase.UP or self.draining.over
 
     # --- The leader ------------------------------------------------------------------------------
 
@@ -193,7 +218,7 @@ class MemberCore:
             return
         if envelope.term > self.term:  # its announcement comes first
             return
-        if self.engine is Engine.UP:
+        if self.engine is EnginePhase.UP:
             self._obey(command)  # type: ignore[arg-type]
 
     def _announced(self, term: Term, announce: Announce) -> None:
@@ -261,7 +286,7 @@ class MemberCore:
             self._pass(command)
 
     def _pass(self, command: Command) -> None:
-        if self.engine is Engine.UP and self.hello is not None:
+        if self.engine is EnginePhase.UP and self.hello is not None:
             self.context.do(ToEngine(self.hello.incarnation, self.term, command))
             if not isinstance(command, Inject | Hurry | Commit):  # what they lead to is said soon
                 self.beat_at = self.context.now
@@ -294,7 +319,8 @@ class MemberCore:
         if self.hello is not None or hello.ordinal != self.ordinal:
             return
         self.hello = hello
-        self.engine = Engine.ENDING if self.engine is Engine.ENDING else Engine.UP
+        if self.engine is not EnginePhase.ENDING:
+            self._enter(EnginePhase.UP)
         self.taken = CommandDedup()
         self.open = PendingReports()
         self.broken = None
@@ -328,7 +354,7 @@ class MemberCore:
         )
         self.ended = None
         self.deaths_unasked += cause is Cause.DIED
-        self.engine = Engine.OFF
+        self._enter(EnginePhase.OFF)
         self.hello = None
         self.open = PendingReports()
         self.taken = CommandDedup()
@@ -338,8 +364,8 @@ class MemberCore:
         self.beat_at = self.context.now
 
     def _end(self, reason: str, cause: Cause = Cause.ORDERED) -> None:
-        if self.engine in (Engine.UP, Engine.STARTING):
-            self.engine = Engine.ENDING
+        if self.engine in (EnginePhase.UP, EnginePhase.STARTING):
+            self._enter(EnginePhase.ENDING)
             self.ended = (cause, reason)
             incarnation = self.hello.incarnation if self.hello is not None else Incarnation("")
             self.context.do(EndEngine(incarnation, reason))
@@ -357,7 +383,7 @@ class MemberCore:
             self.repeat_at = self.context.now + self.settings.resend_interval_s
             for report in self.open.repeated(self.taken):
                 self._report(report)
-        going = self.draining if self.engine is Engine.UP else None
+        going = self.draining if self.engine is EnginePhase.UP else None
         if going is not None and going.asks(self.context, self._sight()):
             self._report(CheckpointWanted(self.taken.attempt))
         if self.context.due_or_wake(self.beat_at):
@@ -374,21 +400,21 @@ class MemberCore:
         if self.retired or self.closed:
             self._end("the job is closed" if self.closed else "the keeper ends")
             return
-        if self.engine is Engine.UP:
+        if self.engine is EnginePhase.UP:
             timeout_s = self.settings.engine_silence_timeout_s
             if self.context.due_or_wake(
                 self.context.silent_at(self.engine_seen, timeout_s, timeout_s)
             ):
                 self._end(f"silent for {timeout_s:g} s", Cause.DIED)
         failed = self.lost is not None and self.lost.fatal
-        may_start = self.engine is Engine.OFF and self.closed is False and not failed
+        may_start = self.engine is EnginePhase.OFF and self.closed is False and not failed
         if may_start and self.context.due_or_wake(self.start_at):
-            self.engine = Engine.STARTING
+            self._enter(EnginePhase.STARTING)
             self.context.do(StartEngine())
 
     def _beat(self) -> None:
-        if self.engine is not Engine.UP or self.hello is None:
-            if self.lost is not None and self.engine is not Engine.ENDING:
+        if self.engine is not EnginePhase.UP or self.hello is None:
+            if self.lost is not None and self.engine is not EnginePhase.ENDING:
                 self._report(self.lost)
             return
         self.sequence += 1

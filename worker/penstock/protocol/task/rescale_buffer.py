@@ -1,16 +1,23 @@
-"""Holding of moving rows during a rescale, on the side of the sender.
+"""The buffer of a sender during a rescale: it holds the rows whose receiver changes.
 
-    NONE --barrier E (rescale)--> UNDECIDED --abort----------> NONE  (all to the old owners)
-                                      |
-                                      +-----commit, or a receiver that announces--> FORWARD
-    FORWARD --all receivers announced--> NONE  (all to the new owners)
+::
 
-Rows whose receiver is the same before and after flow on. All others wait here, bounded by
-bytes: full means that the task takes no input. What is held stands before the next barrier, so
-the bound is some windows of those that it is held for; a joiner's own window says nothing yet,
-and the largest of its edge stands for it. A channel opens when its receiver has announced
-the new version in its credit: a survivor that gains groups has had credit all along, so credit
-alone says nothing about what it has loaded. Nothing at all goes to a task that leaves.
+    NONE      ──> UNDECIDED
+    UNDECIDED ──> NONE, FORWARD
+    FORWARD   ──> NONE
+
+- NONE: there is no rescale, and every row is sent at once.
+- UNDECIDED: the barrier of the rescale was sent. An abort gives all held rows to the old owners.
+- FORWARD: the rescale is committed. Held rows go to the new owners, one receiver after another.
+
+Rows whose receiver is the same before and after flow on. All other rows are held. A bound in bytes
+limits them: a task whose buffer is full takes no input. Held rows stand in front of the next
+barrier, so the bound is a few windows of the channels that the rows are held for. The window of a
+joiner says nothing yet, so the largest window of its edge is taken for it.
+
+A channel opens when its receiver has announced the new version in its credit. Credit alone is not
+enough: a receiver that stays and gains groups has had credit all along. Nothing is sent to a task
+that leaves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +26,7 @@ from enum import Enum
 from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Version
 from penstock.protocol.task.task_events import RoutedRows, Send
+from penstock.protocol.transitions import checked
 
 
 class BufferPhase(Enum):
@@ -27,6 +35,16 @@ class BufferPhase(Enum):
     NONE = 0
     UNDECIDED = 1
     FORWARD = 2
+
+
+TRANSITIONS: dict[BufferPhase, tuple[BufferPhase, ...]] = {
+    BufferPhase.NONE: (BufferPhase.UNDECIDED,),
+    BufferPhase.UNDECIDED: (
+        BufferPhase.NONE,  # aborted: all rows go to the old owners
+        BufferPhase.FORWARD,  # committed, or a receiver announces the next version
+    ),
+    BufferPhase.FORWARD: (BufferPhase.NONE,),  # all receivers have announced the next version
+}
 
 
 class RescaleBuffer:
@@ -75,8 +93,7 @@ class RescaleBuffer:
 
     def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:
         """Close every output of the next version whose receiver has not announced it."""
-        assert self.phase is BufferPhase.NONE, "one rescale at a time"
-        self.phase = BufferPhase.UNDECIDED
+        self._enter(BufferPhase.UNDECIDED)
         self._version = version
         self._limit = self._bytes_max
         self._closed = {c: None for c in outputs if self._peers.get(c, 0) < version}
@@ -115,7 +132,7 @@ class RescaleBuffer:
     def commit(self) -> None:
         """The next version is committed: from now on only forward."""
         if self.phase is BufferPhase.UNDECIDED:
-            self.phase = BufferPhase.FORWARD
+            self._enter(BufferPhase.FORWARD)
             self._keep([p for p in self._held if p.new is not None])
 
     def abort(self) -> list[Send]:
@@ -148,7 +165,10 @@ class RescaleBuffer:
         self._held = pieces
         self._bytes = sum(p.data.charge for p in pieces)
 
+    def _enter(self, phase: BufferPhase) -> None:
+        self.phase = checked(TRANSITIONS, self.phase, phase)
+
     def _finish(self) -> None:
-        self.phase = BufferPhase.NONE
+        self._enter(BufferPhase.NONE)
         self._closed.clear()
         self._keep([])

@@ -1,13 +1,20 @@
 """The state of one task's protocol: one value, and the table of its lifecycle.
 
-:mod:`task_core` and :mod:`task_rescale` change this state. What a single small machine decides is
-in that machine: barriers, watermarks, snapshots, prepared output, splits, rows that are held.
+:mod:`task_core` and :mod:`task_rescale` change this state. The smaller machines that it holds
+decide about barriers, watermarks, snapshots, prepared output, splits and held rows.
 
 ::
 
-    BUILDING ──> READY ──> RUNNING ──> FROZEN ──> LEAVING
-    JOINING ─────────────────^  ^────────┘
-    every phase ──> ENDED
+    BUILDING ──> READY, ENDED
+    READY    ──> RUNNING, ENDED
+    RUNNING  ──> FROZEN, ENDED
+    FROZEN   ──> RUNNING, LEAVING, ENDED
+    JOINING  ──> RUNNING, ENDED
+    LEAVING  ──> ENDED
+    ENDED    ──> ENDED
+
+A task begins in BUILDING, or in JOINING when its worker joins by a rescale. FROZEN begins with the
+barrier of a rescale and ends when the task has resumed.
 """
 
 from dataclasses import dataclass
@@ -29,6 +36,7 @@ from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SnapshotLedger
 from penstock.protocol.task.source_splits import SourceSplits
 from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
+from penstock.protocol.transitions import checked
 
 
 class TaskLifecycle(Enum):
@@ -146,8 +154,7 @@ class TaskState:
 
     def enter(self, life: TaskLifecycle) -> None:
         """Move on to ``life``. Raises AssertionError when the table has no such transition."""
-        assert life in TRANSITIONS[self.life], f"a task does not go from {self.life} to {life}"
-        self.life = life
+        self.life = checked(TRANSITIONS, self.life, life)
 
     # --- Time ---------------------------------------------------------------------------------
 

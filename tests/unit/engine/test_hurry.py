@@ -11,6 +11,7 @@ from penstock.engine.task_effects import TaskEffects
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 from penstock.transport.wakeup import Wakeup
+from tests.support.fakes import FakeClock
 
 TASK = TaskId(StageIndex(0), 0, 0)  # type: ignore[arg-type]
 
@@ -39,7 +40,9 @@ def performer(state: State) -> TaskEffects:
     # The core asks for what it is told.
     core = SimpleNamespace(state=SimpleNamespace(task=TASK), step=lambda event, now: [event])
     parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[])
-    host: Any = SimpleNamespace(snapshot_writer=SimpleNamespace(store=lambda *_: None))
+    host: Any = SimpleNamespace(
+        snapshot_writer=SimpleNamespace(store=lambda *_: None), clock=FakeClock()
+    )
     return TaskEffects(parts, host, Wakeup())
 
 

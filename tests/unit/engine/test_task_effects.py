@@ -13,6 +13,7 @@ from penstock.engine.task_effects import TaskEffects
 from penstock.engine.task_inbox import FetchedState
 from penstock.engine.task_runtime import OutEdge, TaskParts, TaskRuntime
 from penstock.protocol.task import task_events as ev
+from tests.support.fakes import FakeClock
 
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 BATCH = pa.record_batch({"end": pa.array([10, 20])})
@@ -79,7 +80,9 @@ def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.Rec
         {},
         cast(Any, State(told)),
     )
-    return Hands(parts, cast(TaskRuntime, None), cast(Any, threading.Event())), rows
+    return Hands(
+        parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), cast(Any, threading.Event())
+    ), rows
 
 
 def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else() -> None:

@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,14 +49,14 @@ class Captured:
 
 
 class SnapshotWriter:
-    """A few threads that store; ``tell`` hears the outcome on one of them."""
+    """Stores on the threads of a pool; ``tell`` hears the outcome there."""
 
-    def __init__(self, blobs: "BlobStore", incarnation: Incarnation, threads: int) -> None:
+    def __init__(self, blobs: "BlobStore", incarnation: Incarnation, pool: Executor) -> None:
         """Write into ``blobs`` under names of this life."""
         self._blobs = blobs
         self._incarnation = incarnation
         self._numbers = itertools.count(1)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storer")
+        self._pool = pool
 
     def store(
         self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]

@@ -40,6 +40,7 @@ class TaskEffects:
         self.input: Input | None = None
         self._parts = parts
         self._host = host
+        self._now = host.clock.monotonic
         self._wakeup = wakeup
         self._outputs: dict[ChannelId, Output] = {}
         self._filling: dict[Output, None] = {}  # given rows since they were last flushed
@@ -56,7 +57,7 @@ class TaskEffects:
     def step(self, event: ev.Event) -> None:
         """Let the core take an event, and perform what it wants, in order."""
         perform = self._perform_one
-        for action in self.core.step(event, time.monotonic()):
+        for action in self.core.step(event, self._now()):
             perform[type(action)](action)
 
     def tell(self) -> None:

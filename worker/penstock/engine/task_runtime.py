@@ -14,7 +14,7 @@ from penstock.engine.router import Custom
 from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier, Control, Data
-from penstock.ports import LatencyMeter
+from penstock.ports import Clock, LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ class TaskRuntime(Protocol):
 
     blobs: "BlobStore"
     snapshot_writer: SnapshotWriter
+    clock: Clock
 
     def input(self, task: TaskId) -> Input:
         """Return the input of a task, once the attempt's streams are open."""

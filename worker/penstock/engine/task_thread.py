@@ -3,6 +3,8 @@
     inbox, input or split --event--> core.step --actions--> steps, outputs, storer, publisher
 
 Every wait sleeps on the task's one wakeup, which the inbox, arriving elements and credit set.
+:class:`TaskLoop` is the loop, without a thread: ``penstock.inprocess`` gives the loops of all tasks
+their turns on one thread, with wakeups that never sleep.
 """
 
 import threading
@@ -25,14 +27,13 @@ from penstock.protocol.task.task_state import TaskLifecycle
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
 
-class TaskThread(threading.Thread):
-    """Drives one task from its build to the end of the attempt."""
+class TaskLoop:
+    """Drives one task from its build to the end of the attempt: begin, turns, end."""
 
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
         self.core = parts.core
         self.task = parts.core.state.task
-        super().__init__(name=f"task-{self.task}", daemon=True)
         self._hands = TaskEffects(parts, host, wakeup)
         self.inbox = self._hands.inbox
         self.progress = self._hands.progress
@@ -60,14 +61,14 @@ class TaskThread(threading.Thread):
             counted.setdefault((rest[-1], "rows_out"), self.progress.rows_out)
         return counted
 
-    # --- The thread ---------------------------------------------------------------------------
+    # --- The loop -----------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run until the attempt is over. An error is told to the worker, which rolls back."""
         try:
-            self._hands.step(ev.Build())
+            self.begin()
             while True:
-                self._turn()
+                self.turn()
         except TaskStopped:
             pass
         except BaseException as error:
@@ -75,7 +76,11 @@ class TaskThread(threading.Thread):
             while self.inbox.reset is None:
                 self._wakeup.wait(REST_S)
         finally:
-            self._end()
+            self.end()
+
+    def begin(self) -> None:
+        """Ask for the task's state."""
+        self._hands.step(ev.Build())
 
     def _placed(self, error: BaseException) -> BaseException:
         """Say of a row that cannot be sent in which read it was, where this task reads a source."""
@@ -85,8 +90,11 @@ class TaskThread(threading.Thread):
             return error
         return RowNotSentError(f"{Where(source.name, *reading)} or behind it: {error}")
 
-    def _turn(self) -> None:
-        """Do one thing of each kind; sleep if there was none, or it is known to be the last."""
+    def turn(self) -> None:
+        """Do one thing of each kind; sleep if there was none, or it is known to be the last.
+
+        Raises what a step, a source or a sink raises, and TaskStopped when the attempt is over.
+        """
         controlled = self._control()
         if controlled:
             self._hands.hand_on()  # the steps may take long over what is read now
@@ -108,6 +116,15 @@ class TaskThread(threading.Thread):
         else:
             self._hands.hand_on()
 
+    def heed(self) -> bool:
+        """Do what a turn does, but read nothing; say whether something was done or is left.
+
+        Raises as :meth:`turn`.
+        """
+        heard = self._control()
+        self._hands.hand_on()
+        return not self._hands.copy_on() or heard
+
     def _may_sleep(self) -> bool:
         """Say whether nothing but input, credit or an order can make work: all of them wake."""
         return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE
@@ -118,12 +135,13 @@ class TaskThread(threading.Thread):
 
     def _rest_s(self) -> float:
         """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""
-        if not self._room():
+        if not self.room():
             return POLL_S
         source = self._parts.source
         return source.rest_s() if source is not None and not self.core.exhausted else REST_S
 
-    def _room(self) -> bool:
+    def room(self) -> bool:
+        """Say whether every sink of the task takes rows now; nothing wakes the task when one does."""
         for sink in self._sinks:  # noqa: SIM110 - all() makes a generator for every batch
             if not sink.room():
                 return False
@@ -132,7 +150,7 @@ class TaskThread(threading.Thread):
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; say whether it was."""
         self._drained = False
-        core, room = self.core, self._room()
+        core, room = self.core, self.room()
         if self._parts.source is None:
             # The streams of tasks that have left still bring their end, whatever else is full.
             return self._read_channel(core.reads if room else core.state.retired.__contains__)
@@ -203,7 +221,8 @@ class TaskThread(threading.Thread):
         old, new = self.core.state.routing
         return (new or old).version
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Let go of all that the task owns; after a reset, drop what will never be committed."""
         self._hands.over = True
         self._hands.hurry()
         reset = self.inbox.reset
@@ -221,6 +240,20 @@ class TaskThread(threading.Thread):
             parts.state.close()
         if parts.in_flight is not None:
             parts.in_flight.free()
+
+
+class TaskThread(threading.Thread):
+    """The thread of one task's loop."""
+
+    def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
+        """Prepare to run, as :class:`TaskLoop` says."""
+        loop = TaskLoop(parts, host, wakeup)
+        super().__init__(target=loop.run, name=f"task-{loop.task}", daemon=True)
+        self.core = loop.core
+        self.task = loop.task
+        self.inbox = loop.inbox
+        self.progress = loop.progress
+        self.counters = loop.counters
 
 
 def is_leaving(core: TaskCore) -> bool:

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.base.errors import (
@@ -68,10 +69,11 @@ class Worker:
     ) -> None:
         """Be ready for the first command; ``warmed`` is set when all kernels are loaded."""
         self.blobs = blobs
-        self.snapshot_writer = SnapshotWriter(blobs, incarnation, _STORER_THREADS)
+        storers = ThreadPoolExecutor(_STORER_THREADS, thread_name_prefix="storer")
+        self.snapshot_writer = SnapshotWriter(blobs, incarnation, storers)
         self._job = job
         self._say = say
-        self._clock = clock
+        self.clock = clock
         self._term = Term(0)
         self._publisher = OutputPublisher(job.publishers, self._publish_failed)
         self._preloader = Preloader(blobs, warmed)
@@ -180,7 +182,7 @@ class Worker:
 
     def _barrier(self, order: c.Inject) -> Barrier:
         kind = BarrierKind(order.kind)
-        now = self._clock.wall_us()
+        now = self.clock.wall_us()
         return Barrier(self._term, order.epoch, order.version, kind, order.committed, now)
 
     def _reset(self, order: c.Reset) -> None:

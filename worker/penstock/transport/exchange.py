@@ -35,13 +35,14 @@ from penstock.contract.ids import (
 from penstock.contract.settings import ShuffleSettings
 from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
-from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
+from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
 from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import InputChannel, TaskInput
-from penstock.transport.link import LocalTeller, PeerLink
-from penstock.transport.output import LocalOutput, Output, RemoteOutput
+from penstock.transport.link import PeerLink
+from penstock.transport.local import join_locally, receive_state
+from penstock.transport.output import Output, RemoteOutput
 from penstock.transport.sender import SenderThread
 from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
@@ -233,7 +234,7 @@ class Exchange:
         me = self._identity.ordinal
         inbound: dict[ChannelId, InputChannel] = {
             channel: self._current.inputs[channel.receiver].add(
-                self._receive_state(channel, wiring.version), None
+                receive_state(channel, self._settings, wiring.version), None
             )
             for channel in wiring.channels
             if channel.receiver.worker == me != channel.sender.worker
@@ -243,17 +244,10 @@ class Exchange:
         self._receiver.let_in(members, inbound, schemas)
 
     def _wire_locally(self, wiring: Wiring) -> None:
-        me = self._identity.ordinal
+        me, current = self._identity.ordinal, self._current
         joined = [c for c in wiring.channels if c.sender.worker == me == c.receiver.worker]
-        receivers = [  # all of them before the first gives credit: they share it
-            self._current.inputs[c.receiver].add(self._receive_state(c, wiring.version), None)
-            for c in joined
-        ]
-        for channel, receiver in zip(joined, receivers, strict=True):
-            state = SendChannel[pa.RecordBatch](self._settings.buffer_bytes, 0.0, wiring.version)
-            output = LocalOutput(state, self._current.wakeups[channel.sender], receiver)
-            self._current.outputs[channel] = output
-            receiver.tell(LocalTeller(output))
+        ends = (current.inputs, current.wakeups)
+        current.outputs.update(join_locally(joined, ends, self._settings, wiring.version))
 
     def _dial(self, wiring: Wiring) -> None:
         me = self._identity.ordinal
@@ -304,12 +298,6 @@ class Exchange:
             return OutStream(client, hello, schema, compression, trust=trust)
 
         return make
-
-    def _receive_state(self, channel: ChannelId, version: Version) -> ReceiveChannel:
-        settings = self._settings
-        return ReceiveChannel(
-            channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version
-        )
 
     # --- Trouble ------------------------------------------------------------------------------
 

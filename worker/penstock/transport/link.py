@@ -36,7 +36,7 @@ from penstock.model.wire import decode_credits, encode_credits
 from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint, call_options, dial
 from penstock.transport.input import InputChannel
-from penstock.transport.output import LocalOutput, RemoteOutput
+from penstock.transport.output import RemoteOutput
 from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
 
 MakeStream = Callable[[Any, ChannelId], OutStream]
@@ -210,18 +210,6 @@ class CreditLine:
                 due = 0.0  # with whatever else waits in the queue by now
             elif due is None:
                 due = monotonic() + CREDIT_DELAY_S
-
-
-class LocalTeller:
-    """Brings credit to a sender on the same worker, which fetches it itself when it runs out."""
-
-    def __init__(self, output: LocalOutput) -> None:
-        self._output = output
-
-    def owe(self, channel: InputChannel, urgent: bool) -> None:
-        """Bring the credit now, or leave it to be fetched."""
-        if urgent or self._output.starved:
-            self._output.on_credit(channel.credit())
 
 
 def _write_credits(write: Callable[[bytes], None], owing: dict[ChannelId, InputChannel]) -> None:

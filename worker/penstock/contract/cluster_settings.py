@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError
 from penstock.base.units import RESOURCE_PATTERN, resource_amount
 from penstock.contract.paths import PATH_CHARS_MAX
 from penstock.contract.schema import (
@@ -231,17 +230,18 @@ class Security(Fields):
     mtls: Annotated[bool, Field("mtls", "mutual TLS between workers")] = True
 
 
+BOUNDS_IN_ORDER = Rule(
+    "self.minReplicas <= self.maxReplicas",
+    "maxReplicas must be at least minReplicas",
+    path=".maxReplicas",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaling(Fields):
     """Bounds and target of the built-in autoscaler."""
 
-    RULES = (
-        Rule(
-            "self.minReplicas <= self.maxReplicas",
-            "maxReplicas must be at least minReplicas",
-            path=".maxReplicas",
-        ),
-    )
+    RULES = (BOUNDS_IN_ORDER,)
 
     min_replicas: Annotated[Workers, Field("minReplicas", "lower bound")] = 1
     max_replicas: Annotated[Workers, Field("maxReplicas", "upper bound")]
@@ -265,11 +265,8 @@ class Autoscaling(Fields):
 
     def __post_init__(self) -> None:
         """Refuse bounds that cross."""
-        if self.max_replicas < self.min_replicas:
-            raise ConfigError(
-                f"maxReplicas ({self.max_replicas}) must be at least "
-                f"minReplicas ({self.min_replicas})"
-            )
+        shown = {"maxReplicas": self.max_replicas, "minReplicas": self.min_replicas}
+        BOUNDS_IN_ORDER.refuse(self.max_replicas < self.min_replicas, shown)
 
 
 @dataclass(frozen=True, slots=True)

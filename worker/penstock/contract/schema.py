@@ -12,9 +12,10 @@ the documentation and the operator's table of changes are made from these rows.
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from penstock.base.errors import ConfigError
@@ -63,10 +64,16 @@ class Rule:
     message: str
     path: str = ""
 
-    def refuse(self, broken: bool) -> None:
-        """Raise ConfigError with the rule's message when the rule is broken."""
+    def refuse(self, broken: bool, values: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Raise ConfigError with the message when the rule is broken.
+
+        The message shows ``values`` behind the names of their fields: ``replicas (8) must not ...``.
+        """
+        text = self.message
+        for name, value in values.items():
+            text = text.replace(name, f"{name} ({value})", 1)
         if broken:
-            raise ConfigError(self.message)
+            raise ConfigError(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError
 from penstock.contract.schema import Duration, Field, Fields, Quantity, Rule
 
 
@@ -88,6 +87,18 @@ class CompressionSettings(Fields):
     ] = 6.5
 
 
+WATERMARKS_APART = Rule(
+    "quantity(string(self.highWatermark)).isGreaterThan(quantity(string(self.lowWatermark)))",
+    "highWatermark must be above lowWatermark",
+    path=".highWatermark",
+)
+BUFFER_FITS = Rule(
+    "!quantity(string(self.bufferBytes)).isGreaterThan(quantity(string(self.highWatermark)))",
+    "bufferBytes must not exceed highWatermark",
+    path=".bufferBytes",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ShuffleSettings(Fields):
     """Buffers and credit of every channel between two tasks.
@@ -95,20 +106,7 @@ class ShuffleSettings(Fields):
     A receiver grants nothing above the high watermark until it is down to the low one.
     """
 
-    RULES = (
-        Rule(
-            "quantity(string(self.highWatermark)).isGreaterThan("
-            "quantity(string(self.lowWatermark)))",
-            "highWatermark must be above lowWatermark",
-            path=".highWatermark",
-        ),
-        Rule(
-            "!quantity(string(self.bufferBytes)).isGreaterThan("
-            "quantity(string(self.highWatermark)))",
-            "bufferBytes must not exceed highWatermark",
-            path=".bufferBytes",
-        ),
-    )
+    RULES = (WATERMARKS_APART, BUFFER_FITS)
 
     buffer_bytes: Annotated[
         Quantity, Field("bufferBytes", "size at which a buffer is sent", minimum=1)
@@ -141,29 +139,24 @@ class ShuffleSettings(Fields):
 
     def __post_init__(self) -> None:
         """Refuse watermarks without a gap and a buffer that never fits the window."""
-        if self.high_watermark_bytes <= self.low_watermark_bytes:
-            raise ConfigError(
-                f"highWatermark ({self.high_watermark_bytes} bytes) must be above "
-                f"lowWatermark ({self.low_watermark_bytes} bytes)"
-            )
-        if self.buffer_bytes > self.high_watermark_bytes:
-            raise ConfigError(
-                f"bufferBytes ({self.buffer_bytes}) must not exceed "
-                f"highWatermark ({self.high_watermark_bytes} bytes)"
-            )
+        high, low, buffer = self.high_watermark_bytes, self.low_watermark_bytes, self.buffer_bytes
+        shown = {"highWatermark": f"{high} bytes", "lowWatermark": f"{low} bytes"}
+        WATERMARKS_APART.refuse(high <= low, shown)
+        BUFFER_FITS.refuse(buffer > high, {**shown, "bufferBytes": buffer})
+
+
+BACKOFF_IN_ORDER = Rule(
+    "duration(self.initial) <= duration(self.max)",
+    "backoff.initial must not exceed backoff.max",
+    path=".initial",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffSettings(Fields):
     """How long to wait before a restart: ``initial_s``, doubled each time, at most ``max_s``."""
 
-    RULES = (
-        Rule(
-            "duration(self.initial) <= duration(self.max)",
-            "backoff.initial must not exceed backoff.max",
-            path=".initial",
-        ),
-    )
+    RULES = (BACKOFF_IN_ORDER,)
 
     initial_s: Annotated[
         Duration, Field("initial", "wait before the second restart; the first restart is immediate")
@@ -172,11 +165,8 @@ class BackoffSettings(Fields):
 
     def __post_init__(self) -> None:
         """Refuse a first wait that is longer than the longest."""
-        if self.initial_s > self.max_s:
-            raise ConfigError(
-                f"backoff.initial ({self.initial_s:g} s) must not exceed "
-                f"backoff.max ({self.max_s:g} s)"
-            )
+        shown = {"backoff.initial": f"{self.initial_s:g} s", "backoff.max": f"{self.max_s:g} s"}
+        BACKOFF_IN_ORDER.refuse(self.initial_s > self.max_s, shown)
 
 
 @dataclass(frozen=True, slots=True)

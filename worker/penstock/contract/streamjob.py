@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError
 from penstock.contract.cluster_settings import (
     Autoscaling,
     CheckpointVolume,
@@ -480,32 +479,17 @@ class Spec(Fields):
     ] = Security()
 
     def __post_init__(self) -> None:
-        """Check the relations between fields; each message names both."""
-        if self.replicas > self.max_key_groups:
-            raise ConfigError(
-                f"replicas ({self.replicas}) must not exceed maxKeyGroups ({self.max_key_groups}): "
-                "a worker without key groups would do nothing"
-            )
-        if self.max_replicas is not None and self.replicas > self.max_replicas:
-            raise ConfigError(
-                f"replicas ({self.replicas}) must not exceed maxReplicas ({self.max_replicas})"
-            )
-        if self.max_replicas is not None and self.max_replicas > self.max_key_groups:
-            raise ConfigError(
-                f"maxReplicas ({self.max_replicas}) must not exceed "
-                f"maxKeyGroups ({self.max_key_groups})"
-            )
-        self._check_autoscaling()
-
-    def _check_autoscaling(self) -> None:
-        if self.autoscaling is None:
-            return
-        ONE_SCALER.refuse(self.max_replicas is not None)
-        if self.autoscaling.max_replicas > self.max_key_groups:
-            raise ConfigError(
-                f"autoscaling.maxReplicas ({self.autoscaling.max_replicas}) must not exceed "
-                f"maxKeyGroups ({self.max_key_groups})"
-            )
+        """Check the relations between fields; each message shows the values of both."""
+        replicas, bound, groups = self.replicas, self.max_replicas, self.max_key_groups
+        shown = {"replicas": replicas, "maxReplicas": bound, "maxKeyGroups": groups}
+        REPLICAS_HAVE_GROUPS.refuse(replicas > groups, shown)
+        REPLICAS_BOUNDED.refuse(bound is not None and replicas > bound, shown)
+        BOUND_HAS_GROUPS.refuse(bound is not None and bound > groups, shown)
+        if self.autoscaling is not None:
+            ONE_SCALER.refuse(bound is not None)
+            most = self.autoscaling.max_replicas
+            shown = {"autoscaling.maxReplicas": most, "maxKeyGroups": groups}
+            AUTOSCALING_HAS_GROUPS.refuse(most > groups, shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,3 +137,21 @@ def run_job(folder: str, log: str) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     make_app()(["run", "job.yaml", "--workers", "1", "--debug"])
+
+
+def session(page: Path, folder: Path) -> list[tuple[Block, int, str]]:
+    """Type all ``sh`` blocks of a page into one shell; give each with its exit status and output."""
+    typed = [block for block in blocks(page) if block.language == "sh"]
+    marked = [f"{block.text}\necho MARK-{number} $?\n" for number, block in enumerate(typed)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", "exec 2>&1 </dev/null\n" + "".join(marked)],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        text=True,
+        capture_output=True,
+        timeout=2 * WITHIN_S,
+        check=False,
+    )
+    parts = re.split(r"^MARK-\d+ (\d+)$", done.stdout, flags=re.MULTILINE)
+    return [(block, int(parts[2 * i + 1]), parts[2 * i]) for i, block in enumerate(typed)]

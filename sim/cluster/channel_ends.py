@@ -46,8 +46,6 @@ class Outbound:
     waiting: deque[Element] = field(default_factory=deque)
     told_version: Version = Version(0)
     order: ChannelOrder = field(default_factory=ChannelOrder)
-    accepted: bool = False
-    retired: bool = False
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ chooses, and says where it stands whenever that changes.
 """
 
 from penstock.contract import control as msg
-from penstock.contract.assignment import Assignment, channels_of
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -15,13 +14,13 @@ from penstock.contract.ids import (
     Ordinal,
     SplitId,
     StageIndex,
+    TaskId,
     Term,
-    Version,
 )
-from penstock.contract.latest import Member
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState
 from penstock.contract.names import blob_name
-from penstock.model.elements import Barrier, BarrierKind
+from penstock.protocol.engine import engine_messages as em
+from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskSetup
 from sim.cluster.channel_ends import Flush, SimStreamIdentity
@@ -60,20 +59,20 @@ class EngineNode(TurnScheduler):
         self.ordinal = ordinal
         self.name = name
         self.incarnation = Incarnation(name)
+        self.core = EngineCore(ordinal, cluster.job.plan, lambda: tuple(self.tasks.values()))
         self.exchange = SimExchange(
             cluster.kernel,
             cluster.network,
             SimStreamIdentity(cluster.job_uid, ordinal, self.incarnation, name),
             cluster.sizes,
             cluster.witness,
+            left=self.core.has_left,
         )
         self.witness = cluster.witness
         self.status = msg.EngineStatus()
         self._files = 0
         self._broken = False
         self._doomed = False
-        self._members: tuple[Member, ...] = ()
-        self._next_members: tuple[Member, ...] = ()
         self._direct: dict[tuple[Attempt, Epoch], int] = {}
 
     # --- The node
@@ -123,7 +122,7 @@ class EngineNode(TurnScheduler):
             self._broken = True
             self._report(msg.Broken(self.attempt, self.exchange.broken[0]))
         self._wake_tasks()
-        status = self.standing()
+        status = self.core.status()
         if status != self.status:
             self.status = status
             self._report(status)
@@ -131,189 +130,102 @@ class EngineNode(TurnScheduler):
     def _report(self, report: msg.EngineReport) -> None:
         self.cluster.to_keeper(self.name, self.incarnation, report)
 
-    # --- Commands
+    # --- Orders
 
-    def _order(self, term: Term, command: msg.Command) -> None:
-        match command:
-            case msg.Enumerate(attempt):
-                self._enumerate(attempt)
-            case msg.Reset():
-                self._reset(command)
-            case msg.Prepare():
-                self._prepare(command)
-            case msg.Shutdown():
-                raise SimCrash
-            case _ if command.attempt == self.attempt:
-                self._fenced(term, command)
-            case _:
-                self.kernel.happened("command of another attempt dropped")
+    def _order(self, term: Term, order: msg.Command) -> None:
+        if isinstance(order, msg.Shutdown):
+            raise SimCrash
+        if isinstance(order, msg.Abort) and order.attempt == self.attempt:
+            self.kernel.happened("epoch aborted")
+            self.witness.aborted(self.attempt, term, order.epoch)
+        self._do(em.OrderReceived(term, order, self.kernel.now_us))
 
-    def _fenced(self, term: Term, command: msg.Command) -> None:
-        match command:
-            case msg.Announce(_, _, epoch, version, _):
-                self._tell_all(ev.TermAnnounced(term, epoch, version))
-            case msg.Publish(_, epoch, handles):
-                self._publish(epoch, handles)
-            case msg.Start():
-                self._start()
-            case msg.Inject(_, epoch, version, kind, committed):
-                barrier = Barrier(
-                    term, epoch, version, BarrierKind(kind), committed, self.kernel.now_us
-                )
-                self._inject(barrier)
-            case msg.Hurry(_, epoch):
-                self._tell_all(ev.Hurried(epoch))
-            case msg.Commit(_, epoch, version):
-                self._tell_all(ev.EpochCommitted(epoch, version))
-            case msg.Abort(_, epoch):
-                self.kernel.happened("epoch aborted")
-                self.witness.aborted(self.attempt, term, epoch)
-                self._tell_all(ev.Aborted(term, epoch))
-            case msg.CancelRescale(_, version):
-                self._cancelled = max(self._cancelled, version)
-                self._tell_all(ev.Cancelled(version))
-            case msg.Adopt(_, version, _, root):
-                self.call(Get(root), ("adopt", version))
-            case msg.Settled(_, version):
-                self._settle_version(version)
-            case msg.EndStreams():
-                self._tell_all(ev.EndAll())
-                self._ended = True
+    def _do(self, event: em.Event) -> None:
+        """Perform what the core asks for, in order; replies of the store come back as events."""
+        for action in self.core.step(event):
+            match action:
+                case em.TellTasks(told):
+                    self._tell_all(told)
+                case em.InjectBarrier(barrier):
+                    self._inject(barrier)
+                case em.MakeTasks():
+                    self._make(action)
+                case em.OpenStreams(members, channels, version):
+                    self.exchange.open(members, channels, version)
+                case em.ForgetStreams(channels):
+                    self.exchange.forget(channels)
+                case em.PublishFor(_, epoch, handles):
+                    self._publish(epoch, handles)
+                case _:
+                    self._do_seldom(action)
 
-    def _enumerate(self, attempt: Attempt) -> None:
-        splits = tuple(SplitState(s, "", 0) for s in self.job.input)
-        listed = (msg.StageSplits(StageIndex(0), splits),)
-        self._report(msg.Splits(attempt, listed, self.job.plan.fingerprint))
+    def _do_seldom(self, action: em.Action) -> None:
+        """Perform an action that begins or ends an attempt or a rescale."""
+        match action:
+            case em.EndTasks(order):
+                self._tell_all(order)
+                self._begin()
+            case em.RetireTasks(tasks):
+                self._forget(tasks)
+            case em.DropTasks(tasks):
+                for task in tasks:
+                    self.tasks[task].tell(ev.ResetTo(Epoch(0)))
+                self._forget(tasks)
+            case em.ResetStreams(attempt):
+                self.exchange.reset(attempt)
+            case em.ListSplits(order):
+                splits = tuple(SplitState(s, "", 0) for s in self.job.input)
+                listed = (msg.StageSplits(StageIndex(0), splits),)
+                self._report(msg.Splits(order.attempt, listed, self.job.plan.fingerprint))
+            case em.ClaimOutput(_, _, _, origin):
+                self.call(ClaimOutput(self.cluster.job_uid, origin), action)
+            case em.ReadManifest(_, ref, _):
+                self.call(Get(ref), action)
+            case em.SweepStaging():
+                for made in self.tasks.values():
+                    made.open_sinks()
+            case em.WatchInputs():
+                pass  # the simulated input is all there from the beginning
 
-    # --- Attempts
+    # --- Tasks
 
-    def _reset(self, command: msg.Reset) -> None:
-        if command.attempt <= self.attempt:
-            return
-        self._tell_all(ev.ResetTo(command.epoch))
-        self._begin(command.attempt, command.members, command.assignment)
-        self._base = command.epoch
-        if command.root is None:
-            self._claim(command, None)
-        else:
-            self.call(Get(command.root), ("reset", command))
-
-    def _claim(self, command: msg.Reset, root: RootManifest | None) -> None:
-        """Take the output folder before any task is built."""
-        origin = root.origin if root is not None else None
-        self.call(ClaimOutput(self.cluster.job_uid, origin), ("claim", command, root))
-
-    def _begin(
-        self, attempt: Attempt, members: tuple[Member, ...], assignment: Assignment | None
-    ) -> None:
-        self.attempt = attempt
+    def _begin(self) -> None:
         self.tasks = {}
         self._turns = {}
-        self._members = members
-        self._assignment = assignment
-        self._proposed = None
-        self._published = Epoch(0)
         self._direct = {}
-        self._built = self._running = self._ended = self._broken = False
-        self._was_ready = self._was_running = False
-        self._cancelled = self._settled = Version(0)
-        self.exchange.reset(attempt)
+        self._broken = False
 
-    def _build(
-        self,
-        assignment: Assignment,
-        root: RootManifest | None,
-        splits: tuple[msg.StageSplits, ...],
-        *,
-        joining: bool = False,
-    ) -> None:
-        self._built = True
-        added = [t for t in assignment.tasks_on(self.ordinal) if t not in self.tasks]
-        first = {s.stage: s.splits for s in splits}
-        for task in added:
+    def _forget(self, tasks: tuple[TaskId, ...]) -> None:
+        for task in tasks:
+            self.tasks.pop(task, None)
+
+    def _make(self, order: em.MakeTasks) -> None:
+        first = {s.stage: s.splits for s in order.splits}
+        for task in order.tasks:
             setup = TaskSetup(
                 self.job.plan,
                 task,
-                assignment,
+                order.assignment,
                 HELD_BYTES_MAX,
                 self.cluster.idle_after_s,
                 self.cluster.disorder_us,
                 first.get(task.stage, ()),
-                joining,
+                order.joining,
             )
-            self.tasks[task] = SimTask(self, setup, root)
+            self.tasks[task] = SimTask(self, setup, order.root)
             self.tasks[task].tell(ev.Build())
-
-    def _start(self) -> None:
-        if self._running or self._assignment is None:
-            return
-        if not all(t.ready for t in self.tasks.values()):
-            self.kernel.happened("start before ready")
-        self._running = True
-        table = self._assignment
-        self.exchange.open(self._members, channels_of(self.job.plan, table), table.version)
-        for task in self.tasks.values():
-            task.open_sinks()
-        self._tell_all(ev.Started())
-
-    # --- Rescale
-
-    def _prepare(self, command: msg.Prepare) -> None:
-        if command.attempt < self.attempt or command.assignment.version <= self._cancelled:
-            return
-        if self._proposed is not None and self._proposed.version >= command.assignment.version:
-            return
-        if command.attempt > self.attempt:
-            self._begin(command.attempt, command.members, None)
-        if self._assignment is not None:
-            self.exchange.forget(channels_of(self.job.plan, self._assignment))
-            members = frozenset(self._assignment.tasks())
-            self.tasks = {name: t for name, t in self.tasks.items() if name in members}
-        self._proposed = command.assignment
-        self._next_members = command.members
-        if command.root is None:
-            self._propose(command, None)
-        else:
-            self.call(Get(command.root), ("prepare", command))
-
-    def _propose(self, command: msg.Prepare, root: RootManifest | None) -> None:
-        table = command.assignment
-        if self._proposed != table or table.version <= self._cancelled:
-            return
-        self._tell_all(ev.Proposed(table, root))
-        self._build(table, root, command.splits, joining=True)
-        if self._assignment is None:
-            self.exchange.open(command.members, channels_of(self.job.plan, table), Version(0))
-            self._running = True
-
-    def _adopt(self, version: Version, root: RootManifest) -> None:
-        if self._assignment is None or self._assignment.version < version:
-            if self._proposed is None or self._proposed.version != version:
-                return
-            joins, self._assignment = self._assignment is None, self._proposed
-            if not joins:
-                channels = channels_of(self.job.plan, self._assignment)
-                self.exchange.extend(self._next_members, channels)
-        self._tell_all(ev.RescaleCommitted(version, root))
-
-    def _settle_version(self, version: Version) -> None:
-        if self._assignment is None or self._assignment.version != version:
-            return
-        self._tell_all(ev.RescaleSettled(version))
-        self.exchange.retire(channels_of(self.job.plan, self._assignment))
-        self._settled = version
 
     # --- Publication on behalf of the leader
 
     def _publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
         key = (self.attempt, epoch)
-        if key in self._direct or self._published >= epoch:
+        if key in self._direct:
             return
         self._direct[key] = len(handles)
         for handle in handles:
             self.call(publication(handle, epoch), ("publish", key))
         if not handles:
-            self._published = epoch
+            self.core.published(*key)
 
     # --- The store
 
@@ -329,44 +241,31 @@ class EngineNode(TurnScheduler):
         if isinstance(token, Token):
             if token.task in self.tasks:
                 self.tasks[token.task].replied(token, reply)
-            return
-        assert isinstance(token, tuple)
-        if token[0] == "publish":
+        elif isinstance(token, tuple):
             self._published_one(token, reply)
         elif reply.error in {"failed", "unknown"}:
             self.call(reply.op, token)
-        elif isinstance(reply.op, ClaimOutput):
-            self._claimed(token, reply.error)
-        elif reply.error:
-            assert isinstance(reply.op, Get)
-            if isinstance(token[1], msg.Prepare):
-                version = token[1].assignment.version
-                self.witness.missing(self.attempt, version, reply.op.ref.name)
-                if self._assignment is not None:  # a member loads at the adoption all the same
-                    self._propose(token[1], None)
-                    return
-            self.damaged(f"manifest {reply.op.ref.name} is {reply.error}")
+        elif isinstance(token, em.ClaimOutput):
+            if reply.error:
+                self.damaged(f"output folder {reply.error}")
+            else:
+                self._do(em.OutputClaimed(token.order, token.root))
         else:
-            self._manifest(token, reply.value)
+            assert isinstance(token, em.ReadManifest)
+            self._manifest(token, reply)
 
-    def _claimed(self, token: tuple[object, ...], refused: str) -> None:
-        _, command, root = token
-        assert isinstance(command, msg.Reset)
-        assert root is None or isinstance(root, RootManifest)
-        if refused:
-            self.damaged(f"output folder {refused}")
+    def _manifest(self, asked: em.ReadManifest, reply: Reply) -> None:
+        if not reply.error:
+            assert isinstance(reply.value, RootManifest)
+            self._do(em.ManifestRead(asked.order, reply.value))
+            return
+        if isinstance(asked.order, msg.Prepare):
+            version = asked.order.assignment.version
+            self.witness.missing(self.attempt, version, asked.ref.name)
+        if asked.optional:  # a member loads at the adoption all the same
+            self._do(em.ManifestRead(asked.order, None))
         else:
-            self._build(command.assignment, root, command.splits)
-
-    def _manifest(self, token: tuple[object, ...], root: object) -> None:
-        assert isinstance(root, RootManifest)
-        match token:
-            case ("reset", msg.Reset() as command):
-                self._claim(command, root)
-            case ("prepare", msg.Prepare() as command):
-                self._propose(command, root)
-            case ("adopt", int(version)):
-                self._adopt(Version(version), root)
+            self.damaged(f"manifest {asked.ref.name} is {reply.error}")
 
     def _published_one(self, token: tuple[object, ...], reply: Reply) -> None:
         if reply.error:
@@ -376,7 +275,7 @@ class EngineNode(TurnScheduler):
         assert isinstance(key, tuple)
         self._direct[key] -= 1
         if self._direct[key] == 0:
-            self._published = max(self._published, key[1])
+            self.core.published(*key)
 
     # --- For the tasks
 

@@ -8,11 +8,11 @@ Channels between tasks of one worker run through the same cores without a stream
 transport's threads do is done here in :meth:`SimExchange.pump`, after every event of the engine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
-from penstock.contract.ids import Attempt, ChannelId, TaskId, Version
+from penstock.contract.ids import Attempt, ChannelId, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.model.elements import Barrier, Credit, Data, EndOfStream
 from penstock.model.handshake import ChannelHello, Reply, Verdict
@@ -48,7 +48,10 @@ class SimExchange:
         me: SimStreamIdentity,
         sizes: ChannelSizes,
         witness: ProtocolMonitor,
+        *,
+        left: Callable[[Ordinal], bool],
     ) -> None:
+        """``left`` says of a worker whether its streams may close as they like."""
         self.outbound: dict[ChannelId, Outbound] = {}
         self.inbound: dict[ChannelId, SimInbound] = {}
         self.door = Admission(me.job_uid, me.ordinal)
@@ -59,6 +62,7 @@ class SimExchange:
         self._me = me
         self._sizes = sizes
         self._witness = witness
+        self._left = left
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
         self._outputs: dict[TaskId, tuple[Outbound, ...]] = {}  # of each task that was asked for
@@ -68,6 +72,7 @@ class SimExchange:
         self._flush_due: int | None = None
         self._base = Version(0)
         self._attempt = Attempt(0)
+        self._opened = False
 
     # --- Life of an attempt
 
@@ -88,22 +93,20 @@ class SimExchange:
         self.broken.clear()
         self.versions.clear()
         self._attempt = attempt
+        self._opened = False
         self.door.reset(attempt)
         self._retry_held()
 
     def open(
-        self, members: Iterable[Member], channels: Iterable[ChannelId], version: Version
+        self, members: Mapping[Ordinal, Member], channels: Iterable[ChannelId], version: Version
     ) -> None:
-        """Let the attempt's streams in, and dial those that begin here."""
-        known = {m.ordinal: m.incarnation for m in members}
+        """Let channels of the attempt in, and dial those that begin here; others stay."""
+        addresses = {m.ordinal: m.flight for m in members.values()}
+        known = {m.ordinal: m.incarnation for m in members.values()}
         self._base = version
-        self.door.open(known, {})
-        self.extend(members, channels)
-
-    def extend(self, members: Iterable[Member], channels: Iterable[ChannelId]) -> None:
-        """Add channels (those that are there stay) of the same attempt."""
-        addresses = {m.ordinal: m.flight for m in members}
-        known = {m.ordinal: m.incarnation for m in members}
+        if not self._opened:
+            self.door.open(known, {})
+            self._opened = True
         mine = [c for c in channels if c.receiver.worker == self._me.ordinal]
         self.door.extend(known, dict.fromkeys(mine, SCHEMA))
         for channel in mine:
@@ -114,20 +117,9 @@ class SimExchange:
                 self._dial(channel, addresses[channel.receiver.worker])
         self._retry_held()
 
-    def retire(self, keep: Iterable[ChannelId]) -> None:
-        """Let the channels go that the version does not have: their close is no break.
-
-        Their receivers still hear the end of stream, so the inbound ends stay.
-        """
-        kept = set(keep)
-        for channel, outbound in self.outbound.items():
-            outbound.retired = outbound.retired or channel not in kept
-
-    def forget(self, keep: Iterable[ChannelId]) -> None:
+    def forget(self, gone: Sequence[ChannelId]) -> None:
         """Forget the channels that a settled version does not have: they may come again, anew."""
-        kept = set(keep)
         self._changed()
-        gone = [c for c in {**self.outbound, **self.inbound} if c not in kept]
         for channel in gone:
             for end in (self.outbound.pop(channel, None), self.inbound.pop(channel, None)):
                 if end is not None and end.stream is not None:
@@ -135,12 +127,9 @@ class SimExchange:
                     self._network.close(end.stream)
         here = self._me.ordinal
         left = {w: None for c in gone for w in (c.sender.worker, c.receiver.worker) if w != here}
+        kept = {**self.outbound, **self.inbound}
         stay = {w for c in kept for w in (c.sender.worker, c.receiver.worker)}
         self.door.forget([w for w in left if w not in stay], gone)
-
-    def settled(self) -> bool:
-        """Say whether every outbound channel has been accepted."""
-        return all(o.accepted for o in self.outbound.values())
 
     def _core(self, channel: ChannelId) -> ReceiveChannel:
         shown = self._announced.get(channel.receiver, self._base)
@@ -161,7 +150,7 @@ class SimExchange:
         self._changed()
         self.inbound[channel] = SimInbound(self._core(channel), None)
         self._begin(channel.receiver)
-        outbound = Outbound(self._sender(), None, accepted=True)
+        outbound = Outbound(self._sender(), None)
         outbound.core.accept()
         self.outbound[channel] = outbound
 
@@ -197,10 +186,14 @@ class SimExchange:
             return
         outbound, inbound = self.outbound.get(channel), self.inbound.get(channel)
         if outbound is not None and outbound.stream == event.stream:
-            if outbound.retired or (outbound.core.ended and outbound.core.drained):
+            if self._left(channel.receiver.worker) or (
+                outbound.core.ended and outbound.core.drained
+            ):
                 return
             self.broken.append(f"stream of {channel} broke at its sender")
         elif inbound is not None and inbound.stream == event.stream and not inbound.core.ended:
+            if self._left(channel.sender.worker):
+                return
             self.broken.append(f"stream of {channel} broke at its receiver")
 
     def _hello(self, stream: int, hello: ChannelHello) -> None:
@@ -231,7 +224,6 @@ class SimExchange:
             return
         if reply.verdict is Verdict.ACCEPTED:
             self.outbound[channel].core.accept()
-            self.outbound[channel].accepted = True
         else:
             self.broken.append(f"{channel} was refused: {reply.reason}")
 

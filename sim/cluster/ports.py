@@ -205,9 +205,13 @@ class Shell(Protocol):
 
     exchange: SimExchange
     job: SimJob
-    attempt: Attempt
     kernel: SimKernel
     witness: ProtocolMonitor
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return the attempt of the tasks here."""
+        ...
 
     def call(self, op: Op, token: object) -> None:
         """Ask the store; the reply comes back with the token, to this attempt only."""

@@ -7,7 +7,7 @@ order, and gives back what the steps emit.
 from typing import Any
 
 from penstock.contract.control import EpochFailed, TaskAck
-from penstock.contract.ids import ChannelId, SplitId, Version
+from penstock.contract.ids import ChannelId, SplitId
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Partitioning
 from penstock.model.elements import BarrierKind, Data
@@ -29,10 +29,6 @@ class SimTask(TaskFiles):
     def __init__(self, shell: Shell, setup: TaskSetup, root: RootManifest | None) -> None:
         super().__init__(shell, setup, root)
         self.step = shell.job.stage_step(setup.task.stage)
-        self.ready = False
-        self.prepared = Version(0)
-        self.resumed = Version(0)
-        self.finished = False
         self.quiet = False
         self.waited = False
         self.busy_until_us = 0
@@ -104,13 +100,14 @@ class SimTask(TaskFiles):
             case ev.RelayBarrier(barrier):
                 self.shell.spread(barrier)
             case ev.ReportReady():
-                self.ready = True
+                self.marks.ready = True
+                self.marks.resumed = self.core.state.assignment.version
             case ev.Prepared(version):
-                self.prepared = version
+                self.marks.prepared = version
             case ev.Resumed(version):
-                self.resumed = version
+                self.marks.resumed = version
             case ev.ReportFinished():
-                self.finished = True
+                self.marks.finished = True
             case _:
                 self._do_epoch(action)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
+from penstock.protocol.engine.engine_status import TaskMarks
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskCore, TaskLifecycle, TaskSetup
 from sim.cluster.ports import Shell
@@ -75,6 +76,7 @@ class TaskFiles:
         self.shell = shell
         self.id = setup.task
         self.core = TaskCore(setup, root)
+        self.marks = TaskMarks()
         self.plan = setup.plan
         self.stage = setup.plan.stages[setup.task.stage]
         self.state = TaskTable(self.stage.steps[0], shell.job.shape.groups)
@@ -95,8 +97,12 @@ class TaskFiles:
             self.shell.witness.goes_on(self.shell.attempt, core.state.assignment.version)
         if core.state.buffer.held_bytes and not held:
             self.shell.kernel.happened("rows held for a new owner")
+        if isinstance(event, ev.RescaleSettled):
+            self.marks.settled = event.version
         for action in actions:
             self.do(action)
+        self.marks.exhausted = core.exhausted
+        self.marks.published = core.state.sinks.published
 
     def do(self, action: ev.Action) -> None:
         """Perform what concerns files; the task itself does the rest."""

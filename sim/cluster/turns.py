@@ -1,9 +1,10 @@
 """When the tasks of a simulated engine come to their turns, and what they tell each other."""
 
-from penstock.contract.ids import TaskId
+from penstock.contract.ids import Attempt, TaskId
 from penstock.model.elements import Barrier
+from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_events as ev
-from sim.cluster.task_progress import SimTaskProgress
+from sim.cluster.task import SimTask
 from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Heard, Poll, Turn
 
@@ -11,15 +12,21 @@ TURN_US = (50, 400)
 POLL_US = 20_000
 
 
-class TurnScheduler(SimTaskProgress):
+class TurnScheduler:
     """The part of an engine that schedules: in any order, a little later than possible."""
 
     kernel: SimKernel
     name: str
+    core: EngineCore
 
     def __init__(self) -> None:
-        super().__init__()
+        self.tasks: dict[TaskId, SimTask] = {}
         self._turns: dict[TaskId, bool] = {}
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return the attempt of the tasks here."""
+        return self.core.attempt
 
     def spread(self, barrier: Barrier) -> None:
         """Give a barrier to the sources here, a little later."""

@@ -24,7 +24,6 @@ def stored(folder: Path, manifest: RootManifest) -> tuple[DirectoryBlobStore, Bl
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     manifest = root(3)
     assert read_root(*stored(tmp_path, manifest), PLAN) == manifest
-    assert read_root(DirectoryBlobStore(tmp_path), None, PLAN) is None
 
 
 def test_a_step_with_other_state_is_refused_and_state_without_a_step_is_the_leaders(
@@ -37,7 +36,7 @@ def test_a_step_with_other_state_is_refused_and_state_without_a_step_is_the_lead
     other = replace(PLAN, states=(PLAN.states[0], keyed))
     with pytest.raises(StateError, match=r"step 'count': stored keys \[\], columns \[\]; the job"):
         read_root(blobs, ref, other)
-    assert read_base(blobs, ref, other, joins=False) is None
+    assert read_base(blobs, ref, other) is None
 
 
 def test_an_earlier_format_is_read_by_the_plan_that_it_is_of(tmp_path: Path) -> None:

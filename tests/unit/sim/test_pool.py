@@ -39,6 +39,7 @@ def test_a_copy_stands_where_its_original_does_and_goes_its_own_way() -> None:
 def test_a_copy_keeps_aliases() -> None:
     copy = copied(source(), {})
     assert copy.state.splits is not None
+    assert copy.rescale.state is copy.state
     assert copy.state.splits.time is copy.state.time
 
 

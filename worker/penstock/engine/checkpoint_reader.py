@@ -21,13 +21,11 @@ _THREADS = 2  # tasks of one worker that load at a time; more only compete for t
 log = logging.getLogger(__name__)
 
 
-def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> RootManifest | None:
-    """Read and check a root manifest; None for a job without a checkpoint.
+def read_root(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManifest:
+    """Read and check a root manifest.
 
     Raises StateError when it is missing or altered, or when a step of the job keeps other state.
     """
-    if ref is None:
-        return None
     try:
         root = decode(RootManifest, blobs.get(ref))
     except PeerError as error:
@@ -38,20 +36,15 @@ def read_root(blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan) -> Ro
     return root
 
 
-def read_base(
-    blobs: "BlobStore", ref: BlobRef | None, plan: PhysicalPlan, *, joins: bool
-) -> RootManifest | None:
+def read_base(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManifest | None:
     """Read the checkpoint that a proposed version is prepared from; None to prepare without one.
 
-    A member may come to a proposal late, when it was called off and its base is collected: that
-    must not fail the job, for the adoption reads all that is needed. Raises StateError only in a
-    worker that ``joins``, whose loss undoes the rescale and nothing else.
+    A member may come to a proposal late, when it was called off and its base is collected. That
+    must not fail the job, for the adoption reads all that is needed.
     """
     try:
         return read_root(blobs, ref, plan)
     except StateError as error:
-        if joins:
-            raise
         log.warning("event=base_unreadable reason=%s", error)
         return None
 

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from penstock.contract.ids import ChannelId, TaskId
+from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.progress import EngineProgress
 from penstock.contract.status import SinkStatus, StepStatus
-from penstock.engine.attempt import Attempt
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats
@@ -29,18 +28,21 @@ class Progress:
         self._at = time.monotonic()
 
     def draw(
-        self, attempt: Attempt, stats: ExchangeStats, inputs: tuple[InputSeen, ...] = ()
+        self,
+        attempt: Attempt,
+        tasks: Sequence[TaskThread],
+        stats: ExchangeStats,
+        inputs: tuple[InputSeen, ...] = (),
     ) -> EngineProgress:
         """Return the counters as they stand."""
         now = time.monotonic()
         span, self._at = max(now - self._at, _FLOOR_S), now
         queued = _queued(stats)
-        tasks = list(attempt.tasks.values())
         steps: list[StepStatus] = []
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
-        return EngineProgress(attempt.marks.attempt, tuple(steps), self._sinks, inputs)
+        return EngineProgress(attempt, tuple(steps), self._sinks, inputs)
 
     def _stage(
         self,

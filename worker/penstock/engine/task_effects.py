@@ -16,6 +16,7 @@ from penstock.engine.snapshot_writer import Captured, StateCut
 from penstock.engine.task_inbox import FetchedState, TaskInbox
 from penstock.engine.task_runtime import Input, Output, TaskParts, TaskProgress, TaskRuntime, Wakeup
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
+from penstock.protocol.engine.engine_status import TaskMarks
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.routes import routes
 
@@ -36,6 +37,7 @@ class TaskEffects:
         self.task = parts.core.state.task
         self.inbox = TaskInbox(wakeup)
         self.progress = TaskProgress()
+        self.marks = TaskMarks()
         self.over = False
         self.input: Input | None = None
         self._parts = parts
@@ -62,8 +64,8 @@ class TaskEffects:
 
     def tell(self) -> None:
         """Let the worker know where the task stands now."""
-        self.progress.exhausted = self.core.exhausted
-        self.progress.published = self.core.state.sinks.published
+        self.marks.exhausted = self.core.exhausted
+        self.marks.published = self.core.state.sinks.published
         self._host.changed()
 
     def open_up(self) -> None:
@@ -350,23 +352,23 @@ class TaskEffects:
     # --- Reports ------------------------------------------------------------------------------
 
     def _ready(self, _: ev.ReportReady) -> None:
-        self.progress.ready = True
-        self.progress.resumed = self.core.state.assignment.version
+        self.marks.ready = True
+        self.marks.resumed = self.core.state.assignment.version
         self.tell()
 
     def _prepared(self, action: ev.Prepared) -> None:
-        self.progress.prepared = action.version
+        self.marks.prepared = action.version
         self.tell()
 
     def _resumed(self, action: ev.Resumed) -> None:
         # First: a task that resumed and has gained unread splits must not look exhausted.
-        self.progress.exhausted = self.core.exhausted
-        self.progress.resumed = action.version
+        self.marks.exhausted = self.core.exhausted
+        self.marks.resumed = action.version
         self.timings.resumed(action.version)
         self.tell()
 
     def _finished(self, _: ev.ReportFinished) -> None:
-        self.progress.finished = True
+        self.marks.finished = True
         self.tell()
 
     def _ack(self, action: ev.Ack) -> None:

@@ -291,20 +291,13 @@ class TaskParts:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """Where a task stands, for the worker's status. Written by the task's thread only.
+    """How much a task has done, for people. Written by the task's thread only.
 
     ``born`` is when it was made, monotonic seconds: what it neither slept nor was blocked since
     then, it worked.
     """
 
     born: float = field(default_factory=time.monotonic)
-    ready: bool = False
-    prepared: Version = Version(0)
-    resumed: Version = Version(0)
-    exhausted: bool = False
-    published: Epoch = Epoch(0)
-    settled: Version = Version(0)
-    finished: bool = False
     rows_in: int = 0
     rows_out: int = 0
     slept_s: float = 0.0

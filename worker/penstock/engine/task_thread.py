@@ -21,8 +21,6 @@ from penstock.engine.task_runtime import TaskParts, TaskRuntime, Wakeup
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
-from penstock.protocol.task.task_core import TaskCore
-from penstock.protocol.task.task_state import TaskLifecycle
 
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 
@@ -37,6 +35,7 @@ class TaskLoop:
         self._hands = TaskEffects(parts, host, wakeup)
         self.inbox = self._hands.inbox
         self.progress = self._hands.progress
+        self.marks = self._hands.marks
         self._parts = parts
         self._sinks = tuple(parts.sinks.values())
         self._host = host
@@ -200,7 +199,7 @@ class TaskLoop:
         if isinstance(event, ev.Started):
             self._hands.open_up()
         elif isinstance(event, ev.RescaleSettled):
-            self.progress.settled = event.version
+            self.marks.settled = event.version
         self._hands.step(event)
         if isinstance(event, ev.RescaleSettled):
             self._hands.forget_streams()
@@ -254,11 +253,4 @@ class TaskThread(threading.Thread):
         self.inbox = loop.inbox
         self.progress = loop.progress
         self.counters = loop.counters
-
-
-def is_leaving(core: TaskCore) -> bool:
-    """Say whether a task leaves with the version that holds, or has left."""
-    return (
-        core.state.life is TaskLifecycle.LEAVING
-        or core.state.task not in core.state.assignment.tasks()
-    )
+        self.marks = loop.marks

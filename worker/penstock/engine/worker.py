@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from penstock.base.errors import (
     ConfigError,
@@ -21,22 +20,23 @@ from penstock.base.user_code import named, user_traceback
 from penstock.contract import control as c
 from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
-from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, StateFile, TaskManifest
+from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.progress import EngineProgress
 from penstock.contract.reports import STREAM_BROKE
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
-from penstock.engine.attempt import EXIT_STUCK, Attempt, TaskPlacement
-from penstock.engine.attempt_status import AttemptMarks, StatusTeller, status_of
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_reader import Preloader, read_base, read_root
+from penstock.engine.engine_tasks import EXIT_STUCK, EngineTasks, TaskPlacement
 from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
 from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
 from penstock.engine.progress_reporter import Progress, ProgressTeller
 from penstock.engine.snapshot_writer import SnapshotWriter
+from penstock.engine.status_reporter import StatusReporter
 from penstock.engine.task_inbox import Stop
-from penstock.model.elements import Barrier, BarrierKind
+from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.engine import engine_messages as em
+from penstock.protocol.engine.engine_core import EngineCore
 from penstock.transport.events import OrphansExceeded, TransportEvent
 from penstock.transport.exchange import Exchange
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
@@ -74,12 +74,11 @@ class Worker:
         self._job = job
         self._say = say
         self.clock = clock
-        self._term = Term(0)
         self._publisher = OutputPublisher(job.publishers, self._publish_failed)
         self._preloader = Preloader(blobs, warmed)
         self._exchange = Exchange(job.identity, job.shuffle, self._on_transport, endpoint)
-        self._place = TaskPlacement(ordinal, job, self._exchange, self)
-        self._attempt = Attempt(self._place, AttemptMarks())
+        self._tasks = EngineTasks(TaskPlacement(ordinal, job, self._exchange, self))
+        self._core = EngineCore(ordinal, job.plan, lambda: tuple(self._tasks.threads.values()))
         self._broken: AttemptId | None = None
         self._progress = Progress(job.plan, job.guarantees)
         self._told = AttemptId(0)
@@ -87,7 +86,7 @@ class Worker:
         self._inputs.start()
         self._counting = ProgressTeller(self._say_progress)
         self._counting.start()
-        self._teller = StatusTeller(self._status, self._say_status, heartbeat_interval_s)
+        self._teller = StatusReporter(self._core.status, self._say_status, heartbeat_interval_s)
         self._teller.start()
         job.listen(self._want_checkpoint, ingest)
 
@@ -101,7 +100,7 @@ class Worker:
         self._teller.stop()
         self._counting.stop()
         self._inputs.stop()
-        self._attempt.end(Stop())
+        self._tasks.end(Stop())
         self._publisher.close()
         self._preloader.close()
         self.snapshot_writer.close()
@@ -120,112 +119,75 @@ class Worker:
             os._exit(EXIT_STUCK)
 
     def _want_checkpoint(self) -> None:
-        self._say(c.CheckpointWanted(self._attempt.marks.attempt))
+        self._say(c.CheckpointWanted(self._core.attempt))
 
     # --- Commands -----------------------------------------------------------------------------
 
     def command(self, term: Term, order: c.Command) -> None:
         """Carry out one order. What fails is reported as a broken attempt, never raised."""
-        self._term = term
-        attempt = getattr(order, "attempt", self._attempt.marks.attempt)
+        attempt = getattr(order, "attempt", self._core.attempt)
         try:
-            self._carry_out(order)
+            self._carry_out(term, order)
         except PenstockError as error:
             log.error("event=order_failed order=%s reason=%s", type(order).__name__, error)
             self._say(c.Broken(attempt, str(error), isinstance(error, _FATAL)))
         self.changed()
 
-    def _carry_out(self, order: c.Command) -> None:
-        mine = self._attempt.marks.attempt
-        match order:
-            case c.Enumerate():
+    def _carry_out(self, term: Term, order: c.Command) -> None:
+        if isinstance(order, c.Reset) and order.attempt > self._core.attempt:
+            log.info("event=reset attempt=%d epoch=%d", order.attempt, order.epoch)
+        self._do(em.OrderReceived(term, order, self.clock.wall_us()))
+
+    def _do(self, event: em.Event) -> None:
+        """Perform what the core asks for, in order; what it waits for is done at once."""
+        for action in self._core.step(event):
+            match action:
+                case em.TellTasks(told):
+                    self._tasks.tell(told)
+                case em.InjectBarrier(barrier):
+                    self._tasks.inject(barrier)
+                case em.MakeTasks():
+                    self._tasks.make(action, self._core.attempt)
+                case em.OpenStreams():
+                    self._tasks.open(action, self._core.attempt)
+                case em.ForgetStreams(channels):
+                    self._exchange.retire(channels)
+                case em.PublishFor():
+                    self._publish_for(action)
+                case _:
+                    self._do_seldom(action)
+
+    def _do_seldom(self, action: em.Action) -> None:
+        """Perform an action that begins or ends an attempt or a rescale."""
+        match action:
+            case em.EndTasks(order):
+                self._tasks.end(order)
+            case em.RetireTasks(tasks):
+                self._tasks.retire(tasks)
+            case em.DropTasks(tasks):
+                self._tasks.drop(tasks)
+            case em.ResetStreams(attempt):
+                self._exchange.reset(attempt)
+            case em.ListSplits(order):
                 first = self._job.first_splits(order.stages)
                 self._say(c.Splits(order.attempt, first, self._job.plan.fingerprint))
-            case c.Reset():
-                if order.attempt > mine:
-                    self._reset(order)
-            case c.Prepare():
-                self._prepare(order)
-            case c.Announce(epoch=epoch, version=version):
-                self._attempt.tell(ev.TermAnnounced(self._term, epoch, version))
-            case c.Shutdown():
-                raise AssertionError("the main loop ends at a shutdown")
-            case _ if order.attempt == mine:
-                self._within(order)
-            case _:
-                log.info("event=order_of_other_attempt order=%s", type(order).__name__)
+            case em.ClaimOutput(order, root, fresh, origin):
+                self._job.claim(fresh=fresh, origin=origin)
+                self._do(em.OutputClaimed(order, root))
+            case em.ReadManifest(order, ref, optional):
+                read = read_base if optional else read_root
+                self._do(em.ManifestRead(order, read(self.blobs, ref, self._job.plan)))
+            case em.SweepStaging(attempt):
+                self._job.sweep(attempt)
+            case em.WatchInputs(root, splits):
+                self._inputs.begin(known_splits(root, self._job.plan, splits))
 
-    def _within(self, order: Any) -> None:
-        attempt = self._attempt
-        match order:
-            case c.Publish():
-                self._republish(order)
-            case c.Start():
-                attempt.start()
-            case c.Inject():
-                attempt.inject(self._barrier(order))
-            case c.Hurry():
-                attempt.tell(ev.Hurried(order.epoch))
-            case c.Commit():
-                attempt.tell(ev.EpochCommitted(order.epoch, order.version))
-            case c.Abort():
-                attempt.tell(ev.Aborted(self._term, order.epoch))
-            case c.CancelRescale():
-                attempt.cancel(order.version)
-            case c.Adopt():
-                attempt.adopt(order, lambda: self._root(order.root))
-            case c.Settled():
-                attempt.settle(order)
-            case c.EndStreams():
-                attempt.marks.ending = True
-                attempt.tell(ev.EndAll())
-
-    def _barrier(self, order: c.Inject) -> Barrier:
-        kind = BarrierKind(order.kind)
-        now = self.clock.wall_us()
-        return Barrier(self._term, order.epoch, order.version, kind, order.committed, now)
-
-    def _reset(self, order: c.Reset) -> None:
-        log.info("event=reset attempt=%d epoch=%d", order.attempt, order.epoch)
-        self._attempt.end(ev.ResetTo(order.epoch))
-        self._exchange.reset(order.attempt)
-        marks = AttemptMarks(order.attempt, order.epoch)
-        self._attempt = Attempt(self._place, marks)
-        root = self._root(order.root) if order.root is not None else None
-        self._job.claim(fresh=root is None, origin=None if root is None else root.origin)
-        self._attempt.build(order, root)
-        self._inputs.begin(known_splits(root, self._job.plan, order.splits))
-
-    def _prepare(self, order: c.Prepare) -> None:
-        if order.attempt < self._attempt.marks.attempt:
-            return
-        joins = order.attempt > self._attempt.marks.attempt
-        if joins:
-            self._attempt.end(ev.ResetTo(order.epoch))
-            self._exchange.reset(order.attempt)
-            self._job.claim(fresh=order.root is None)
-            marks = AttemptMarks(order.attempt, order.epoch, joined=True)
-            self._attempt = Attempt(self._place, marks)
-        root = read_base(self.blobs, order.root, self._job.plan, joins=joins)
-        self._attempt.prepare(order, root)
-
-    def _root(self, ref: BlobRef) -> RootManifest:
-        root = read_root(self.blobs, ref, self._job.plan)
-        assert root is not None, "a reference names a manifest"
-        return root
-
-    def _republish(self, order: c.Publish) -> None:
-        marks = self._attempt.marks
-
+    def _publish_for(self, order: em.PublishFor) -> None:
         def done() -> None:
-            marks.republished = max(marks.republished, order.epoch)
+            self._core.published(order.attempt, order.epoch)
             self.changed()
 
         self._publisher.publish(PublishJob(order.epoch, order.handles, done))
-
-    def _status(self) -> c.EngineStatus:
-        attempt = self._attempt
-        return status_of(attempt.marks, list(attempt.tasks.values()))
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
@@ -237,7 +199,14 @@ class Worker:
         self._say(status)
 
     def _say_progress(self) -> None:
-        self._say(self._progress.draw(self._attempt, self._exchange.stats(), self._inputs.seen))
+        self._say(
+            self._progress.draw(
+                self._core.attempt,
+                tuple(self._tasks.threads.values()),
+                self._exchange.stats(),
+                self._inputs.seen,
+            )
+        )
 
     # --- For tasks (Host) ---------------------------------------------------------------------
 
@@ -259,16 +228,16 @@ class Worker:
 
     def spread(self, barrier: Barrier) -> None:
         """Give a barrier to the sources: to those of the caller's attempt, which is not over."""
-        self._attempt.inject(barrier)
+        self._tasks.inject(barrier)
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
         """Report a snapshot."""
-        self._say(c.TaskAck(self._attempt.marks.attempt, term, epoch, manifest))
+        self._say(c.TaskAck(self._core.attempt, term, epoch, manifest))
 
     def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
         """Report that an epoch cannot be completed."""
         log.warning("event=epoch_failed epoch=%d task=%s reason=%s", epoch, task, reason)
-        self._say(c.EpochFailed(self._attempt.marks.attempt, term, epoch, task, reason))
+        self._say(c.EpochFailed(self._core.attempt, term, epoch, task, reason))
 
     def publish(
         self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
@@ -295,7 +264,7 @@ class Worker:
             log.error("event=task_failed task=%s", task, exc_info=error)
             trace = user_traceback(error)
             reason = f"task {task}: {named(error)}" + (f"\n{trace}" if trace else "")
-        self._say(c.Broken(self._attempt.marks.attempt, reason, fatal))
+        self._say(c.Broken(self._core.attempt, reason, fatal))
 
     # --- Trouble ------------------------------------------------------------------------------
 
@@ -304,14 +273,13 @@ class Worker:
             # Threads that nothing here can end: the process does, and its keeper starts another.
             log.critical("event=orphans count=%d", event.count)
             os._exit(EXIT_STUCK)
-        attempt = self._attempt
-        if event.attempt != attempt.marks.attempt or self._broken == event.attempt:
+        if event.attempt != self._core.attempt or self._broken == event.attempt:
             return
-        if attempt.has_left(event.peer):
+        if self._core.has_left(event.peer):
             return
         self._broken = event.attempt
         log.warning("event=stream_broken reason=%s", event)
         self._say(c.Broken(event.attempt, f"{STREAM_BROKE}{event}"))
 
     def _publish_failed(self, epoch: Epoch, reason: str, fatal: bool) -> None:
-        self._say(c.PublishFailed(self._attempt.marks.attempt, epoch, reason, fatal))
+        self._say(c.PublishFailed(self._core.attempt, epoch, reason, fatal))

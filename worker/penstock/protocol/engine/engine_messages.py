@@ -1,0 +1,188 @@
+"""What an engine's core hears, and what it asks its shell to do. Actions are done in order."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.contract.assignment import Assignment
+from penstock.contract.control import Adopt, Command, Enumerate, Prepare, Reset, StageSplits
+from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Term, Version
+from penstock.contract.latest import Member
+from penstock.contract.manifest import BlobRef, Origin, RootManifest, SinkHandle
+from penstock.model.elements import Barrier
+from penstock.protocol.task import task_events as ev
+
+Loading: TypeAlias = Reset | Prepare | Adopt  # orders for which a manifest is read first
+
+# --- Events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReceived:
+    """The keeper passed an order on. ``wall_us`` is now, for the age of a barrier."""
+
+    term: Term
+    order: Command
+    wall_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputClaimed:
+    """The output folder belongs to this job, as ``order`` needs it."""
+
+    order: Reset | Prepare
+    root: RootManifest | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRead:
+    """The manifest for ``order``. None: it is gone, and a member prepares without it."""
+
+    order: Loading
+    root: RootManifest | None
+
+
+Event: TypeAlias = OrderReceived | OutputClaimed | ManifestRead
+
+# --- Actions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListSplits:
+    """List what the sources of some stages would read, and report it."""
+
+    order: Enumerate
+
+
+@dataclass(frozen=True, slots=True)
+class EndTasks:
+    """Give ``order`` to all tasks here, wait until they have ended, and forget them."""
+
+    order: ev.ResetTo
+
+
+@dataclass(frozen=True, slots=True)
+class RetireTasks:
+    """Wait for tasks whose work has ended, and forget them."""
+
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTasks:
+    """Forget tasks that a called-off table would have had; they end by themselves."""
+
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetStreams:
+    """Close every stream; hold those of ``attempt`` at the door until streams are opened."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOutput:
+    """Take the output folder; answered by :class:`OutputClaimed`. ``root``: what state begins as."""
+
+    order: Reset | Prepare
+    root: RootManifest | None
+    fresh: bool
+    origin: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """Read the manifest ``ref``; answered by :class:`ManifestRead`.
+
+    ``optional``: a manifest that is gone is None. It may have been collected since the rescale
+    was called off, and the adoption reads all that is needed.
+    """
+
+    order: Loading
+    ref: BlobRef
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTasks:
+    """Make these tasks and start to load them. ``joining``: they take part from a version on."""
+
+    tasks: tuple[TaskId, ...]
+    assignment: Assignment
+    root: RootManifest | None
+    splits: tuple[StageSplits, ...]
+    joining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStreams:
+    """Let these channels in and dial those that begin here; receivers have loaded ``version``."""
+
+    members: dict[Ordinal, Member]
+    channels: tuple[ChannelId, ...]
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetStreams:
+    """Forget channels that a settled version does not have; they may come again, anew."""
+
+    channels: tuple[ChannelId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellTasks:
+    """Put an event into the inbox of every task here."""
+
+    event: ev.Event
+
+
+@dataclass(frozen=True, slots=True)
+class InjectBarrier:
+    """Give a barrier to the source tasks here."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStaging:
+    """Remove what earlier attempts have staged."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFor:
+    """Make output of a lost worker visible; then call ``published`` of the core."""
+
+    attempt: Attempt
+    epoch: Epoch
+    handles: tuple[SinkHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchInputs:
+    """Look from now on for input that is in no checkpoint."""
+
+    root: RootManifest | None
+    splits: tuple[StageSplits, ...]
+
+
+Action: TypeAlias = (
+    ListSplits
+    | EndTasks
+    | RetireTasks
+    | DropTasks
+    | ResetStreams
+    | ClaimOutput
+    | ReadManifest
+    | MakeTasks
+    | OpenStreams
+    | ForgetStreams
+    | TellTasks
+    | InjectBarrier
+    | SweepStaging
+    | PublishFor
+    | WatchInputs
+)

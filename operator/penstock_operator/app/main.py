@@ -37,7 +37,7 @@ from penstock_operator.cluster.store import Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.definitions import Definitions
 from penstock_operator.handlers.reconciler import Reconciler
-from penstock_operator.handlers.records import ABSENT, KINDS, RecordWatch
+from penstock_operator.handlers.record_watch import ABSENT, KINDS, RecordWatch
 from penstock_operator.handlers.registry import Parts, handlers
 from penstock_operator.handlers.spark_watches import SparkWatches
 from penstock_operator.handlers.work_queue import WorkQueue

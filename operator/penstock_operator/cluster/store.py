@@ -1,11 +1,10 @@
-"""What the watches have shown so far, by job. Old by nature: nothing dangerous is decided from it.
+"""What the watches have reported so far, by job. It can be stale: no write relies on it alone.
 
-An object that a write returned is put in as well, so that the next look is not older than the
-last touch; an older version never replaces a newer one. Every write comes back through a watch:
-one that does not shows a watch that has gone silent, which nothing else would.
+Objects that our own writes returned are put in, too, so the next observation is at least as new as
+the last write. An older version never replaces a newer one. A watch reports every write, also our
+own. One that it does not report shows a silent watch; nothing else would show it.
 
-Every look-up is by an index: its cost depends on the objects of one job, never on how many jobs
-there are.
+Every look-up uses an index. Its cost depends on the objects of one job, not on the number of jobs.
 """
 
 import math
@@ -19,19 +18,19 @@ from penstock_operator.api import names
 from penstock_operator.api.folders import folder_at
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, at, text_at, whole_at
-from penstock_operator.api.slim import slim
-from penstock_operator.reconcile.predicates import Gist, gist_of, matters
+from penstock_operator.api.projection import projected
+from penstock_operator.reconcile.predicates import ObjectParts, affects_decision, parts_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobKey:
-    """A job: what is queued, and whose objects are looked at together."""
+    """A job: the key of the queue and of the store."""
 
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        """Spell the key as people write it."""
+        """Return the key as people write it."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -50,15 +49,16 @@ class Kept:
     uid: str
     version: int
     owner: JobKey | None
-    gist: Gist
+    parts: ObjectParts
 
 
 @dataclass(slots=True)
 class Store:
     """Objects by namespace, kind and name. ``clock`` is monotonic, in seconds.
 
-    ``awaited`` are our own writes that no watch has shown yet, and since when. ``owned`` are the
-    places of each job's own objects; ``wanted`` the jobs that name a claim or a snapshot.
+    - ``awaited``: our own writes that no watch has reported yet, and when they were made.
+    - ``owned``: the places of the objects of each job.
+    - ``wanted``: the jobs that name a claim or a snapshot.
     """
 
     clock: Callable[[], float]
@@ -69,19 +69,19 @@ class Store:
     known: dict[JobKey, Object] = field(default_factory=dict)
 
     def keep(self, plain: Object) -> None:
-        """Take in what a write has returned."""
+        """Put in the object that a write returned."""
         spot = spot_of(plain)
         if self._is_news(spot, plain):
             self.awaited[spot] = (_version(plain), self.clock())
         self._put(spot, plain)
 
     def silent_s(self) -> float:
-        """Return for how long a watch has owed one of our writes; 0 when none does."""
+        """Return for how long a watch has not reported one of our writes; 0 if it reported all."""
         now = self.clock()
         return max((now - since for _, since in self.awaited.values()), default=0.0)
 
     def put(self, plain: Object) -> list[JobKey]:
-        """Take in what a watch shows. Returns the jobs whose decision it may change."""
+        """Put in an object that a watch reports. Returns the jobs whose decision may change."""
         spot = spot_of(plain)
         self._heard(spot, _version(plain))
         return self._put(spot, plain)
@@ -97,7 +97,7 @@ class Store:
         return True
 
     def remove(self, plain: Object) -> list[JobKey]:
-        """Forget an object, unless another of its name has taken its place."""
+        """Remove an object, unless another one with its name has replaced it."""
         spot = spot_of(plain)
         self._heard(spot, math.inf)
         old = self.spots.get(spot)
@@ -110,9 +110,9 @@ class Store:
     def compare(
         self, kind: Kind, namespace: str, listed: list[Object], version: int
     ) -> set[JobKey]:
-        """Take a whole list in, as of ``version``; what it does not have is gone.
+        """Put in a whole list as of ``version``, and remove what it does not contain.
 
-        Empty ``namespace``: of all. Returns the jobs whose decision a difference may change.
+        An empty ``namespace`` means all. Returns the jobs whose decision may change.
         """
         there = {(spot_of(o), _uid(o)) for o in listed}
         found: set[JobKey] = set()
@@ -130,7 +130,7 @@ class Store:
         return self.known.get(key)
 
     def version_at(self, plain: Plain) -> str:
-        """Return the version of the object of that kind and name; empty when none is known."""
+        """Return the known version of the object with this kind and name; empty if unknown."""
         known = self.spots.get(spot_of(plain))
         return "" if known is None or not known.version else str(known.version)
 
@@ -147,7 +147,7 @@ class Store:
         return sum(whole_at(j, "status", "autoscaling", "replicas") for j in self.known.values())
 
     def objects(self, key: JobKey) -> dict[Place, Object]:
-        """Return all that a reconcile of the job looks at, beside what it reads live."""
+        """Return all objects that a reconcile of the job needs, except those that it reads live."""
         places = set(self.owned.get(key, ()))
         job = self.known.get(key)
         if job is not None:
@@ -156,7 +156,7 @@ class Store:
         return {place: kept.plain for place, kept in found if kept is not None}
 
     def _jobs_of(self, spot: Spot, kept: Kept) -> list[JobKey]:
-        """Say which jobs an object concerns."""
+        """Return the jobs that an object belongs to, or that name it."""
         own = kept.owner
         others = self.wanted.get(spot, set())
         return [*([] if own is None else [own]), *sorted(others - {own})]
@@ -166,25 +166,25 @@ class Store:
         return old is None or old.version < _version(plain)
 
     def _put(self, spot: Spot, plain: Object) -> list[JobKey]:
-        """Take an object in, unless a newer one is there. Returns the jobs that it matters to."""
+        """Put an object in, unless a newer one is known. Returns the jobs that it matters to."""
         old = self.spots.get(spot)
         uid, version = _uid(plain), _version(plain)
         same = old is not None and old.uid == uid
         if old is not None and same and old.version >= max(version, 1):
             return []
-        slimmed = slim(plain)
-        kept = Kept(slimmed, uid, version, _owner(spot, slimmed), gist_of(slimmed))
+        kept_part = projected(plain)
+        kept = Kept(kept_part, uid, version, _owner(spot, kept_part), parts_of(kept_part))
         if old is not None and old.owner == kept.owner and spot[1][0] != STREAM_JOB:
             self.spots[spot] = kept
         else:
             if old is not None:
                 self._drop(spot, old)
             self._add(spot, kept)
-        before = old.gist if old is not None and same else None
-        if before == kept.gist:
+        before = old.parts if old is not None and same else None
+        if before == kept.parts:
             return []
         jobs = self._jobs_of(spot, kept)
-        return [k for k in jobs if matters(before, kept.gist, self.known.get(k))]
+        return [k for k in jobs if affects_decision(before, kept.parts, self.known.get(k))]
 
     def _add(self, spot: Spot, kept: Kept) -> None:
         self.spots[spot] = kept
@@ -212,7 +212,7 @@ class Store:
             self.awaited.pop(spot, None)
 
     def _of(self, kind: Kind, namespace: str) -> list[tuple[Spot, Kept]]:
-        """Scan everything: only for the rare comparison with a whole list."""
+        """List all objects of a kind by a full scan, for the rare comparison with a whole list."""
         return [
             (spot, kept)
             for spot, kept in self.spots.items()
@@ -244,7 +244,7 @@ def _owner(spot: Spot, plain: Plain) -> JobKey | None:
     if kind == STREAM_JOB:
         return JobKey(space, name)
     if kind == "StreamSnapshot":
-        # One that names files is looked at with the job whose they are; that of none has no name.
+        # An imported one belongs to the job with these files; without such a job the key is empty.
         folder = folder_at(space, text_at(plain, "spec", "path"))
         job = text_at(plain, "spec", "jobRef")
         return JobKey(space, job if folder is None else folder.job)
@@ -253,7 +253,7 @@ def _owner(spot: Spot, plain: Plain) -> JobKey | None:
 
 
 def _wants(name: str, job: Plain) -> list[Spot]:
-    """Return where the claim and the snapshot are that a job names."""
+    """Return the places of the claim and the snapshot that a job names."""
     space = text_at(job, "metadata", "namespace")
     snapshot = text_at(job, "spec", "restore", "snapshotRef")
     claim: Spot = (space, ("PersistentVolumeClaim", claim_of(name, job)))
@@ -261,7 +261,7 @@ def _wants(name: str, job: Plain) -> list[Spot]:
 
 
 def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
-    """Take a value out of an index; a set that is empty goes too."""
+    """Remove a value from an index, and its set when it is empty."""
     kept = index.get(key, set())
     kept.discard(value)
     if not kept:

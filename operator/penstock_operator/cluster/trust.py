@@ -41,7 +41,7 @@ SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.
 
 @dataclass(slots=True)
 class Files:
-    """What a Secret of certificates holds; what cannot be read is left out.
+    """The readable contents of a Secret with certificates.
 
     ``roots`` and ``keys`` are PEM texts by the names of authorities.
     """
@@ -68,9 +68,9 @@ def files_of(secret: Object | None) -> Files:
 
 
 def summary_of(secret: Object) -> Object:
-    """Return the Secret with a summary in the place of its data: who may read a key is said here.
+    """Return the Secret with a summary instead of its data, so that no key is kept in memory.
 
-    Its form is that of :mod:`penstock_operator.api.trusted`.
+    :mod:`penstock_operator.api.trusted` describes the summary.
     """
     found = files_of(secret)
     roots = [(name, x509.load_pem_x509_certificate(pem)) for name, pem in found.roots.items()]
@@ -87,7 +87,7 @@ def summary_of(secret: Object) -> Object:
 
 
 def _is_whole(files: dict[str, bytes]) -> bool:
-    """Say whether keys fit their certificates; senders have theirs in one of the two Secrets."""
+    """Say whether keys and certificates match; one of the two Secrets has the senders' too."""
     pairs = [(pod.PRIVATE_KEY, pod.CERTIFICATE_KEY)]
     of_senders = (pod.SENDER_PRIVATE_KEY, pod.SENDER_CERTIFICATE_KEY)
     if files.keys() & set(of_senders):
@@ -111,7 +111,7 @@ def _certificates(data: bytes) -> list[x509.Certificate]:
 
 
 def _authority_key(found: x509.Certificate) -> ec.EllipticCurvePublicKey | None:
-    """Return the key of an authority as we make them, None where it is another or none."""
+    """Return the key of an authority of our kind; None for anything else."""
     try:
         is_one = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         key = found.public_key()
@@ -152,9 +152,9 @@ def _fits(key: bytes, certificate: bytes) -> bool:
 def authority_secret(
     owner: Owner, step: WriteAuthority, old: Files, mounted: Files, now_s: float
 ) -> Object:
-    """Make ``{secret}-ca``, of what is there and of what is in the Secret that workers mount.
+    """Make ``{secret}-ca`` from its present contents and those of the Secret that workers mount.
 
-    Raises LookupError when neither has an authority that is to be kept.
+    Raises LookupError when neither has an authority that has to be kept.
     """
     roots = {**mounted.roots, **old.roots}
     files: dict[str, bytes] = {}
@@ -177,7 +177,7 @@ def certificates_secret(
 ) -> Object:
     """Make the Secret that workers mount, from ``{secret}-ca``.
 
-    Raises LookupError when the workers' or the signer's key is not there.
+    Raises LookupError when the workers' key or the signer's key is missing.
     """
     ages = {n: x509.load_pem_x509_certificate(p) for n, p in authority.roots.items()}
     order = sorted(ages, key=lambda name: ages[name].not_valid_before_utc)
@@ -225,7 +225,7 @@ def _secret(owner: Owner, name: str, line: int, files: dict[str, bytes], *, kind
 
 
 def version_of(secret: Object | None) -> str:
-    """Return the version that a write relies on, empty when there is no such Secret."""
+    """Return the version that a write is based on; empty when the Secret does not exist."""
     return text_at(secret, "metadata", "resourceVersion")
 
 
@@ -234,7 +234,7 @@ def version_of(secret: Object | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Issuer:
-    """Who signs a certificate, and from when until when it is valid."""
+    """The signer of a certificate, and its lifetime."""
 
     name: x509.Name
     key: ec.EllipticCurvePrivateKey
@@ -245,7 +245,7 @@ class _Issuer:
 def _new_authority(
     now: datetime.datetime,
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    # Whoever dials a worker sees this name, before he has shown anything: it says nothing.
+    # Anybody who connects to a worker sees this name before authentication: it reveals nothing.
     common = f"penstock {secrets.token_hex(8)}"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     key = _key()
@@ -304,9 +304,9 @@ def _leaf(
     issuer: _Issuer,
     uses: list[x509.ObjectIdentifier],
 ) -> x509.Certificate:
-    """Sign a certificate; both ends of a connection of workers show theirs."""
+    """Sign a certificate for both ends of connections between workers."""
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
-    # The common name has at most 64 characters; the host, which counts, may have more.
+    # A common name has at most 64 characters. The host, which is what counts, may be longer.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     return (
         _builder(name, key, issuer)

@@ -5,10 +5,10 @@
     startup ──> login ──> lists, kind by kind ──> index full ──> events ──> store ──> queue
        └── our own tasks: Lease, records, queue ──────────────────────────────> cleanup
 
-Kopf watches, logs in, and runs the process. Everything about a job is decided elsewhere
-(``reconcile``): a handler puts what it is shown into the store, and the jobs that it matters to
-into the queue. There are no timers, daemons or change handlers: they put a finalizer and
-annotations on every object, and decide from what one object says (docs/decisions/053).
+Kopf watches, logs in, and runs the process. Decisions about a job are made elsewhere
+(``reconcile``). A handler puts the object into the store, and the jobs that it matters to into the
+queue. There are no timers, daemons or change handlers: those put a finalizer and annotations on
+every object, and decide from one object alone (docs/decisions/053).
 """
 
 import random
@@ -24,23 +24,23 @@ from penstock_operator.api.kinds import Kind
 from penstock_operator.cluster.access import login
 from penstock_operator.cluster.client import WATCH_SILENT_S
 from penstock_operator.cluster.store import Store
-from penstock_operator.handlers import definitions, records
+from penstock_operator.handlers import definitions, record_watch
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.work_queue import WorkQueue
 
 PAGE = 500  # objects of one answer to Kopf's first list of a kind
-# All but what handlers/records.py and handlers/spark_watches.py watch.
+# All but what handlers/record_watch.py and handlers/spark_watches.py watch.
 WATCHED = (
     kinds.STREAM_JOB,
     kinds.STREAM_SNAPSHOT,
     kinds.CLAIM,
-    *(kind for kind in kinds.CHILDREN if kind not in records.KINDS),
+    *(kind for kind in kinds.CHILDREN if kind not in record_watch.KINDS),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What handlers work with.
+    """The parts of the operator that handlers use.
 
     ``begin`` starts our own tasks and ``end`` ends them. ``stuck`` says what is late, empty when
     nothing is. ``served`` are those of our own kinds that the API server knows.
@@ -82,7 +82,7 @@ def handlers(parts: Parts) -> kopf.OperatorRegistry:
 
 
 def _probes(registry: kopf.OperatorRegistry, parts: Parts) -> None:
-    """Answer Kopf's liveness endpoint: what there is, and 500 when something is stuck."""
+    """Answer Kopf's liveness endpoint with counts, and with 500 when something is stuck."""
 
     @kopf.on.probe(registry=registry, id="stuck")
     def is_stuck(**_: Any) -> str:
@@ -104,8 +104,8 @@ def _probes(registry: kopf.OperatorRegistry, parts: Parts) -> None:
 def _watch(registry: kopf.OperatorRegistry, kind: Kind, parts: Parts) -> None:
     place = place_of_kind(kind)
 
-    # With an index Kopf calls no event handler before every kind was listed: nothing is decided
-    # from half of a cluster, which would make again what is only not listed yet.
+    # With an index Kopf calls no event handler before every kind is listed. Without it a decision
+    # could miss children that are not listed yet, and create them a second time.
     @kopf.index(*place, registry=registry, id="known_objects")
     async def known_objects(**_: Any) -> dict[str, None]:
         return {kind.kind: None}
@@ -119,13 +119,14 @@ def _watch(registry: kopf.OperatorRegistry, kind: Kind, parts: Parts) -> None:
 
 
 class NothingCompared(kopf.DiffBaseStorage):
-    """Kopf compares each object with what it was, for handlers of changes; there are none here.
+    """Stores nothing to compare objects with: there are no handlers of changes here.
 
-    It would copy the whole object three times for each event, most of what its processing costs.
+    For a comparison Kopf would copy the whole object three times per event. That is most of what an
+    event costs.
     """
 
     def build(self, **_: Any) -> kopf.BodyEssence:
-        """Leave out everything: then nothing differs."""
+        """Return nothing, so that nothing differs."""
         return kopf.BodyEssence({})
 
     def fetch(self, **_: Any) -> kopf.BodyEssence | None:
@@ -137,24 +138,24 @@ class NothingCompared(kopf.DiffBaseStorage):
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set what differs from Kopf's defaults, each for its reason."""
-    settings.posting.enabled = False  # our own events count, and outlive a restart
+    """Change some of Kopf's defaults, each for the reason beside it."""
+    settings.posting.enabled = False  # our own events count repetitions, and survive a restart
     settings.persistence.diffbase_storage = NothingCompared()
-    settings.peering.standalone = True  # a Lease says who leads, as for all of Kubernetes
+    settings.peering.standalone = True  # a Lease decides who leads, as usual in Kubernetes
     settings.scanning.disabled = True  # it needs rights to all namespaces and definitions
-    settings.watching.server_timeout = 300  # then the next one goes on where this one ended
+    settings.watching.server_timeout = 300  # then the next watch continues where this one ended
     settings.watching.connect_timeout = 10
     settings.watching.inactivity_timeout = WATCH_SILENT_S
     settings.watching.chunk_size = PAGE
     settings.networking.request_timeout = 60
     settings.networking.error_backoffs = Backoffs(random.random)
-    # A task for each object that had an event ends after so long: thousands begin at once.
+    # Each object with an event has a task, which ends after this time: thousands start at once.
     settings.queueing.idle_timeout = 1.0
-    settings.execution.max_workers = 2  # startup, login and probes; the others are no threads
+    settings.execution.max_workers = 2  # threads for startup, login and probes; others need none
     for kind in kinds.CHILDREN:
         settings.watching.label_selectors[place_of_kind(kind)] = pod.LABEL_JOB
 
 
 def place_of_kind(kind: Kind) -> tuple[str, str] | tuple[str, str, str]:
-    """Name a kind as Kopf's decorators and settings take it."""
+    """Return a kind as Kopf's decorators and settings need it."""
     return (kind.group, kind.version, kind.plural) if kind.group else (kind.version, kind.plural)

@@ -1,14 +1,15 @@
-"""Knows a renewal of a Lease by its bytes, before anything is parsed. Pure.
+"""Recognises a renewal of a Lease by its bytes, before anything is parsed. Pure.
 
-Of a Lease only metadata is kept (``api.slim``). The API server writes metadata in one order, with
-``managedFields`` last. So all that is kept, but for the version, is two pieces of an event's text::
+Of a Lease only metadata is kept (``api.projection``). The API server writes metadata in a fixed
+order, with ``managedFields`` last. So everything that is kept, except the version, is in two pieces
+of an event's text::
 
     {"type":"MODIFIED","object":{"kind":"Lease",..,"uid":"u","resourceVersion":"7",..,"managedFields":[
                                 [--------- head ---------]                        [..]
 
-An event whose pieces are those of the last one has changed nothing that is kept. A text of any
-other form is no renewal here: it is read as a whole, which costs time and nothing else. A quote
-within a name or a label is written with a backslash, so no value can look like the end of a piece.
+An event with the same pieces as the last one has changed nothing that is kept. A text of any other
+form does not count as a renewal: it is parsed, which only costs time. A quote in a name or a label
+is written with a backslash, so no value can look like the end of a piece.
 """
 
 import re
@@ -20,12 +21,12 @@ HEAD = re.compile(
     rb'"resourceVersion":"(\d{1,19})"'
 )
 END = b',"managedFields":['
-KEPT = 8192  # Leases that are remembered, some 800 bytes each; where there are more, all are learnt anew
+KEPT = 8192  # Leases, of some 800 bytes each; beyond that all are forgotten and learnt again
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A Lease that is at another version, and else as it was."""
+    """A Lease with a new version and no other change."""
 
     namespace: str
     name: str
@@ -35,12 +36,12 @@ class Renewal:
 
 @dataclass(slots=True)
 class Renewals:
-    """Remembers the pieces of each Lease, by the first one: it has kind, name and uid."""
+    """Remembers the pieces of each Lease. The first piece, with kind, name and uid, is the key."""
 
     pieces: dict[bytes, bytes] = field(default_factory=dict)
 
     def renewal(self, line: bytes) -> Renewal | None:
-        """Return what a line of a watch renews; None when it has to be read as a whole."""
+        """Return the renewal in a line of a watch; None when the line has to be parsed."""
         found = HEAD.match(line)
         end = -1 if found is None else line.find(END, found.end())
         if found is None or end < 0:
@@ -55,5 +56,5 @@ class Renewals:
         return None
 
     def forget(self) -> None:
-        """Read each Lease as a whole once more: events may have been missed."""
+        """Forget all pieces, because events may have been missed: each Lease is parsed again."""
         self.pieces.clear()

@@ -18,7 +18,7 @@ from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.cluster.client import ApiError, Client
 from penstock_operator.cluster.store import Store
-from penstock_operator.handlers.records import RecordWatch
+from penstock_operator.handlers.record_watch import RecordWatch
 from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator")

@@ -31,12 +31,12 @@ VOLATILE = ("resourceVersion", "managedFields")
 
 
 @dataclass(frozen=True, slots=True)
-class Gist:
-    """The three parts of one object. They are compared, never changed.
+class ObjectParts:
+    """The three parts of one object. They are compared, and never changed.
 
-    A digest would be smaller, and costs more than twice the time: it writes every part as a text
-    first. What is compared shares its parts with the object that is kept; only of a record it is
-    more, for an object keeps that as a text.
+    Digests would be smaller, but cost more than twice the time: each part must be written as a text
+    first. The parts share their values with the kept object. Only those of a record take memory of
+    their own, because the object keeps its record as a text.
     """
 
     always: Plain
@@ -44,7 +44,7 @@ class Gist:
     load: Plain = None
 
 
-def matters(before: Gist | None, now: Gist, job: Plain) -> bool:
+def affects_decision(before: ObjectParts | None, now: ObjectParts, job: Plain) -> bool:
     """Say whether the change from ``before`` to ``now`` can change the decision about the job.
 
     ``before`` is None when the object was absent or had another uid. ``job`` is the StreamJob as it
@@ -69,30 +69,30 @@ def at_rest(job: Plain) -> bool:
     return len(true) == len(RESTS)
 
 
-def gist_of(plain: Plain) -> Gist:
-    """Divide what ``api.slim`` kept of an object; of a Lease it kept no times."""
+def parts_of(plain: Plain) -> ObjectParts:
+    """Divide what ``api.projection`` kept of an object; of a Lease it kept no times."""
     kind, name = text_at(plain, "kind"), text_at(plain, "metadata", "name")
     metadata = _metadata(plain)
     if kind == "StreamJob":  # nobody but us writes its status
         managers = list_at(plain, "metadata", "managedFields")
-        return Gist([metadata, managers, at(plain, "spec")])
+        return ObjectParts([metadata, managers, at(plain, "spec")])
     if kind == "ConfigMap":
         job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
         of = {pod.latest_name(job): _of_latest, pod.status_name(job): _of_status}.get(name)
         record = None if of is None else _record(plain)
         if of is not None and record is not None:
             return of(metadata, record)
-    return Gist([metadata, {k: v for k, v in object_at(plain).items() if k != "metadata"}])
+    return ObjectParts([metadata, {k: v for k, v in object_at(plain).items() if k != "metadata"}])
 
 
-def _of_latest(metadata: Object, record: Object) -> Gist:
+def _of_latest(metadata: Object, record: Object) -> ObjectParts:
     moving = [record.pop(k, None) for k in COMMIT]
     record.pop("swap_id", None)
     kept = [text_at(r, "savepoint") for r in list_at(moving[COMMIT.index("retained")])]
-    return Gist([metadata, record, [name for name in kept if name]], moving)
+    return ObjectParts([metadata, record, [name for name in kept if name]], moving)
 
 
-def _of_status(metadata: Object, record: Object) -> Gist:
+def _of_status(metadata: Object, record: Object) -> ObjectParts:
     moving = [record.pop(k, None) for k in TOLD]
     load, listening_s = record.pop("load", None), record.pop("listening_s", None)
     for counted in COUNTED:
@@ -101,7 +101,7 @@ def _of_status(metadata: Object, record: Object) -> Gist:
         if isinstance(worker, dict):
             # The duration of a worker's silence matters only by whether it counts as silent.
             worker["silent_s"] = _seconds(worker.get("silent_s")) >= SILENT_POD_S
-    return Gist([metadata, record, _seconds(listening_s) >= SILENT_POD_S], moving, load)
+    return ObjectParts([metadata, record, _seconds(listening_s) >= SILENT_POD_S], moving, load)
 
 
 def _seconds(plain: Plain) -> float:
@@ -112,7 +112,7 @@ def _record(plain: Plain) -> Object | None:
     try:
         found = parsed(text_at(plain, "data", pod.RECORD))
     except PeerError:
-        return None  # each change of an unreadable record matters
+        return None  # then each change of an unreadable record matters
     return found if isinstance(found, dict) else None
 
 

@@ -16,7 +16,7 @@ from penstock_operator.cluster.access import Access
 from penstock_operator.cluster.client import RETRY_AFTER_MAX_S, ApiError, Client
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.backoff import KOPF_TRIES, LONGEST_S, Backoffs
-from penstock_operator.handlers.records import RecordWatch
+from penstock_operator.handlers.record_watch import RecordWatch
 from penstock_operator.handlers.work_queue import WorkQueue
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -12,7 +12,7 @@ from penstock_operator.api.names import LABEL_PERIODIC
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers import renewals
 from penstock_operator.handlers.backoff import Backoffs
-from penstock_operator.handlers.records import RecordWatch
+from penstock_operator.handlers.record_watch import RecordWatch
 from penstock_operator.handlers.renewals import Renewal, Renewals
 from penstock_operator.handlers.work_queue import WorkQueue
 

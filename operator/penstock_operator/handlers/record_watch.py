@@ -1,16 +1,16 @@
 """Watches the kinds that workers write many times a minute: ConfigMaps and Leases.
 
-And SparkApplications, which others define (``spark_watches``).
+It also watches SparkApplications, whose definitions may come later (``spark_watches``).
 
 ::
 
     list, page by page ──> watch from its version ──> broken: watch from the newest version seen
              ^──────────── the version is too old ────────────┘
 
-Kopf watches all the others. It makes a task for each object and a handler's whole surroundings for
-each event, some 0.4 ms (docs/decisions/052): a hundred times a second that is most of a core's
-twentieth. Here events are taken in turns, all that has come at once. Most of them renew a Lease
-and are not even parsed (``renewals``); most of the others end in the store.
+Kopf watches all other kinds. It needs a task for each object and some 0.4 ms for each event
+(docs/decisions/052): with a hundred events a second that is most of 5 % of a core. Here all events
+that have arrived are handled together, in turns. Most of them renew a Lease and are not even parsed
+(``renewals``). Most of the others only change the store.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
-TURN_S = 0.5  # between two turns: what comes together is taken together
-FULL_TURN_BYTES = 64 * 1024  # after one there is no pause: the server is ahead of us
+TURN_S = 0.5  # between two turns, whose events are handled together
+FULL_TURN_BYTES = 64 * 1024  # after a turn of this size there is no pause, because more waits
 ABSENT = 404
 GONE = 410
 
 
 class TooOldError(Exception):
-    """The server does not know the version any more from which to watch."""
+    """The server no longer knows the version from which to watch."""
 
 
 @dataclass(slots=True)
 class RecordWatch:
-    """One kind in one namespace (empty: all). ``listed`` is set after its first whole list."""
+    """The watch of one kind in one namespace (empty: all). ``listed``: after the first list."""
 
     client: Client
     store: Store
@@ -56,7 +56,7 @@ class RecordWatch:
     renewals: Renewals = field(default_factory=Renewals)
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch forever."""
         while True:
             try:
                 await self._go_on()
@@ -64,7 +64,7 @@ class RecordWatch:
                 await self._wait_after(error)
 
     async def run_while_served(self) -> None:
-        """Watch until the server does not know the kind any more; then no object of it is there."""
+        """Watch until the server no longer knows the kind; then it has no objects."""
         while True:
             try:
                 await self._go_on()

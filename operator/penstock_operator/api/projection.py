@@ -24,7 +24,7 @@ SPEC_KEPT = {"StatefulSet": ("replicas",), "PersistentVolumeClaim": ("accessMode
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def slim(plain: Object) -> Object:
+def projected(plain: Object) -> Object:
     """Return the part of an object to keep, as a new object.
 
     Of the managed fields only those of scalers are kept: see ``views.job_view``.

@@ -17,7 +17,7 @@ from tools.crd_schema import Schema, schema
 
 FOLDER = Path(__file__).parent.parent / "crds"
 GROUP, VERSION = API_VERSION.split("/")
-HEAD = "# Made by `python -m tools.crds` from the tables of penstock.contract; edit those.\n"
+HEAD = "# Made by `python -m tools.crds` from the fields of penstock.contract; edit those.\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Writes docs/streamjob.md and docs/streamjob-cluster.md from the tables of fields.
+"""Writes docs/streamjob.md and docs/streamjob-cluster.md from the fields of penstock.contract.
 
 ``python -m tools.streamjob_doc`` writes both anew.
 """
@@ -43,7 +43,7 @@ spec:
 - A step reads the step above it, unless `inputs` names others (`step` or `step.output`). A step has exactly one kind.
 - Relative paths start at the working directory.
 
-The tables are made from those that the reader of the file and the API server's schema use
+The tables are made from the fields that the reader of the file and the API server's schema use
 (`python -m tools.streamjob_doc`, `python -m tools.crds`).
 """
 CLUSTER_HEAD = """\

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated
 
+import pytest
+
+from penstock.base.errors import ConfigError
 from penstock.contract.schema import (
     Duration,
     DurationUs,
@@ -124,3 +127,9 @@ def test_a_row_stands_for_itself() -> None:
 
 def test_the_field_of_an_attribute_wins_over_that_of_its_type() -> None:
     assert row_of(Annotated[ObjectName, Field("name", "its name", rule="short")]).rule == "short"
+
+
+def test_a_broken_rule_shows_the_values_behind_the_names_of_their_fields() -> None:
+    WIDE.refuse(broken=False, values={"size": 9})
+    with pytest.raises(ConfigError, match=r"^size \(9\) must be below 9$"):
+        WIDE.refuse(broken=True, values={"size": 9})

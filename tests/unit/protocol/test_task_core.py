@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from penstock.base.errors import PeerError
 from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
@@ -277,3 +280,23 @@ def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> N
         a for a in actions if isinstance(a, ev.AdvanceWatermark)
     ]  # the joiner has said nothing
     assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.AdvanceWatermark(5)]
+
+
+def test_rows_on_a_channel_that_the_version_ends_are_the_fault_of_their_sender() -> None:
+    leaver = rig(COUNT, worker=1)
+    leaver(ev.Proposed(ONE, None))
+    for sender in (0, 1):
+        leaver.arrive(to_count(sender, 1), rescale(1))
+    leaver.store(1)
+    leaver(ev.RescaleCommitted(Version(2), root(1)))
+    with pytest.raises(PeerError, match=r"rows on .*, which version 2 ends"):
+        leaver.arrive(to_count(0, 1), rows("late"))
+
+
+def test_a_barrier_of_a_version_that_a_task_does_not_know_is_refused() -> None:
+    source = rig(SOURCE)
+    source(ev.Proposed(THREE, None))
+    source(ev.Injected(rescale(1)))
+    source.store(1)
+    with pytest.raises(PeerError, match=r"barrier 2 of version 5 .* knows version 1"):
+        source(ev.Injected(barrier(2, version=5)))

@@ -23,7 +23,6 @@ from penstock.contract.ids import Attempt, BlobName, Ordinal
 from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.names import MEMBERS_SUFFIX
-from penstock.contract.reports import Cause
 from penstock.protocol.leader.attempt_assignment import (
     deal_anew,
     deals_all,
@@ -34,6 +33,7 @@ from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinato
 from penstock.protocol.leader.job_restore import unfit
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 
 Table = tuple[Assignment, tuple[StageSplits, ...]]  # and first states that no checkpoint has
@@ -198,8 +198,8 @@ class Recovery:
 
     # --- RESETTING, PUBLISHING, STARTING -------------------------------------------------------
 
-    def reset(self, state: LeaderState) -> str | None:
-        """Have all members ready at this attempt; return why it failed, else None."""
+    def reset(self, state: LeaderState) -> Rollback | None:
+        """Make all members ready at this attempt; return why it is given up, else None."""
         waiting = [m for m in state.admitted() if not _ready(state, m)]
         if not waiting:
             state.enter(LeaderPhase.PUBLISHING)
@@ -207,7 +207,7 @@ class Recovery:
         for member in waiting:
             if state.heard(member) and state.life(member).status.attempt < state.latest.attempt:
                 state.ensure(member, _reset_command(state), state.latest.attempt)
-        return _overdue(state, waiting, "ready")
+        return overdue(state, waiting, RollbackCause.NOT_READY)
 
     def publish(self, state: LeaderState) -> None:
         """Have the committed epoch's output made visible, whoever prepared it."""
@@ -229,8 +229,8 @@ class Recovery:
                 share = _share(state.admitted(), member, handles)
                 state.ensure(member, Publish(at.attempt, at.epoch, share), at.epoch)
 
-    def start(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> str | None:
-        """Have all members run; return why it failed, else None."""
+    def start(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> Rollback | None:
+        """Make all members run; return why the attempt is given up, else None."""
         at = state.latest
         waiting = [m for m in state.admitted() if not _running(state, m)]
         if not waiting:
@@ -239,27 +239,13 @@ class Recovery:
             return None
         for member in waiting:
             state.ensure(member, Start(at.attempt), at.attempt)
-        return _overdue(state, waiting, "running")
+        return overdue(state, waiting, RollbackCause.NOT_RUNNING)
 
 
 # --- Health, in every phase ---------------------------------------------------------------------
 
 
-def trouble(state: LeaderState) -> str | None:
-    """Return why the attempt cannot go on, None when all admitted members are well."""
-    for member in state.admitted():
-        life = state.life(member)
-        if not state.registry.alive(state.context, life):
-            return f"worker {member.ordinal} is lost: {_first_line(life.lost)}"
-        broken = life.heartbeat.broken if life.heartbeat is not None else None
-        if broken is not None and broken.attempt == state.latest.attempt:
-            if broken.fatal:
-                state.failure = broken.reason
-            return f"worker {member.ordinal}: {broken.reason}"
-    return None
-
-
-def record(state: LeaderState) -> None:
+def record_losses(state: LeaderState) -> None:
     """Name in the object who was given up and has no successor yet, and what deaths were counted.
 
     Whoever is named is to be restarted; the count outlives this leader.
@@ -283,7 +269,7 @@ def record(state: LeaderState) -> None:
         state.propose(replace(at, lost=named, deaths=state.deaths))
 
 
-def dismiss(state: LeaderState) -> None:
+def end_strangers(state: LeaderState) -> None:
     """End engines that run something and are no members: left, cancelled, lost or replaced."""
     if state.file is None:
         return
@@ -305,10 +291,6 @@ def _differ(deaths: Deaths, recorded: Deaths) -> bool:
         recorded.unknown,
     )
     return not same
-
-
-def _first_line(reason: str | None) -> str:
-    return (reason or "").partition("\n")[0]
 
 
 def _root_known(state: LeaderState, manifests: ManifestCache) -> bool:
@@ -389,16 +371,6 @@ def _running(state: LeaderState, member: Member) -> bool:
     status = state.life(member).status
     attempt = state.latest.attempt
     return state.heard(member) and status.attempt == attempt and status.running == attempt
-
-
-def _overdue(state: LeaderState, waiting: list[Member], what: str) -> str | None:
-    """Give up members that missed the deadline; a new term waits for their first word too."""
-    if not state.context.due_or_wake(state.since + state.settings.ready_timeout_s):
-        return None
-    for member in waiting:
-        why = f"not {what} in {state.settings.ready_timeout_s:g} s"
-        state.registry.mark_lost(state.life(member), why, Cause.ORDERED)
-    return f"workers {[m.ordinal for m in waiting]} not {what} in time"
 
 
 def _reset_command(state: LeaderState) -> Reset:

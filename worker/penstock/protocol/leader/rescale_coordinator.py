@@ -61,6 +61,25 @@ class RescalePhase(StrEnum):
     WITHDRAWING = "withdrawing"
 
 
+class CancelCause(StrEnum):
+    """The cases in which a rescale is undone before the swap of its version."""
+
+    LEADER_GONE = "leader-gone"  # the leader that proposed the version does not lead any more
+    OTHER_SIZE_WANTED = "other-size-wanted"
+    NOT_PREPARED = "not-prepared"  # PREPARING lasts too long
+    JOINER_LOST = "joiner-lost"
+    CHECKPOINT_ABORTED = "checkpoint-aborted"  # the epoch that would commit the version
+    FILE_NOT_WRITTEN = "file-not-written"  # the members file with the joiners
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleCancel:
+    """The decision to undo a rescale. ``text`` is for people."""
+
+    cause: CancelCause
+    text: str
+
+
 # A rescale that is under way ends with its attempt: so IDLE follows every phase.
 TRANSITIONS: dict[RescalePhase, tuple[RescalePhase, ...]] = {
     RescalePhase.IDLE: (
@@ -86,7 +105,8 @@ TRANSITIONS: dict[RescalePhase, tuple[RescalePhase, ...]] = {
 
 @dataclass(slots=True)
 class RescaleCoordinator:
-    """``name`` is the members file being written, ``file`` its content; ``why`` it is undone.
+    """``name`` is the members file being written, ``file`` its content. ``undone``: why the
+    rescale is undone.
 
     ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed.
     """
@@ -96,7 +116,7 @@ class RescaleCoordinator:
     name: BlobName | None = None
     file: MembersFile | None = None
     base: Retained | None = None
-    why: str | None = None
+    undone: RescaleCancel | None = None
     failures: int = 0
     not_before: float = 0.0
 
@@ -104,7 +124,7 @@ class RescaleCoordinator:
         """Forget a rescale that was under way: the attempt ends, and a Reset clears the members."""
         if not self.idle:
             self.stage = checked(TRANSITIONS, self.stage, RescalePhase.IDLE)
-        self.name = self.file = self.why = None
+        self.name = self.file = self.undone = None
 
     @property
     def idle(self) -> bool:
@@ -145,7 +165,8 @@ class RescaleCoordinator:
     ) -> None:
         """Finish what an earlier term left, else begin when another number is wanted."""
         if state.proposing():
-            self._call_off(state, checkpoints, "its leader is gone")
+            cancel = RescaleCancel(CancelCause.LEADER_GONE, "its leader is gone")
+            self._call_off(state, checkpoints, cancel)
         elif self._unsettled(state):
             self._enter(state, RescalePhase.RESUMING)
         elif self._stray(state):
@@ -229,7 +250,8 @@ class RescaleCoordinator:
                 checkpoints.put_off(state, PREPARED_ALONE_S)  # its barrier is a checkpoint, too
             self._enter(state, RescalePhase.PREPARING)
         elif self.name in manifests.failed:
-            self._retry(state, manifests.failed[self.name])
+            reason = manifests.failed[self.name]
+            self._retry(state, RescaleCancel(CancelCause.FILE_NOT_WRITTEN, reason))
         elif self.name in manifests.written and not state.cas.busy:
             assert at.root is not None
             assert self.file.proposed is not None
@@ -249,9 +271,9 @@ class RescaleCoordinator:
         """Have every member load the proposed table, then start its barrier."""
         proposed = self._table(state)
         waiting = self._unprepared(state)
-        why = self._off(state, proposed.workers, waiting)
-        if why is not None:
-            self._call_off(state, checkpoints, why)
+        cancel = self._unpreparable(state, proposed.workers, waiting)
+        if cancel is not None:
+            self._call_off(state, checkpoints, cancel)
             return
         assert self.base is not None
         for member in waiting:
@@ -285,22 +307,28 @@ class RescaleCoordinator:
         elif state.cas.busy:  # committed or not: only the swap knows
             return
         elif checkpoints.in_flight is None:
-            self._call_off(state, checkpoints, "its epoch was aborted")
+            cancel = RescaleCancel(CancelCause.CHECKPOINT_ABORTED, "its epoch was aborted")
+            self._call_off(state, checkpoints, cancel)
         else:
-            why = _joiner_trouble(state)
-            if why is not None:
-                self._call_off(state, checkpoints, why)
+            lost = _joiner_lost(state)
+            if lost is not None:
+                self._call_off(state, checkpoints, lost)
 
-    def _off(self, state: LeaderState, workers: int, waiting: list[Member]) -> str | None:
-        """Return why the preparation cannot or need not go on.
+    def _unpreparable(
+        self, state: LeaderState, workers: int, waiting: list[Member]
+    ) -> RescaleCancel | None:
+        """Return why the preparation cannot or need not go on, None when it goes on.
 
-        Once all are prepared only the epoch in flight is waited for, and its output.
+        The deadline counts only while a member is not prepared. After that the rescale waits for
+        the checkpoint in flight and its output.
         """
         if state.target() != workers:
-            return f"{state.target()} workers are wanted now"
+            text = f"{state.target()} workers are wanted now"
+            return RescaleCancel(CancelCause.OTHER_SIZE_WANTED, text)
         if waiting and state.context.due_or_wake(self.since + state.settings.prepare_timeout_s):
-            return f"not prepared in {state.settings.prepare_timeout_s:g} s"
-        return _joiner_trouble(state)
+            text = f"not prepared in {state.settings.prepare_timeout_s:g} s"
+            return RescaleCancel(CancelCause.NOT_PREPARED, text)
+        return _joiner_lost(state)
 
     def _unprepared(self, state: LeaderState) -> list[Member]:
         version = self._table(state).version
@@ -313,10 +341,12 @@ class RescaleCoordinator:
 
     # --- CANCELLING, WITHDRAWING ------------------------------------------------------------------
 
-    def _call_off(self, state: LeaderState, checkpoints: CheckpointCoordinator, why: str) -> None:
+    def _call_off(
+        self, state: LeaderState, checkpoints: CheckpointCoordinator, cancel: RescaleCancel
+    ) -> None:
         if checkpoints.in_flight is not None and checkpoints.in_flight.kind is BarrierKind.RESCALE:
-            checkpoints.abort(state, why)
-        self.why = why
+            checkpoints.abort(state, cancel.text)
+        self.undone = cancel
         self._enter(state, RescalePhase.CANCELLING)
 
     def _cancel(self, state: LeaderState, manifests: ManifestCache) -> None:
@@ -336,23 +366,26 @@ class RescaleCoordinator:
     def _withdraw(self, state: LeaderState, manifests: ManifestCache) -> None:
         """One swap unpins and forgets the joiners; then their engines are ended."""
         assert self.name is not None
+        assert self.undone is not None, "only a rescale that is undone is withdrawn"
         at = state.latest
         if at.members is not None and at.members.name == self.name:
             state.file = self.file
-            self._retry(state, self.why or "")
+            self._retry(state, self.undone)
         elif self.name in manifests.failed:
             self._enter(state, RescalePhase.CANCELLING)
         elif self.name in manifests.written and not state.cas.busy:
             members = manifests.written[self.name]
-            text = clip(f"undone: {self.why}", TEXT_BYTES_MAX)
+            text = clip(f"undone: {self.undone.text}", TEXT_BYTES_MAX)
             state.propose(replace(at, members=members, pinned=(), rescale=text))
 
-    def _retry(self, state: LeaderState, why: str) -> None:
+    def _retry(self, state: LeaderState, undone: RescaleCancel) -> None:
         self.failures += 1
         first, longest = state.settings.backoff_first_s, state.settings.backoff_max_s
         wait_s = min(first * 2.0 ** min(self.failures - 1, 30), longest)
         self.not_before = state.context.now + wait_s
-        state.context.log(f"event=rescale-undone reason={why!r} retry_s={wait_s:g}")
+        state.context.log(
+            f"event=rescale-undone cause={undone.cause} reason={undone.text!r} retry_s={wait_s:g}"
+        )
         self.drop()
 
     # --- RESUMING, TRIMMING -----------------------------------------------------------------------
@@ -416,14 +449,15 @@ def _joiners(state: LeaderState) -> list[WorkerIncarnation]:
     return [life for life in lives if life is not None]
 
 
-def _joiner_trouble(state: LeaderState) -> str | None:
+def _joiner_lost(state: LeaderState) -> RescaleCancel | None:
     for member in state.joiners():
         life = state.life(member)
         broken = life.heartbeat.broken if life.heartbeat is not None else None
         if broken is not None and broken.attempt == state.latest.attempt:
             state.registry.mark_lost(life, broken.reason)
         if not state.registry.alive(state.context, life):
-            return f"joiner {member.ordinal} is lost: {life.lost}"
+            text = f"joiner {member.ordinal} is lost: {life.lost}"
+            return RescaleCancel(CancelCause.JOINER_LOST, text)
     return None
 
 

@@ -41,16 +41,16 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.leader import recovery as health
 from penstock.protocol.leader.checkpoint_cleaner import CheckpointCleaner
 from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinator
 from penstock.protocol.leader.job_completion import JobCompletion
-from penstock.protocol.leader.job_restore import JobRestore, owes_output, pending
+from penstock.protocol.leader.job_restore import JobRestore
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache
-from penstock.protocol.leader.recovery import Recovery
+from penstock.protocol.leader.recovery import Recovery, end_strangers, record_losses
 from penstock.protocol.leader.rescale_coordinator import RescaleCoordinator, RescalePhase
 from penstock.protocol.leader.restart_limit import RestartLimit
+from penstock.protocol.leader.rollback import Rollback, rollback
 from penstock.protocol.leader.term_bootstrap import TermBootstrap
 from penstock.protocol.leader.user_requests import UserRequests, is_waited_for
 from penstock.protocol.leader.worker_registry import member_of
@@ -165,18 +165,18 @@ class TermController:
         if (self.bootstrap.checked or not bootstrap) and self.completion.reconcile(state):
             return
         if state.phase in ATTEMPT_PHASES and not state.cas.busy:
-            why = _rollback(state)
-            if why is not None:
-                self._recover(why)
+            decision = rollback(state)
+            if decision is not None:
+                self._recover(decision)
         self._reconcile_phase()
         if state.phase not in (LeaderPhase.OPENING, LeaderPhase.CLOSED):
-            health.dismiss(state)
+            end_strangers(state)
             if not state.cas.busy:
-                health.record(state)
+                record_losses(state)
 
     def _reconcile_phase(self) -> None:
         state = self.state
-        why: str | None = None
+        decision: Rollback | None = None
         match state.phase:
             case LeaderPhase.OPENING:
                 self.bootstrap.reconcile(state, self.manifests)
@@ -187,19 +187,19 @@ class TermController:
                 elif not undecided:
                     self.recovery.drop()  # drafted from another checkpoint than will be restored
             case LeaderPhase.RESETTING:
-                why = self.recovery.reset(state)
+                decision = self.recovery.reset(state)
             case LeaderPhase.PUBLISHING:
                 self.recovery.publish(state)
             case LeaderPhase.STARTING:
-                why = self.recovery.start(state, self.checkpoints)
+                decision = self.recovery.start(state, self.checkpoints)
             case LeaderPhase.RUNNING:
                 self._run()
             case LeaderPhase.CLOSED:  # a new run has opened the job again
                 state.rollback = True
                 self.cleaner.swept = False
                 state.enter(LeaderPhase.OPENING)
-        if why is not None and not state.cas.busy:
-            self._recover(why)
+        if decision is not None and not state.cas.busy:
+            self._recover(decision)
 
     def _run(self) -> None:
         """One turn while all members run: rescale, epoch in flight, answers, something new."""
@@ -227,13 +227,17 @@ class TermController:
         else:
             self.requests.reconcile(state, checkpoints, rescale.idle)
 
-    def _recover(self, why: str) -> None:
+    def _recover(self, decision: Rollback) -> None:
         """Give the attempt up: the next one starts from the committed epoch."""
         state = self.state
-        state.reason = why
+        state.reason = decision.text
+        state.failure = decision.failure or state.failure
         state.failures += 1
         state.put_off(state.failures)
-        state.context.log(f"event=rollback attempt={state.latest.attempt} reason={why!r}")
+        state.context.log(
+            f"event=rollback attempt={state.latest.attempt} cause={decision.cause}"
+            f" reason={decision.text!r}"
+        )
         self._drop()
         state.enter(LeaderPhase.GATHERING)
 
@@ -298,13 +302,3 @@ def _announce(state: LeaderState) -> None:
             and state.registry.heard(state.context, life)
         ):
             state.ensure(member_of(life), state.announcement(), state.term)
-
-
-def _rollback(state: LeaderState) -> str | None:
-    """Return why the attempt has to be given up, None when it goes on."""
-    wanted = pending(state)
-    if wanted is not None and not owes_output(state, wanted):
-        return "a restore was asked for"
-    if state.plan is not None and state.file is not None and not state.is_of_plan():
-        return "the attempt ran another plan than this leader's: two never share one"
-    return health.trouble(state)

@@ -150,12 +150,12 @@ class TaskCore:
     def _arrived(self, event: ev.ElementReceived, now: float) -> list[ev.Action]:
         state = self.state
         element = event.element
+        if state.retired and event.channel in state.retired:
+            return self.rescale.retire(event.channel, element)
         if type(element) is Data:
             actions = self._active(event.channel)
             actions.append(ev.ProcessRows(event.channel, element))
             return actions
-        if event.channel in state.retired:
-            return self.rescale.retire(event.channel, element)
         match element:
             case Watermark(time_us):
                 state.time.say(event.channel, time_us)

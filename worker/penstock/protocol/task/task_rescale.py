@@ -12,6 +12,7 @@ settle     all have resumed: end the streams that v + 1 does not have
 
 from typing import Any
 
+from penstock.base.errors import PeerError
 from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, Epoch, Term
 from penstock.contract.keygroups import groups_of
@@ -69,7 +70,11 @@ class TaskRescale:
         rescale = state.proposed is not None and barrier.version == state.proposed.version
         actions = commit(state, barrier.committed, state.assignment.version)
         if state.buffer.phase is BufferPhase.UNDECIDED:
-            assert rescale or barrier.version == state.assignment.version, "resumed without us"
+            if not rescale and barrier.version != state.assignment.version:
+                raise PeerError(
+                    f"barrier {barrier.epoch} of version {barrier.version} came to {state.task}, "
+                    f"which knows version {state.assignment.version}: others resumed without it"
+                )
             actions += self._undo()
         elif state.buffer.phase is BufferPhase.FORWARD:
             # No epoch starts before all have resumed; their credit may still be on its way.
@@ -162,9 +167,13 @@ class TaskRescale:
         return actions
 
     def retire(self, channel: ChannelId, element: Data[Any] | Control) -> list[ev.Action]:
-        """Take what still comes on a channel that the version does not have: its end."""
+        """Take what still comes on a channel that the version does not have: marks and its end.
+
+        Raises PeerError on rows: the sender has sent them after the barrier of the rescale.
+        """
         state = self.state
-        assert not isinstance(element, Data), f"rows on {channel} after a rescale barrier"
+        if isinstance(element, Data):
+            raise PeerError(f"rows on {channel}, which version {state.assignment.version} ends")
         if not isinstance(element, EndOfStream):
             return []
         del state.retired[channel]

@@ -96,7 +96,7 @@ class LocalVolume(Fields):
 
 @dataclass(frozen=True, slots=True)
 class Placement(Fields):
-    """Where tasks go."""
+    """Where tasks run."""
 
     strategy: Annotated[
         PlacementStrategy,
@@ -188,7 +188,7 @@ class Resources(Fields):
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a request above its limit; every amount has been read by its pattern."""
+        """Refuse a request above its limit. The patterns of the amounts were checked before."""
         both = self.requests.keys() & self.limits.keys()
         above = (
             resource_amount(self.requests[n]) > resource_amount(self.limits[n])
@@ -199,7 +199,7 @@ class Resources(Fields):
 
 @dataclass(frozen=True, slots=True)
 class PodMetadata(Fields):
-    """What the pods carry besides the operator's own."""
+    """Labels and annotations of the pods, besides the operator's own."""
 
     labels: Annotated[dict[str, LongText], Field("labels", "labels of the pods")] = field(
         default_factory=dict
@@ -264,14 +264,14 @@ class Autoscaling(Fields):
     ] = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse bounds that cross."""
+        """Refuse a lower bound above the upper bound."""
         shown = {"maxReplicas": self.max_replicas, "minReplicas": self.min_replicas}
         BOUNDS_IN_ORDER.refuse(self.max_replicas < self.min_replicas, shown)
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicSnapshots(Fields):
-    """Savepoints that the operator has taken by the clock."""
+    """Savepoints that the operator takes periodically."""
 
     every_s: Annotated[
         Duration,
@@ -290,7 +290,7 @@ class PeriodicSnapshots(Fields):
 
 
 class OperatorFlavour(StrEnum):
-    """Whose SparkApplication object a replay is."""
+    """The Spark operator that runs a replay."""
 
     KUBEFLOW = "kubeflow"
     APACHE = "apache"
@@ -326,12 +326,12 @@ class Replay(Fields):
     ] = OperatorFlavour.KUBEFLOW
 
     def __post_init__(self) -> None:
-        """Refuse an end that no try would find again."""
+        """Refuse a duration without a rate: each try would end at another row."""
         REPLAY_LASTS.refuse(self.duration_s is not None and self.rate is None)
 
     @property
     def rows(self) -> int | None:
-        """Return how many rows are pushed at most; None: all."""
+        """Return the largest number of rows that are pushed; None: all rows of the dataset."""
         if self.rate is None or self.duration_s is None:
             return None
         return round(self.rate * self.duration_s)

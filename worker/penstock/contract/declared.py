@@ -1,7 +1,7 @@
 """The declarative graph as it is written under ``job.graph``: one entry for each step, in order.
 
 ``penstock.graph.declare`` turns it into a logical graph, and checks what a step reads and which
-columns it sees. The fields of the kinds of steps are said in :mod:`penstock.contract.graph`.
+columns it sees. :mod:`penstock.contract.graph` has the fields of each kind of step.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object
 
 
 class Strategy(StrEnum):
-    """How the rows of a step's inputs are dealt out, when they are not keyed."""
+    """How the rows of a step's inputs are distributed over its tasks, when they have no keys."""
 
     FORWARD = "forward"
     BROADCAST = "broadcast"
@@ -44,7 +44,7 @@ class Strategy(StrEnum):
 def _connected(
     role: Role, meaning: str, kind: type[object], make: Callable[..., object]
 ) -> FieldRow:
-    """Return the row of a step with exactly one connector, whose options are its own."""
+    """Return the field row of a step with exactly one connector."""
     connectors = connector_kinds(role).values()
     fields = (*(option_row(each) for each in connectors), *rows_of(kind))
     names = tuple(each.name for each in connectors)
@@ -52,7 +52,7 @@ def _connected(
 
 
 def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, object]]:
-    """Take the one connector that is given out of the values of a step."""
+    """Split the values of a step into its connector and the other values."""
     kinds = connector_kinds(role)
     given = {n: v for n, v in values.items() if n in kinds and isinstance(v, dict)}
     kind, options = next(iter(given.items()))
@@ -73,7 +73,7 @@ def _sink(**values: object) -> Sink:
 
 
 def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: str) -> FieldRow:
-    """Return the row of a step with a user function: the fields of its call are its own."""
+    """Return the field row of a step with a user function. It has the fields of the call."""
     calls = tuple(f for f in rows_of(Call) if kind is not Filter or f.name != "columns")
     own = rows_of(kind)
 
@@ -168,7 +168,7 @@ class DeclaredStep(Fields):
     sink: Annotated[Sink | None, SINK] = None
 
     def __post_init__(self) -> None:
-        """Refuse to deal out rows in two ways, and state without keys."""
+        """Refuse two ways to distribute rows, and state without keys."""
         both, function, _ = self.RULES
         both.refuse(bool(self.key_by) and self.partition is not None)
         function.refuse(

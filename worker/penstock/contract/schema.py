@@ -1,11 +1,11 @@
-"""A field of an object or a file: it is said once, at the attribute that holds its value.
+"""Fields of a file or an object. A field is said once, at the attribute that holds its value.
 
     @dataclass(frozen=True, slots=True)
     class Checkpoint(Fields):
         interval_s: Annotated[Duration, Field("interval", "from start to start")] = 10.0
 
-The attribute gives the type and the default, ``Field`` the name in the file, the meaning and the
-rules. :func:`rows_of` turns a class into rows. The reader, the writer, the CRD schema, the page of
+The attribute gives the type and the default. ``Field`` gives the name in the file, the meaning and
+the rules. :func:`rows_of` turns a class into rows. The reader, the writer, the CRD schema, the page of
 the documentation and the operator's table of changes are made from these rows.
 """
 

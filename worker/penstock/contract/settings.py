@@ -1,4 +1,4 @@
-"""The parts of ``spec`` that workers are set up by: one class for each concern.
+"""The parts of ``spec`` that configure workers: one class for each concern.
 
 Units are last in the names of attributes. ``limits`` has the defaults and their reasons. A relation
 between two fields is checked when the value is built.
@@ -138,7 +138,7 @@ class ShuffleSettings(Fields):
     ] = CompressionSettings()
 
     def __post_init__(self) -> None:
-        """Refuse watermarks without a gap and a buffer that never fits the window."""
+        """Refuse watermarks without a gap, and a buffer larger than the high watermark."""
         high, low, buffer = self.high_watermark_bytes, self.low_watermark_bytes, self.buffer_bytes
         shown = {"highWatermark": f"{high} bytes", "lowWatermark": f"{low} bytes"}
         WATERMARKS_APART.refuse(high <= low, shown)
@@ -154,7 +154,7 @@ BACKOFF_IN_ORDER = Rule(
 
 @dataclass(frozen=True, slots=True)
 class BackoffSettings(Fields):
-    """How long to wait before a restart: ``initial_s``, doubled each time, at most ``max_s``."""
+    """The wait before a restart: ``initial_s``, doubled with each restart up to ``max_s``."""
 
     RULES = (BACKOFF_IN_ORDER,)
 
@@ -164,14 +164,14 @@ class BackoffSettings(Fields):
     max_s: Annotated[Duration, Field("max", "longest wait")] = limits.RESTART_BACKOFF_MAX_S
 
     def __post_init__(self) -> None:
-        """Refuse a first wait that is longer than the longest."""
+        """Refuse a first wait that is longer than the longest one."""
         shown = {"backoff.initial": f"{self.initial_s:g} s", "backoff.max": f"{self.max_s:g} s"}
         BACKOFF_IN_ORDER.refuse(self.initial_s > self.max_s, shown)
 
 
 @dataclass(frozen=True, slots=True)
 class RestartSettings(Fields):
-    """So many restarts after deaths of engines within ``window_s``; one more fails the job."""
+    """The number of restarts within ``window_s``. One more death of an engine fails the job."""
 
     attempts: Annotated[
         int,

@@ -1,9 +1,9 @@
 """The StreamJob (``penstock.dev/v1alpha1``): every field of ``spec``, one class for each concern.
 
 The same file is an object in a cluster and the argument of ``penstock run`` on one machine.
-``RULES`` are relations between fields, as the API server checks them (CEL). The classes check the
-same when they are built, and say it in the same words; a property test compares the two. A relation
-about a *change* (``oldSelf``) is checked by the API server only.
+``RULES`` are relations between fields, as the API server checks them (CEL). The classes check them
+when they are built, with the same messages; a property test compares the two. Only the API server
+checks a relation about a *change* (``oldSelf``).
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ SCRIPT_CHARS_MAX = 64 * 1024
 
 
 class UpgradeMode(StrEnum):
-    """From what an upgraded job continues."""
+    """The state from which an upgraded job continues."""
 
     LAST_CHECKPOINT = "LastCheckpoint"
     SAVEPOINT = "Savepoint"
@@ -71,7 +71,7 @@ class Unpublished(StrEnum):
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of checkpoints when the job is deleted."""
+    """What happens to the checkpoints when the job is deleted."""
 
     RETAIN = "Retain"
     SAVEPOINT = "Savepoint"
@@ -160,7 +160,7 @@ RESTORE_ONCE = Rule(
 class RestoreFrom(Fields):
     """An explicit restore: it happens once per ``nonce``.
 
-    Without ``snapshot_ref``, ``path`` and ``empty`` it is of the newest checkpoint.
+    Without ``snapshot_ref``, ``path`` and ``empty`` the newest checkpoint is restored.
     """
 
     RULES = (RESTORE_ONE, RESTORE_NEWEST, RESTORE_DROP, RESTORE_EMPTY, RESTORE_ONCE)
@@ -202,16 +202,16 @@ class RestoreFrom(Fields):
 
     @property
     def newest(self) -> bool:
-        """Say whether the newest checkpoint is meant."""
+        """Say whether the newest checkpoint is restored."""
         return self.snapshot_ref is None and self.path is None and self.empty is None
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Return whose state is given up, as :class:`penstock.contract.latest.Restore` has it."""
+        """Return the steps whose state is given up, as in :class:`penstock.contract.latest.Restore`."""
         return (ANY_STATE,) if self.allow_non_restored_state else self.drop_state
 
     def __post_init__(self) -> None:
-        """Refuse two origins, and to give up more than somebody has said."""
+        """Refuse two origins, and a loss of state or output that nobody asked for."""
         given = (self.snapshot_ref, self.path, self.empty)
         RESTORE_ONE.refuse(sum(x is not None for x in given) > 1)
         drops = bool(self.dropped) or self.unpublished is Unpublished.DROP
@@ -282,7 +282,7 @@ AUTOSCALING_HAS_GROUPS = Rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec(Fields):
-    """All of ``spec``. A run on one machine ignores what only a cluster can do."""
+    """All of ``spec``. A run on one machine ignores the fields for clusters."""
 
     RULES = (
         REPLICAS_HAVE_GROUPS,

@@ -32,14 +32,14 @@ KIND = "StreamSnapshot"
 
 
 class SnapshotType(StrEnum):
-    """A savepoint is the user's and is never collected; a checkpoint goes with its job's others."""
+    """A savepoint belongs to the user and is never collected; the job collects its checkpoints."""
 
     SAVEPOINT = "Savepoint"
     CHECKPOINT = "Checkpoint"
 
 
 class SnapshotState(StrEnum):
-    """How far it is."""
+    """The state of a snapshot in one word, for people."""
 
     PENDING = "Pending"
     IN_PROGRESS = "InProgress"
@@ -145,7 +145,7 @@ def read_stream_snapshot(plain: Plain, origin: Origin | None = None) -> StreamSn
 
 
 def read_snapshot_status(plain: Plain) -> SnapshotStatus:
-    """Build the status from an object's ``status``; of another version's it takes what it can."""
+    """Build the status from an object's ``status``, which another version may have written."""
     return read_known(SnapshotStatus, STATUS, plain)
 
 

@@ -1,4 +1,4 @@
-"""The NetworkPolicy of a job, whole: a change of what workers may reach is seen by who reviews."""
+"""The whole NetworkPolicy of a job, so that a reviewer sees each change of what workers may reach."""
 
 from pathlib import Path
 

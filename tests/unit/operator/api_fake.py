@@ -1,4 +1,4 @@
-"""A client whose API server is a dictionary: as much of it as a reconcile asks for."""
+"""A client with a dictionary in place of the API server: just what a reconcile needs."""
 
 import json
 import ssl
@@ -36,7 +36,7 @@ class FakeApi(Client):
         self.count = 100
 
     def put(self, path: str, plain: Object) -> Object:
-        """Write an object as anybody may."""
+        """Write an object as another client."""
         self.count += 1
         made: Object = json.loads(json.dumps(plain))
         metadata = {"uid": str(uuid.uuid4()), **object_at(made, "metadata")}
@@ -82,7 +82,7 @@ class FakeApi(Client):
         return self.put(path, made)
 
     def show(self, store: Store) -> list[JobKey]:
-        """Show a watch all objects. Returns the jobs that are queued by it."""
+        """Report all objects by a watch. Returns the jobs that this queues."""
         found: list[JobKey] = []
         for path, plain in list(self.objects.items()):
             kind = text_at(plain, "kind")
@@ -91,7 +91,7 @@ class FakeApi(Client):
         return found
 
     def play(self, epoch: int) -> None:
-        """Have two ready pods and a settled leader, which has committed ``epoch``."""
+        """Create two ready pods and a settled leader that has committed ``epoch``."""
         job = self.objects[JOB_PATH]
         uid = text_at(job, "metadata", "uid")
         for ordinal in (0, 1):
@@ -126,6 +126,6 @@ class FakeApi(Client):
 
 
 def _aside(plain: Plain) -> Plain:
-    """Leave out what a write that changes nothing would name all the same."""
+    """Leave out what also differs after a write that changes nothing."""
     metadata = {k: v for k, v in object_at(plain, "metadata").items() if k != "resourceVersion"}
     return {**object_at(plain), "metadata": metadata}

@@ -42,7 +42,7 @@ def target_for(spec: dict[str, Plain]) -> Target:
 
 
 def running(spec: dict[str, Plain], *, wanted: dict[str, Plain] | None = None) -> Observed:
-    """Observe a job whose workers run ``spec``, settled, while its object says ``wanted``."""
+    """Observe a settled job whose workers run ``spec``, while its object has ``wanted``."""
     target = target_for(spec)
     run = run_name(1, 0, target.digest)
     latest = Latest(
@@ -78,6 +78,6 @@ def running(spec: dict[str, Plain], *, wanted: dict[str, Plain] | None = None) -
 
 
 def down(seen: Observed) -> Observed:
-    """Observe the same job after its last pod has gone."""
+    """Observe the same job when its last pod is gone."""
     assert seen.stateful_set is not None
     return replace(seen, pods=(), stateful_set=replace(seen.stateful_set, replicas=0))

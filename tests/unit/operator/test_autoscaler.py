@@ -1,4 +1,4 @@
-"""When the autoscaler may recommend, what it writes, and what is done about it."""
+"""When the autoscaler may choose a number, what it writes, and how the workers follow."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ LONG_AGO = stamp(NOW_S - 3600)
 
 
 def told(seen: Observed, *shares: float, at: float = NOW_S) -> Observed:
-    """Have the leader say how busy the workers were."""
+    """Let the leader report how busy the workers were."""
     latest = latest_of(seen)
     status = JobStatus(
         "wc",
@@ -63,7 +63,7 @@ def chose(seen: Observed, chosen: AutoscalingStatus, **more: object) -> Observed
 
 
 def at_rest(*shares: float) -> Observed:
-    """Two workers of an autoscaled job, both chosen long ago."""
+    """Observe an autoscaled job with two workers, a number that was chosen long ago."""
     return told(chose(running(SPEC), AutoscalingStatus(2, LONG_AGO)), *shares)
 
 
@@ -94,7 +94,7 @@ def test_a_choice_is_written_before_anything_is_done_about_it() -> None:
         "2 -> 3 workers: the busiest step (counts) worked at least 90% of the time, of 70% wanted",
     )
     seen = written(seen, first)
-    second = decide(seen)  # whoever looks next, goes on from the status
+    second = decide(seen)  # the next reconcile continues from the status
     assert second.status is not None
     assert second.status_first
     assert second.status.pending is not None
@@ -188,7 +188,7 @@ def test_a_spec_that_cannot_be_taken_leaves_the_choice_alone() -> None:
 
 
 def missing(for_s: float) -> Observed:
-    """Four workers were chosen, and two are there since ``for_s`` ago."""
+    """Four workers were chosen ``for_s`` ago, and two are there."""
     seen = chose(
         running(SPEC),
         AutoscalingStatus(4, LONG_AGO),
@@ -236,7 +236,7 @@ def test_small_changes_of_what_is_shown_are_not_written() -> None:
     assert chosen(told(after, 0.6, 0.7 - 2 * BUSY_STEP)).busy == 0.7 - 2 * BUSY_STEP
 
 
-# --- beside Kubernetes' own autoscaler ---------------------------------------------------------
+# --- beside the HorizontalPodAutoscaler --------------------------------------------------------
 
 
 def stream_job(*managers: Plain) -> dict[str, Plain]:
@@ -297,7 +297,7 @@ def test_the_chosen_workers_of_all_jobs_are_added_up() -> None:
 
 
 def test_a_job_that_has_not_begun_is_not_at_rest() -> None:
-    """A spec that could not be taken has ended the operation; what it began goes on."""
+    """A refused spec has ended the operation in the status; what it began continues."""
     seen = at_rest(*BUSY)
     blank = replace(latest_of(seen), attempt=Attempt(0), version=Version(0), settled=Version(0))
     assert seen.latest is not None

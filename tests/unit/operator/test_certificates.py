@@ -1,4 +1,4 @@
-"""The Secrets of a job: what their files are good for."""
+"""The Secrets of a job: what connections their files allow."""
 
 import base64
 import json
@@ -93,7 +93,7 @@ def version(secret: Object, number: int) -> Object:
 def reconciled(
     mounted: Object | None, above: Object | None, now_s: float
 ) -> tuple[Object, Object, list[str]]:
-    """Do what is decided of both Secrets at ``now_s``, as the operator does it."""
+    """Perform what is decided about both Secrets at ``now_s``, as the operator does."""
     view = trust_view(
         None if above is None else summary_of(above),
         None if mounted is None else summary_of(mounted),

@@ -1,4 +1,4 @@
-"""The table of what a change does: complete, exact, and blind to how a value is spelt."""
+"""The table of what a change does: complete, exact, and independent of a value's notation."""
 
 import pytest
 

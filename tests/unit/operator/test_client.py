@@ -24,7 +24,7 @@ KEY = JobKey("ns", "wc")
 
 
 def serve(answer: Answer, ask: Callable[[Client], Awaitable[None]]) -> None:
-    """Have ``answer`` serve every path, and ``ask`` it."""
+    """Serve every path with ``answer``, and call it with ``ask``."""
 
     async def both() -> None:
         app = web.Application()

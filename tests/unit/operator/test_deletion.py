@@ -1,4 +1,4 @@
-"""A deletion: its deadline is shown, its savepoint tried again, and nothing holds it for ever."""
+"""A deletion: its deadline is shown, its savepoint is tried again, and it always ends."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def pending(seen: Observed) -> Pending:
 
 
 def answered(seen: Observed, *, ok: bool) -> Observed:
-    """Have the leader answer the request that the deletion waits for."""
+    """Let the leader answer the request that the deletion waits for."""
     assert seen.latest is not None
     assert seen.latest.value is not None
     answer = Answer(str(pending(seen).snapshot), ok, "no space left")
@@ -133,7 +133,9 @@ def test_workers_end_before_a_purge_forgets_although_desired_is_gone() -> None:
     _, actions = step(seen)
     assert [a for a in actions if isinstance(a, Scale)] == [Scale(0, 1, "5")]
     assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
-    ended, actions = step(down(seen))  # nobody is left: the files go before what names them
+    ended, actions = step(
+        down(seen)
+    )  # no worker is left: the files are removed before the objects that name them
     assert [a.manifest["kind"] for a in actions if isinstance(a, Create)] == ["Job"]
     assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
     purge = names.purge_name("wc", ended.job.uid)
@@ -161,7 +163,7 @@ def test_a_last_savepoint_is_taken_although_desired_is_gone() -> None:
 
 
 def test_a_savepoint_has_all_the_workers_that_hold_state() -> None:
-    """A start has as many as the spec says; those of the last commit must be there to stop."""
+    """A start has the spec's number of workers. A stop needs all workers of the last commit."""
     seen = deleting("Savepoint")
     assert seen.latest is not None
     assert seen.latest.value is not None
@@ -172,7 +174,7 @@ def test_a_savepoint_has_all_the_workers_that_hold_state() -> None:
 
 
 def test_a_job_that_never_began_has_nothing_to_purge() -> None:
-    """Its -latest is that of an earlier job of its name, whose workers may still be there."""
+    """The -latest belongs to an earlier job of this name, whose workers may still be there."""
     seen = deleting("Purge")
     assert seen.latest is not None
     assert seen.latest.value is not None

@@ -1,4 +1,4 @@
-"""What stalls a job is called by one reason, from what pods and workers say."""
+"""The reason and the message of a stalled job, from the states of its pods and workers."""
 
 from dataclasses import replace
 

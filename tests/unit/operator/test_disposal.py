@@ -1,4 +1,4 @@
-"""StreamSnapshots: whose files go with them, and those that no job answers for."""
+"""StreamSnapshots whose files are removed with them, and those without a job."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Events that cannot be posted are kept, in order, and are posted once they can be."""
+"""Events that cannot be posted are kept in order, and are posted when they can be."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ ABOUT: Object = {"kind": "StreamJob", "name": "wc", "namespace": "apps", "uid": 
 
 
 class Server:
-    """Keeps Events; ``silent`` says how many calls from now on get no answer."""
+    """Keeps Events; the next ``silent`` calls get no answer."""
 
     def __init__(self) -> None:
         self.events: dict[str, Object] = {}

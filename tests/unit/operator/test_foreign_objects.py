@@ -1,4 +1,4 @@
-"""Names of a job's that objects of others have: said, left alone, and no worker beside them."""
+"""Foreign objects under names of a job: reported, left alone, and no worker starts beside them."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ WANTED = (
 
 
 def new(key: ChildKey, child: Child) -> Observed:
-    """Observe a job that has nothing yet, and an object under one of its names."""
+    """Observe a job without children, and a foreign object under one of its names."""
     seen = running(SPEC)
     return replace(
         seen,
@@ -69,7 +69,7 @@ def new(key: ChildKey, child: Child) -> Observed:
 
 
 def settled(seen: Observed) -> tuple[Observed, list[Action]]:
-    """Decide until the operation is in the status; return what is done then."""
+    """Decide until the operation is in the status; return the actions after that."""
     decided = decide(seen)
     if decided.status_first:
         assert decided.status is not None
@@ -87,7 +87,7 @@ def stalled(seen: Observed) -> Condition:
 
 
 def touched(action: Action) -> ChildKey | None:
-    """Return what an action would write or delete, where that is an object with a name."""
+    """Return the object that an action would write or delete, if the action names one."""
     match action:
         case Apply(manifest) | Create(manifest):
             return ChildKey(text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
@@ -114,7 +114,7 @@ def test_a_job_does_not_begin_beside_an_object_of_another(key: ChildKey) -> None
     assert [a for a in again if touched(a) is not None] != []
 
 
-# The record of -latest says whose it is: one that was put back without labels is the job's.
+# The record in -latest names its job, so one that was restored without labels is the job's.
 BESIDE = [k for k in WANTED if k.kind != "StatefulSet" and k.name != pod.latest_name("wc")]
 
 
@@ -127,7 +127,7 @@ def test_a_job_that_runs_goes_on_and_touches_it_never(key: ChildKey) -> None:
     seen = replace(down(seen), job=replace(seen.job, status=seen.job.status))
     seen, actions = settled(seen)
     made = [a.manifest for a in actions if isinstance(a, Apply | Create)]
-    assert not any(whole_at(m, "spec", "replicas") for m in made)  # no worker begins beside it
+    assert not any(whole_at(m, "spec", "replicas") for m in made)  # no worker starts beside it
 
 
 def test_what_an_earlier_job_left_is_waited_for_where_somebody_collects_it() -> None:
@@ -142,7 +142,7 @@ def test_a_claim_of_another_is_not_used_in_place_of_the_one_that_was_asked_for()
     spec = spec_of(checkpoint={"volume": {"claimTemplate": {}}})
     key = ChildKey("PersistentVolumeClaim", names.claim_name("wc"))
     seen = replace(running(spec), children={key: NOBODYS})
-    assert foreign_objects(seen, target_for(spec)) == ()  # it has worked so far
+    assert foreign_objects(seen, target_for(spec)) == ()  # workers use it already
     assert foreign_objects(replace(seen, stateful_set=None), target_for(spec)) == (key,)
     earlier = replace(seen, stateful_set=None, children={key: replace(EARLIER, owner="")})
     assert foreign_objects(earlier, target_for(spec)) == ()  # a claim outlives its job

@@ -1,4 +1,4 @@
-"""Pods are workers by the set's names and what controls them: labels alone make none."""
+"""A pod is a worker by its name and its controller. Labels alone do not make one."""
 
 from dataclasses import replace
 

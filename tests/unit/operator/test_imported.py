@@ -1,4 +1,4 @@
-"""StreamSnapshots that name files are complete when a pod has seen them, and say why else."""
+"""Imported StreamSnapshots are complete when a pod has seen their files, else they say why."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def seen_with(view: SnapshotView, spec: dict[str, Plain] | None = None) -> Obser
 
 
 def judged(seen: Observed) -> tuple[SnapshotStatus, list[Create], list[Event]]:
-    """Decide; returns the status that is written, what is made, and the events."""
+    """Decide. Returns the written status, the created objects, and the events."""
     draft = DecisionBuilder()
     reconcile_imported(seen, draft)
     (status,) = [a.status for a in draft.actions if isinstance(a, WriteSnapshotStatus)]
@@ -103,7 +103,7 @@ def test_another_job_does_not_look() -> None:
 
 
 def looking(**more: object) -> Observed:
-    """Observe the job whose pod looks, or has looked."""
+    """Observe the job whose pod looks at the files, or has looked."""
     status, _, _ = judged(seen_with(snapshot()))
     view = replace(snapshot(), status=status)
     return replace(seen_with(view), children=CHILD, **more)  # type: ignore[arg-type]

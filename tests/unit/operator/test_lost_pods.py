@@ -1,4 +1,4 @@
-"""Pods that no kubelet ends: deleted by uid once they are overdue, and never one that speaks."""
+"""Pods that no kubelet ends are deleted by uid when they are overdue, unless they are heard from."""
 
 from dataclasses import replace
 

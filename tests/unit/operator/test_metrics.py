@@ -1,4 +1,4 @@
-"""What Prometheus finds of jobs: how many are in which state, and the names of those that stall."""
+"""The metrics of jobs: the number in each state, and the names of the stalled ones."""
 
 from prometheus_client.parser import text_string_to_metric_families
 

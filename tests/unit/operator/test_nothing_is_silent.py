@@ -1,4 +1,4 @@
-"""Each trouble of a job gives a condition with a reason, a message, and an event, at once."""
+"""Each problem of a job gives a condition with reason and message, and an event, at once."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ WEBHOOK = (
 
 
 def settled(seen: Observed) -> Observed:
-    """Observe the same job with the status that it has while all is well."""
+    """Observe the same job with the status that it has when nothing is wrong."""
     status = decide(seen).status
     assert status is not None
     return replace(seen, job=replace(seen.job, status=status))
@@ -50,7 +50,7 @@ def condition(status: StreamJobStatus | None, kind: ConditionType) -> tuple[Trut
 
 
 def check_told(decided: Decision, reason: str, *words: str) -> None:
-    """Stalled has the reason and all words, the status shows the reason, an event warns of it."""
+    """Check that Stalled has reason and words, the status has the reason, and an event warns."""
     truth, why, message = condition(decided.status, ConditionType.STALLED)
     assert (truth, why) == (Truth.TRUE, reason)
     for word in words:
@@ -84,7 +84,7 @@ def test_a_pod_that_is_not_made_is_told_from_the_sets_events(
 
 
 def test_a_set_without_its_pods_is_looked_at_every_few_seconds() -> None:
-    """Events are not watched: a job that runs and loses a pod for good would be silent."""
+    """No watch reports events, so a running job that loses a pod must be observed often."""
     seen = settled(running(spec_of()))
     assert (decide(seen).again_s or 0.0) > WATCHFUL_S
     assert decide(without_a_pod(seen)).again_s == WATCHFUL_S
@@ -136,7 +136,7 @@ def test_an_engine_that_memory_ends_twice_is_told_as_that() -> None:
 
 
 def test_each_death_of_an_engine_is_an_event() -> None:
-    """One that is killed now and then is never Stalled, and RESTARTS of its pod stays 0."""
+    """A job whose engine is killed now and then is not Stalled, and its pod's RESTARTS stays 0."""
     seen = settled(running(spec_of()))
     died = dying(seen, 1, "the engine was killed by SIGKILL (signal 9)\nin flight: x")
     decided = decide(died)
@@ -199,7 +199,7 @@ def test_a_full_volume_stalls_a_running_job_with_its_first_failed_checkpoint() -
 
 @pytest.mark.parametrize("failed", [0, 1])
 def test_a_volume_that_is_full_before_the_first_checkpoint_is_told(failed: int) -> None:
-    """Such a job never leaves Starting: its members, or its first checkpoint, find no room."""
+    """Such a job stays in Starting: the volume has no room for its first checkpoint."""
     seen = running(spec_of())
     assert seen.latest is not None
     assert seen.latest.value is not None
@@ -228,7 +228,7 @@ def test_a_keeper_that_finds_no_room_is_told_as_a_full_volume() -> None:
 
 
 def test_a_finished_job_is_complete_and_ready() -> None:
-    """Whoever waits for Ready of a job that was quicker than he would wait for ever."""
+    """`kubectl wait` for Ready must also end when the job has already finished."""
     seen = running(spec_of())
     assert seen.latest is not None
     assert seen.latest.value is not None

@@ -1,4 +1,4 @@
-"""Savepoints by the clock: one a period, one for all that were missed, and what retention keeps."""
+"""Periodic savepoints: one per period, one for all missed periods, and what retention keeps."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def test_one_is_asked_for_in_each_period() -> None:
     spec = object_at(manifest, "spec")
     assert spec == {"jobRef": "wc", "type": "Savepoint", "disposeOnDelete": True}
     assert not object_at(manifest, "metadata").get("ownerReferences")  # it outlives the job
-    seen, actions, _ = step(seen)  # its object is not seen yet, or was removed by hand
+    seen, actions, _ = step(seen)  # its object is not observed yet, or was deleted by a person
     assert made(actions) == []
     seen, actions, _ = step(replace(seen, now=PERIOD + EVERY_S - 1))
     assert made(actions) == []

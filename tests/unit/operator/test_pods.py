@@ -1,4 +1,4 @@
-"""The pod of a worker: what the contract with the workers and a restricted namespace ask for."""
+"""The pod of a worker: what its contract and a restricted namespace require."""
 
 import json
 from dataclasses import replace

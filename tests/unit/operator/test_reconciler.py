@@ -1,4 +1,4 @@
-"""What a job at rest costs: no call for a checkpoint, one write now and then, no two in step."""
+"""What a job at rest costs: no call for a checkpoint, a rare write, and no two jobs in step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ INTERVAL_S = 10.0
 
 
 class Rig:
-    """One reconciler of one job, with a clock that stands until it is moved."""
+    """A reconciler of one job, with a clock that only tests move."""
 
     def __init__(self, chance: float = 0.5) -> None:
         self.now = 1000.0
@@ -51,7 +51,7 @@ class Rig:
         return self.now
 
     async def settle(self) -> None:
-        """Bring the job to rest: all objects there, workers ready, an epoch committed."""
+        """Bring the job to rest: all objects exist, workers are ready, an epoch is committed."""
         for epoch in (0, 0, 0, 0, 1, 2, 2, 2, 2, 2):
             self.now += 700.0
             if epoch:

@@ -1,4 +1,4 @@
-"""What Kopf is told: every rare kind is watched and indexed, in pages, with waits that end."""
+"""Kopf's settings: every rare kind is watched and indexed, in pages, with bounded waits."""
 
 import kopf
 

@@ -1,4 +1,4 @@
-"""What the status says of a replay before its operator says anything: the schema wants a word."""
+"""The status of a replay, also before its operator reports one: the schema requires a state."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def test_a_replay_that_nobody_has_looked_at_is_pending() -> None:
 
 
 def test_a_replay_asks_for_no_number_of_executors() -> None:
-    """A driver alone does it; the operator of SparkApplications refuses the number 0."""
+    """A driver is enough, but the Spark operator refuses zero executors."""
     spec = spec_of(replay=REPLAY)
     seen = replace(running(spec), spark_installed=True)
     made = [a.manifest for a in decide(seen).actions if isinstance(a, Create)]

@@ -1,4 +1,4 @@
-"""An upgrade without state: asked for once for each change, and it repeats no earlier restore."""
+"""An upgrade without state is asked for once per change, and repeats no earlier restore."""
 
 from dataclasses import replace
 

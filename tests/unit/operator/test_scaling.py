@@ -1,4 +1,4 @@
-"""How many workers an autoscaled job should have, of what was measured."""
+"""How many workers an autoscaled job should have, by the measured load."""
 
 import pytest
 

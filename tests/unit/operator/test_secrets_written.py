@@ -1,4 +1,4 @@
-"""The Secrets of a job are written from what is read at that moment, and from nobody else's."""
+"""The Secrets of a job are written from what is read just before, and never from foreign ones."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the status of a StreamJob says of its checkpoints."""
+"""What the status of a StreamJob says about its checkpoints."""
 
 from dataclasses import replace
 

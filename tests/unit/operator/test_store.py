@@ -1,4 +1,4 @@
-"""What the watches have shown: found by an index, and only what matters queues a job."""
+"""The store finds objects by an index, and only changes that matter queue a job."""
 
 import json
 import sys
@@ -53,7 +53,7 @@ def stream_job(name: str = "wc", version: int = 1, **rest: Any) -> Object:
 
 
 def at_rest(version: int = 1, **spec: Any) -> Object:
-    """Give a job that runs and checkpoints, and waits for nothing."""
+    """Give a job that runs and takes checkpoints, without an operation under way."""
     both = {"checkpoint": {"volume": {"claimName": "shared"}}, **spec}
     return stream_job(version=version, spec=both, status={"conditions": RESTS})
 
@@ -68,7 +68,7 @@ def fleet(jobs: int) -> Store:
 
 
 def calls(run: Callable[[], object]) -> int:
-    """Count the functions that are called, of Python and of C: what work costs without a clock."""
+    """Count the called functions of Python and C: a measure of work without a clock."""
     count = 0
 
     def told(_frame: FrameType, event: str, _argument: object) -> None:
@@ -175,7 +175,7 @@ def status(version: int, silent_s: float = 0.0, **rest: Any) -> Object:
 
 
 def running(*first: Object, **spec: Any) -> Store:
-    """Know a job at rest and its objects as they were first."""
+    """Make a store with a job at rest and its first objects."""
     store = Store(lambda: 0.0)
     store.put(at_rest(**spec))
     for each in first:

@@ -1,4 +1,4 @@
-"""When certificates are renewed, signed anew, and begun anew: decisions, with a clock."""
+"""When certificates are renewed, signed again, and begun again: decisions, with a clock."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ HOUR_S = 3600.0
 
 @dataclass
 class Cluster:
-    """Both Secrets of one kind, what a worker holds of them, and a clock."""
+    """Both Secrets of one kind, what a worker has of them, and a clock."""
 
     now: float = NOW_S
     mounted: Object | None = None
@@ -116,7 +116,7 @@ def test_a_new_authority_is_believed_first_signs_later_and_outlives_the_old_one(
 
 
 def test_for_twenty_years_two_workers_a_day_apart_understand_each_other() -> None:
-    """Each holds what was mounted up to a day ago; whatever one shows, the other believes."""
+    """Each worker has files up to a day old; every certificate of one is trusted by the other."""
     cluster = begun()
     held = [(cluster.now, cluster.shown(), cluster.believed())]
     while cluster.now < NOW_S + 20 * 365 * DAY_S:
@@ -245,7 +245,7 @@ def test_when_both_are_lost_all_workers_start_again_and_the_condition_says_why()
     decided = decide(seen)
     assert [a.replicas for a in decided.actions if isinstance(a, Scale)] == [0]
 
-    # The Secrets are there again, and the workers still those of before: they end all the same.
+    # The Secrets exist again, and the earlier workers still run: they are ended all the same.
     made = Cluster()
     made.reconcile(line=2)
     seen = replace(seen, trust={**(seen.trust or {}), OTHER: made.view()})

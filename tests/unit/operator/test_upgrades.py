@@ -1,4 +1,4 @@
-"""What is said of a change that takes too long, and what it is called."""
+"""Upgrades that take too long: their reason and message; and the name of the operation."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def begun(action: Reason, deadline_s: float, *, snapshot: str | None = None) -> 
 
 
 def upgrading(spec: dict[str, Plain], stable: LastStable | None = None) -> Observed:
-    """Workers of ``spec`` run since epoch 7, have taken no checkpoint, and their time is up."""
+    """Observe workers of ``spec`` without a checkpoint since epoch 7, after the deadline."""
     seen = running(spec)
     assert seen.desired is not None
     run = run_name(2, 7, target_for(spec).digest)

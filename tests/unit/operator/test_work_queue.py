@@ -1,4 +1,4 @@
-"""The queue: a key is in it once, one worker has it, and failures wait longer each time."""
+"""The queue holds a key once, gives it to one worker, and delays it longer after each failure."""
 
 import asyncio
 
@@ -86,7 +86,7 @@ def test_a_pause_holds_every_key_and_ends() -> None:
         await asyncio.sleep(0)
         assert not taking.done()
         clock.now += 7.0
-        queue.add(B, -10.0)  # a new head wakes whoever waits
+        queue.add(B, -10.0)  # a new head wakes the waiting worker
         assert await taking == B
         assert await queue.take() == A
 

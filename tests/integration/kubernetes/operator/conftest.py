@@ -1,4 +1,4 @@
-"""The operator as its own process, with the rights of its own account and nothing more."""
+"""Fixtures: the operator as its own process, with only the rights of its own account."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Running:
     log: Path
 
     def waits(self, seconds: float) -> bool:
-        """Let time pass as long as it lives; False when it has ended."""
+        """Let some time pass; False if the operator has ended."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -41,7 +41,7 @@ class Running:
         return False
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Look until it holds. Raises AssertionError with the log when it does not, or it ended."""
+        """Wait until a condition holds. Raises AssertionError with the log, also at its end."""
         for _ in range(LOOKS):
             if holds():
                 return
@@ -50,34 +50,34 @@ class Running:
         raise AssertionError(self.log.read_text()[-4000:])
 
     def end(self) -> int:
-        """Tell it to end, and wait."""
+        """Ask it to end, and wait for that."""
         self.process.terminate()
         return self.process.wait(60)
 
     @property
     def port(self) -> int:
-        """Give the port of its probes and metrics, once it listens."""
+        """Give the port of its probes and metrics when it listens."""
         lines = [json.loads(t) for t in self.log.read_text().splitlines() if '"listening"' in t]
         assert lines, "asked before it listened"
         return int(lines[-1]["port"])
 
     def page(self, path: str, port: int = 0) -> tuple[int, str]:
-        """Give the status and the text of one of its pages; ``port``: of another server's."""
+        """Give the status and the text of one of its pages, or of a page at another ``port``."""
         with closing(HTTPConnection("127.0.0.1", port or self.port, timeout=10)) as line:
             line.request("GET", path)
             answer = line.getresponse()
             return answer.status, answer.read().decode()
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill it."""
         self.process.kill()
         self.process.wait()
 
 
 class Start(Protocol):
-    """Starts an operator. Another one of the same name takes its Lease over at once.
+    """Starts an operator. Another one with the same name takes the Lease over at once.
 
-    ``more`` are variables of its environment.
+    ``more`` are additional environment variables.
     """
 
     def __call__(self, name: str = "", **more: str) -> Running: ...
@@ -120,7 +120,7 @@ def settle(server: ApiServer) -> None:
 
 @contextmanager
 def operators(server: ApiServer, namespace: str, folder: Path) -> Iterator[Start]:
-    """Give what starts operators for a namespace; all are ended at the end."""
+    """Give a function that starts operators for a namespace; all are ended at the end."""
     token = server.kubectl.in_namespace(HOME)("create", "token", ACCOUNT).strip()
     config = yaml.safe_load(server.kubeconfig.read_text())
     config["users"] = [{"name": "operator", "user": {"token": token}}]
@@ -129,7 +129,7 @@ def operators(server: ApiServer, namespace: str, folder: Path) -> Iterator[Start
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(config))
     started: list[Running] = []
-    # An operator refuses variables of ours that it does not know; the tests' own is one.
+    # The operator refuses unknown variables with our prefix, and the tests have one.
     own = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
     def run(name: str = "", **more: str) -> Running:
@@ -169,6 +169,6 @@ def home(api_server: ApiServer) -> ApiServer:
 
 @pytest.fixture
 def start(home: ApiServer, kubectl: Kubectl, tmp_path: Path) -> Iterator[Start]:
-    """Give what starts an operator for this test's namespace; all are ended with the test."""
+    """Give a function that starts an operator for this test's namespace; the test ends it."""
     with operators(home, kubectl.namespace, tmp_path) as run:
         yield run

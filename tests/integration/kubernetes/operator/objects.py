@@ -1,4 +1,4 @@
-"""What the operator is given here, and what it has made of it."""
+"""The objects that these tests give to the operator, and those that it creates."""
 
 import json
 import time
@@ -10,11 +10,11 @@ from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Running
 
 JOB = "wordcount"
-WITHIN_S = 15.0  # of what goes wrong, until somebody is told
+WITHIN_S = 15.0  # from a failure until its condition and event
 
 
 def stream_job(**spec: Any) -> str:
-    """Make the StreamJob, its spec changed by ``spec``."""
+    """Make the StreamJob with changes to its spec."""
     return json.dumps(
         {
             "apiVersion": "penstock.dev/v1alpha1",
@@ -45,7 +45,7 @@ def claim(mode: str = "ReadWriteMany") -> str:
 
 
 def found(kubectl: Kubectl, kind: str, name: str) -> dict[str, Any] | None:
-    """Read an object; None when there is none."""
+    """Read an object; None when it does not exist."""
     text = kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
     return json.loads(text) if text.strip() else None
 
@@ -80,7 +80,7 @@ def applied(kubectl: Kubectl, **spec: Any) -> None:
 
 
 def play_controller(kubectl: Kubectl) -> None:
-    """Do what no controller does here: say that the StatefulSet's newest size was seen."""
+    """Report the newest size of the StatefulSet as observed: no controller runs here."""
     made = found(kubectl, "statefulset", pod.workers_name(JOB))
     if made is None:
         return
@@ -94,7 +94,7 @@ def play_controller(kubectl: Kubectl) -> None:
 
 
 def until_told(operator: Running, holds: Callable[[], bool]) -> None:
-    """Look until it holds, which must be within fifteen seconds from now."""
+    """Wait until it holds, at most for fifteen seconds from now."""
     begun = time.monotonic()
     operator.until(holds)
     took_s = time.monotonic() - begun
@@ -109,7 +109,7 @@ def message_of(kubectl: Kubectl, kind: str) -> str:
 
 
 def warned(kubectl: Kubectl, reason: str, kind: str = "StreamJob") -> list[str]:
-    """List the Warnings of a reason about objects of a kind."""
+    """List the Warning events with a reason about objects of a kind."""
     events = json.loads(kubectl("get", "events", "-o", "json"))["items"]
     return [
         e["message"]
@@ -119,7 +119,7 @@ def warned(kubectl: Kubectl, reason: str, kind: str = "StreamJob") -> list[str]:
 
 
 def is_told(kubectl: Kubectl, reason: str, words: str) -> bool:
-    """Say whether the job stalls for this reason, with these words in condition and event."""
+    """Say whether the job is stalled for this reason, with these words in condition and event."""
     return (
         condition(kubectl, "Stalled") == ("True", reason)
         and words in message_of(kubectl, "Stalled")

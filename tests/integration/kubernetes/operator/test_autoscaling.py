@@ -1,4 +1,4 @@
-"""The built-in autoscaler against a real API server; the test plays pods and their leader."""
+"""The built-in autoscaler with a real API server; the test simulates pods and their leader."""
 
 import json
 import time
@@ -45,7 +45,7 @@ def desired(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def play_pods(kubectl: Kubectl, uid: str, count: int) -> None:
-    """Make the pods that no controller makes here, all ready."""
+    """Create ready pods: no controller runs here."""
     for ordinal in range(count):
         name = f"{pod.workers_name(JOB)}-{ordinal}"
         metadata = {"name": name, "labels": names.labels(JOB, uid)}
@@ -58,7 +58,7 @@ def play_pods(kubectl: Kubectl, uid: str, count: int) -> None:
 
 
 def play_leader(kubectl: Kubectl, uid: str, count: int, *shares: float) -> None:
-    """Commit a table of ``count`` workers, and say how busy they are."""
+    """Commit an assignment of ``count`` workers, and report how busy they are."""
     latest = Latest(
         JobUid(uid),
         SwapId("s"),

@@ -1,4 +1,4 @@
-"""Deletions, namespaces that end, events that count, two operators: on a real API server."""
+"""Deletions, ending namespaces, counted events and two operators, with a real API server."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def messages(kubectl: Kubectl, kind: str) -> str:
 
 
 def begun(kubectl: Kubectl, **spec: Any) -> None:
-    """Have the record say that workers took checkpoints: a deletion has something to wait for."""
+    """Commit checkpoints in the record, so that a deletion has something to wait for."""
     latest = found(kubectl, "configmap", f"{JOB}-ckpt-latest")
     assert latest is not None
     record = {**json.loads(latest["data"]["record"]), "attempt": 1, "epoch": 3, "max_epoch": 3}
@@ -68,7 +68,7 @@ def test_a_namespace_ends_whatever_the_policy(start: Start, kubectl: Kubectl, po
         return bool(asked) and kept["metadata"].get("finalizers") == FINALIZER
 
     operator.until(is_held)
-    # What its controller does, which does not run here: it deletes all that is there, once.
+    # Delete everything once, as the namespace controller does, which does not run here.
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
     kubectl("delete", "configmap", f"{JOB}-desired")
     kubectl("delete", "streamjob,streamsnapshot,statefulset", "--all", "--wait=false")

@@ -1,4 +1,4 @@
-"""Objects of others with names of a job's, of every kind: never written, owned or deleted."""
+"""Foreign objects of every kind under names of a job: never written, owned or deleted."""
 
 import asyncio
 import json
@@ -38,12 +38,12 @@ SERVICE: dict[str, Any] = {"spec": {"selector": THEIRS, "ports": [{"port": 80}]}
 ANY_POD: dict[str, Any] = {"podSelector": {}}
 DATA: dict[str, Any] = {"data": {"theirs": "yes"}}
 REST_S = 20.0
-CALLS_MAX = 12  # of one job within REST_S, while it still looks more often than it will
+CALLS_MAX = 12  # of one job within REST_S, while the waits between two reads still grow
 
 
 @dataclass(frozen=True)
 class Theirs:
-    """What somebody else has under the name that ``named`` gives for a job."""
+    """A kind of foreign object, under the name that ``named`` gives for a job."""
 
     api_version: str
     kind: str
@@ -116,7 +116,7 @@ def stalls(kubectl: Kubectl) -> dict[str, tuple[str, str, str]]:
 
 
 def left_alone(kubectl: Kubectl) -> dict[str, str]:
-    """Read the versions of all objects of others; none has got an owner."""
+    """Read the versions of all foreign objects, and check that none has got an owner."""
     kinds = ",".join(sorted({theirs.kind.lower() for theirs in EVERY_KIND}))
     listed = json.loads(kubectl("get", kinds, "-o", "json", "-l", "app=theirs"))["items"]
     assert not [o for o in listed if "ownerReferences" in o["metadata"]]
@@ -126,7 +126,7 @@ def left_alone(kubectl: Kubectl) -> dict[str, str]:
 
 
 def calls_of_jobs(operator: Running) -> int:
-    """Count calls to the API server so far, but those for the operator's own Lease."""
+    """Count the calls to the API server so far, without those about the operator's Lease."""
     _, page = operator.page("/metrics")
     lines = [t for t in page.splitlines() if t.startswith("penstock_operator_api_calls_total{")]
     return int(sum(float(t.rsplit(" ", 1)[1]) for t in lines if 'resource="leases"' not in t))

@@ -1,6 +1,6 @@
-"""What tenants and user code write into objects, against a real API server: refused, and no more.
+"""Hostile contents of objects by tenants and user code, with a real API server.
 
-The operator lives, looks after other jobs, and says in a condition what it does not take.
+The operator refuses them in a condition, keeps running, and handles the other jobs.
 """
 
 import json
@@ -24,18 +24,18 @@ DEEP = 9_900  # the API server takes it, and refuses 10,000
 
 
 def nested(depth: int) -> Any:
-    """Make a pod template of which one annotation's place is so deep."""
+    """Make a pod template that is nested to this depth."""
     text = '{"a":' * depth + "1" + "}" * depth
     return f'{{"spec": {{"deep": {text}}}}}'
 
 
 def deep_job(depth: int) -> str:
-    """Write a StreamJob with a deep template: Python's own encoder would refuse to."""
+    """Write a StreamJob with a deep template as text, because Python's encoder refuses it."""
     return stream_job(podTemplate="HERE").replace('"HERE"', nested(depth))
 
 
 def put(kubectl: Kubectl, text: str) -> None:
-    """Create an object by the API alone; kubectl's own schemas are not asked."""
+    """Create an object by the API, without kubectl's own validation."""
     kubectl("create", "--validate=false", "-f", "-", stdin=text)
 
 
@@ -52,7 +52,7 @@ def test_a_deep_template_is_refused_and_harms_no_other_job(
 
 
 def accepted(kubectl: Kubectl, job: str) -> tuple[str, str]:
-    """Read a condition as people do; the object is too deep to be read here."""
+    """Read a condition with kubectl: the object is too deep for this process."""
     path = '{.status.conditions[?(@.type=="Accepted")]'
     status = kubectl("get", "streamjob", job, "-o", f"jsonpath={path}.status}} {path}.reason}}")
     return status.partition(" ")[0], status.partition(" ")[2]

@@ -1,4 +1,4 @@
-"""StreamSnapshots of paths: what the Job that the operator makes finds out is what they show."""
+"""Imported StreamSnapshots show what the operator's Job finds out about their files."""
 
 import json
 import os
@@ -39,9 +39,9 @@ def shown(kubectl: Kubectl, name: str) -> tuple[str, str, str]:
 
 
 def play_look(kubectl: Kubectl, claim: Path) -> None:
-    """Do what a node and the controller of Jobs do, with the very command of the pod's container.
+    """Act as a node and the Job controller: run the command of the pod's container.
 
-    ``claim`` is the volume; the pod sees it where it is mounted.
+    ``claim`` is the folder of the volume, which the pod sees at its mount path.
     """
     for job in kubectl.items("jobs"):
         (container,) = job["spec"]["template"]["spec"]["containers"]
@@ -61,7 +61,7 @@ def play_look(kubectl: Kubectl, claim: Path) -> None:
 
 
 def end(kubectl: Kubectl, job: dict[str, Any], status: int, words: str) -> None:
-    """Say of the Job's pod, and then of the Job, that they have ended."""
+    """Report the Job's pod, and then the Job, as ended."""
     name, now = job["metadata"]["name"], "2026-01-01T00:00:00Z"
     template = job["spec"]["template"]
     labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-name": name}

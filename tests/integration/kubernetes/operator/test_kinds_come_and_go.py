@@ -1,4 +1,4 @@
-"""Definitions that come after the operator, and that go while it works."""
+"""Definitions that are created after the operator's start, or deleted while it works."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ DEFINITIONS = ("streamjobs.penstock.dev", "streamsnapshots.penstock.dev")
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """A server of the test's own, in which definitions may come and go."""
+    """A server for this test alone, so that definitions can be created and deleted."""
 
     kubectl: Kubectl
     start: Start
@@ -40,7 +40,7 @@ class Town:
 
 @pytest.fixture
 def town(own_api_server: ApiServer, tmp_path: Path) -> Iterator[Town]:
-    """Give a server with our definitions, and what starts operators for it."""
+    """Give a server with our definitions, and a function that starts operators for it."""
     settle(own_api_server)
     kubectl = own_api_server.kubectl
     with operators(own_api_server, kubectl.namespace, tmp_path) as start:
@@ -48,7 +48,7 @@ def town(own_api_server: ApiServer, tmp_path: Path) -> Iterator[Town]:
 
 
 def spark_definition() -> dict[str, Any]:
-    """Make the definition of Kubeflow's operator, as far as the API server looks at it."""
+    """Make the definition of Kubeflow's operator, as far as the API server needs it."""
     names = {"kind": "SparkApplication", "plural": "sparkapplications"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
@@ -69,7 +69,7 @@ def spark_definition() -> dict[str, Any]:
 
 
 def play_leader(kubectl: Kubectl) -> None:
-    """Do what workers do first: announce that they run what is wanted."""
+    """Act as workers at their start: report that they run what is wanted."""
     desired = found(kubectl, "configmap", pod.desired_name(JOB))
     kept = found(kubectl, "configmap", pod.latest_name(JOB))
     assert desired is not None
@@ -89,7 +89,7 @@ def test_spark_that_is_installed_later_is_used_and_its_failure_told(town: Town) 
     assert "ReplayUnavailable" in kubectl("get", "sj", JOB)
     operator.until(lambda: workers(kubectl) == 2)
     play_leader(kubectl)
-    for _ in range(2):  # the second time after its definition was taken away
+    for _ in range(2):  # the second time after its definition was deleted
         kubectl("create", "-f", "-", stdin=json.dumps(spark_definition()))
         kubectl("wait", "--for=condition=Established", f"crd/{SPARK}", "--timeout=30s")
         until_told(operator, lambda: condition(kubectl, "Accepted") == ("True", "Valid"))
@@ -106,7 +106,7 @@ def test_spark_that_is_installed_later_is_used_and_its_failure_told(town: Town) 
 
 
 def play_jobs(kubectl: Kubectl) -> None:
-    """Do what the controller of Jobs does when their pods have succeeded."""
+    """Act as the Job controller when the pods of the Jobs have succeeded."""
     now = "2026-01-01T00:00:00Z"
     ended = [
         {"type": kind, "status": "True", "lastTransitionTime": now}
@@ -152,5 +152,7 @@ def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(
     operator.until(lambda: told in operator.log.read_text())
     kubectl("apply", "-f", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")
-    applied(kubectl)  # its name is an earlier job's, whose set nobody collects here
+    applied(
+        kubectl
+    )  # an earlier job had this name, and no garbage collector deletes its StatefulSet here
     operator.until(lambda: condition(kubectl, "Accepted") == ("True", "Valid"))

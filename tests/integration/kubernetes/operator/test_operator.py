@@ -1,4 +1,4 @@
-"""The operator against a real API server: objects, no diff, refusals, deletion, two of it."""
+"""The operator with a real API server: objects, no diff, refusals, deletion, two operators."""
 
 import asyncio
 import base64
@@ -67,7 +67,7 @@ def test_another_operator_finds_nothing_to_do(start: Start, kubectl: Kubectl) ->
     first.until(lambda: workers(kubectl) == 2)
     first.until(lambda: condition(kubectl, "Accepted")[0] == "True")
     first.end()
-    # The first look of each applies everything again; what was created before, for the first time.
+    # The first reconcile applies all objects again; created objects are applied for the first time.
     second = start()
     second.until(lambda: applies(second))
     second.end()
@@ -79,7 +79,7 @@ def test_another_operator_finds_nothing_to_do(start: Start, kubectl: Kubectl) ->
 
 
 def applies(operator: Running) -> bool:
-    """Say whether it has applied all objects of the job anew; the log has what changed some."""
+    """Say whether it has applied all objects of the job again, by the log."""
     if '"listening"' not in operator.log.read_text():
         return False
     _, page = operator.page("/metrics")
@@ -131,7 +131,7 @@ def test_a_lost_authority_is_followed_by_another_that_is_believed_beside_it(
     before = trust_in(kubectl, name)
     kubectl("delete", "secret", authority_name(name))
     operator.end()
-    again = start()  # whoever starts looks at everything
+    again = start()  # an operator reconciles every job after its start
     again.until(lambda: found(kubectl, "secret", authority_name(name)) is not None)
     again.until(lambda: len(trust_in(kubectl, name).authorities()) == 2)
     now = trust_in(kubectl, name)

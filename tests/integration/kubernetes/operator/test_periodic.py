@@ -1,4 +1,4 @@
-"""Savepoints by the clock on a real API server: made when due, and removed by retention."""
+"""Periodic savepoints with a real API server: created when due, and deleted by retention."""
 
 import json
 import time
@@ -24,7 +24,7 @@ EVERY_S = 60
 
 
 def play_pods(kubectl: Kubectl, uid: str) -> None:
-    """Make the pods that no controller makes here, all ready."""
+    """Create ready pods: no controller runs here."""
     for ordinal in range(2):
         name = f"{pod.workers_name(JOB)}-{ordinal}"
         metadata = {"name": name, "labels": names.labels(JOB, uid)}
@@ -37,7 +37,7 @@ def play_pods(kubectl: Kubectl, uid: str) -> None:
 
 
 def play_leader(kubectl: Kubectl, uid: str) -> list[Request]:
-    """Run, and do all that is asked; returns the requests."""
+    """Act as a running leader that answers all requests. Returns the requests."""
     made = found(kubectl, "configmap", pod.desired_name(JOB))
     assert made is not None
     plain = json.loads(made["data"][pod.RECORD])
@@ -61,7 +61,7 @@ def play_leader(kubectl: Kubectl, uid: str) -> list[Request]:
 
 
 def put_snapshot(kubectl: Kubectl, name: str, due: float, uid: str) -> None:
-    """Put a complete one there; of the clock's where ``uid`` says whose."""
+    """Create a complete snapshot; with a ``uid`` it is a periodic one of that job."""
     metadata: dict[str, Any] = {"name": name}
     if uid:
         metadata["labels"] = {names.LABEL_PERIODIC: uid}

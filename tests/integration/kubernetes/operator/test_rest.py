@@ -1,4 +1,4 @@
-"""A running job at rest, against a real API server: what its workers write costs the operator."""
+"""A job at rest with a real API server: what the writes of its workers cost the operator."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def renew(kubectl: Kubectl, number: int) -> None:
 
 
 def calls(operator: Running) -> dict[tuple[str, str], float]:
-    """Count calls by resource and verb, without those for the operator's own Lease."""
+    """Count calls by resource and verb, without those about the operator's Lease."""
     _, page = operator.page("/metrics")
     counted = {(what, verb): float(n) for what, verb, n in SAMPLE.findall(page)}
     return {key: n for key, n in counted.items() if key[0] != "leases" and key[1] != "watch"}
@@ -91,7 +91,7 @@ def test_commits_and_renewals_of_a_job_at_rest_cost_one_call_at_most(
         last, before = before, calls(operator)
         return last == before
 
-    for _ in range(3):  # its first round of all objects comes at once, but may come now
+    for _ in range(3):  # the first apply of all objects may still be due
         operator.until(quiet)
     for number in range(COMMITS):
         commit(kubectl, uid, next(epochs))

@@ -1,4 +1,4 @@
-"""What goes wrong between the operator and the API server is told within seconds, and in words."""
+"""Failures between the operator and the API server are reported in words within seconds."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,7 @@ NO_ACCOUNT = (
 
 
 REFUSED: dict[str, tuple[dict[str, Plain], str]] = {
-    # What is typed otherwise than the schema of a pod says is an internal error to the server.
+    # A value of a wrong type in a pod template makes the server answer with an internal error.
     "with 500": (
         {"spec": {"containers": [{"name": "engine", "ports": [{"containerPort": "many"}]}]}},
         "500",
@@ -72,7 +72,7 @@ def test_a_refusal_ends_with_the_spec_that_was_refused(start: Start, kubectl: Ku
 
 
 def play_refused_pods(kubectl: Kubectl, text: str) -> None:
-    """Do what the StatefulSet's controller does when no pod of its set may be made."""
+    """Act as the StatefulSet's controller when its pods are refused."""
     made = found(kubectl, "statefulset", pod.workers_name(JOB))
     assert made is not None
     name = made["metadata"]["name"]
@@ -109,7 +109,7 @@ def test_an_absent_service_account_is_told(start: Start, kubectl: Kubectl) -> No
 
 
 def finish(kubectl: Kubectl) -> None:
-    """Do what a leader does at the end of all input."""
+    """Act as a leader at the end of all input."""
     kept = found(kubectl, "configmap", pod.latest_name(JOB))
     assert kept is not None
     latest = replace(decode(Latest, kept["data"][pod.RECORD].encode()), finished=True)

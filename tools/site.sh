@@ -9,7 +9,7 @@ tool=$VENV/docs
 if ! cmp -s requirements-docs.lock "$tool/installed.lock"; then
     rm -rf "$tool"
     "$VENV/bin/python" -m venv "$tool"
-    "$tool/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+    "$tool/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-input \
         --require-hashes -r requirements-docs.lock
     cp requirements-docs.lock "$tool/installed.lock"
 fi

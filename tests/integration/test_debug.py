@@ -140,7 +140,9 @@ def test_a_breakpoint_gives_a_prompt_and_the_job_goes_on(folder: Path) -> None:
         assert "INFO:mine:logged 2" in before
         assert "looked.py(11)look()" in before.replace("->", "") or "looked.py(1" in before
         beside = [Path(f"/proc/{n}/cmdline").read_text() for n in children(screen.process.pid)]
-        assert all("penstock.cli.overseer" in c for c in beside), "all else is in this process"
+        assert all("penstock.cli.crash_reporter" in c for c in beside), (
+            "all else is in this process"
+        )
         assert len(beside) == 1
         screen.type("p record['n'] * 14\n")
         assert "42" in screen.wait_for("(Pdb) ")

@@ -173,7 +173,7 @@ def test_nobody_reads_what_is_shown(job: Path) -> None:
 ENDED_AT_ONCE = """\
 import sys
 from types import SimpleNamespace
-from penstock.cli.run import Interrupts, watch
+from penstock.cli.run_watch import Interrupts, watch
 from penstock.cli.screen import PlainLines, Watched
 from penstock.contract.status import JobState, JobStatus
 ended = JobStatus("words", "u", JobState.{state}, 1, 1, failure={failure!r})

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.cli.fitting import Begins
-from penstock.cli.preflight import check_before_start
+from penstock.cli.preflight import Begins, check_before_start
 from penstock.graph import read_job_file
 
 
@@ -22,7 +21,7 @@ def test_user_code_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_the_command_line_and_the_api_import_neither_arrow_nor_numba() -> None:
     code = (
-        "import sys, penstock.cli.app, penstock.cli.preflight, penstock.cli.local, penstock as ps\n"
+        "import sys, penstock.cli.app, penstock.cli.preflight, penstock.cli.local_settings, penstock as ps\n"
         "import penstock.supervisor\n"
         "ps.Job, ps.count, ps.parquet\n"
         "print([m for m in ('pyarrow', 'numba', 'numpy', 'pyspark') if m in sys.modules])"

@@ -1,6 +1,6 @@
 """What is said to have changed since a job last ran."""
 
-from penstock.cli.again import code_changes
+from penstock.cli.past_runs import code_changes
 from penstock.cli.record import PARAMETERS, Digest, JobRecord
 
 

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from penstock.base.errors import ConfigError
 from penstock.cli.app import exit_code, make_app
-from penstock.cli.fitting import Begins
-from penstock.cli.local import cluster_settings, restore_of
-from penstock.cli.preflight import check_before_start
+from penstock.cli.local_settings import cluster_settings, restore_of
+from penstock.cli.preflight import Begins, check_before_start
 from penstock.cli.run import logs_command
 from penstock.contract.latest import ANY_STATE, Restore, is_done
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.compiling import SAID, Compiling
+from penstock.cli.run_watch import SAID, Compiling
 from penstock.model.kernels.place import CACHE_ENV, folder_of_version
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.errors import StorageError
 from penstock.cli.exits import Exit
-from penstock.cli.run import Interrupts, watch
+from penstock.cli.run_watch import Interrupts, watch
 from penstock.cli.screen import PlainLines, Watched
 from penstock.contract.status import JobState, JobStatus
 

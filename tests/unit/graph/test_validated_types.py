@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.cli.validate import validate
+from penstock.cli.inspect_job import validate
 from penstock.connectors.parquet_stage import stage
 from penstock.connectors.registry import ConnectorInspector
 from penstock.graph import load_job

@@ -1,4 +1,4 @@
-"""The command line: the composition root. Each command is a small file; heavy imports are late."""
+"""The command line: the composition root. Files group commands by what they act on; heavy imports are late."""
 
 import gc
 import os

@@ -6,17 +6,10 @@ import sys
 import typer
 
 from penstock.base.errors import PenstockError
-from penstock.cli.checkpoint import checkpoint
 from penstock.cli.exits import Exit, exit_of_error, internal, print_error
-from penstock.cli.graph import graph
-from penstock.cli.logs import logs
-from penstock.cli.replay import replay
-from penstock.cli.rescale import rescale
+from penstock.cli.inspect_job import graph, validate
 from penstock.cli.run import run as run_command
-from penstock.cli.savepoint import savepoint
-from penstock.cli.status import status
-from penstock.cli.stop import stop
-from penstock.cli.validate import validate
+from penstock.cli.running_job import checkpoint, logs, replay, rescale, savepoint, status, stop
 from penstock.cli.worker import worker_app
 
 EPILOG = (

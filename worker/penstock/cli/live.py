@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.visible import visible
-from penstock.cli.events import Events, lines_of
 from penstock.cli.rates import (
     History,
     StepRate,
@@ -18,6 +17,7 @@ from penstock.cli.rates import (
     short_seconds,
     step_rates,
 )
+from penstock.cli.run_events import Events, lines_of
 from penstock.contract.inputs import unread_text
 from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus
 

@@ -3,21 +3,17 @@
 import gc
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event, Thread
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from penstock.base.errors import ConfigError, StorageError
-from penstock.cli.compiling import Compiling
-from penstock.cli.exits import Exit, exit_of_state, print_error
+from penstock.base.errors import ConfigError
+from penstock.cli.exits import Exit, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     DirectoryOption,
@@ -27,23 +23,21 @@ from penstock.cli.options import (
     RestoreOption,
     SetOption,
 )
+from penstock.cli.run_watch import Interrupts, watch
 from penstock.cli.screen import JsonLines, Screen, Watched, make_screen
 from penstock.contract.job_reader import cluster_only
-from penstock.contract.status import ENDED, JobState, JobStatus
 
 if TYPE_CHECKING:
-    from penstock.cli.again import Finished, Ready
-    from penstock.cli.fitting import Begins
+    from penstock.cli.past_runs import Finished, Ready
+    from penstock.cli.preflight import Begins
     from penstock.cli.record import JobRecord
     from penstock.cluster.forks import ForkServer
     from penstock.contract.latest import Restore
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
-    from penstock.supervisor import LocalCluster
     from penstock.supervisor.settings import ClusterSettings
     from penstock.supervisor.workers import StartKeeper
 
-LOOK_INTERVAL_S = 0.5
 PAGE_OF_WORKER_0 = Path("workers", "0", "scratch", "in-flight")
 
 
@@ -108,9 +102,9 @@ def run(  # noqa: PLR0917  typer passes by name
 
     # A server loads what engines need while this process reads the job.
     with nullcontext() if debug else fork_server() as forks:
-        from penstock.cli.again import Asked, look_back  # noqa: PLC0415
-        from penstock.cli.fitting import Begins  # noqa: PLC0415
-        from penstock.cli.local import restore_of  # noqa: PLC0415
+        from penstock.cli.local_settings import restore_of  # noqa: PLC0415
+        from penstock.cli.past_runs import Asked, look_back  # noqa: PLC0415
+        from penstock.cli.preflight import Begins  # noqa: PLC0415
         from penstock.graph import read_job_file  # noqa: PLC0415
 
         gc.freeze()  # what was loaded lives on
@@ -239,8 +233,8 @@ def _start(
     screen: Screen,
 ) -> Exit:
     """Run what is to be run. ``place`` is the folder of all jobs, and what to begin from."""
-    from penstock.cli.again import Finished  # noqa: PLC0415  keep --help fast
-    from penstock.cli.local import cluster_settings  # noqa: PLC0415
+    from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415
+    from penstock.cli.past_runs import Finished  # noqa: PLC0415  keep --help fast
     from penstock.graph import keep_job_file  # noqa: PLC0415
 
     if isinstance(found, Finished):
@@ -254,15 +248,15 @@ def _start(
     run_of = _Run(settings, forks, checks.keepers, found.record)
     if not debug:
         return _show(run_of, notes, screen)
-    from penstock.cli.overseer import overseen  # noqa: PLC0415
+    from penstock.cli.crash_reporter import crash_reported  # noqa: PLC0415
 
-    with overseen(settings.directory / settings.job / PAGE_OF_WORKER_0):
+    with crash_reported(settings.directory / settings.job / PAGE_OF_WORKER_0):
         return _show(run_of, notes, screen)
 
 
 def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
     """Run the job, and keep the record of what ran: at the start, and when the run is over."""
-    from penstock.cli.again import as_ended  # noqa: PLC0415  keep --help fast
+    from penstock.cli.past_runs import as_ended  # noqa: PLC0415  keep --help fast
     from penstock.cli.record import keep_record  # noqa: PLC0415
     from penstock.supervisor import LocalCluster  # noqa: PLC0415
 
@@ -287,84 +281,3 @@ def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
 def has_functions(job: "Job") -> bool:
     """Say whether a job is made of more than declared steps: by code, or with functions."""
     return job.graph is None or any(hasattr(s.parameters, "call") for s in job.graph.steps)
-
-
-def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") -> Exit:
-    """Show the job until it has ended; turn signals into a clean stop, then an immediate one.
-
-    Where nobody reads what is shown any more (``| head``), that is a reason to stop as well.
-    """
-    compiling = Compiling(screen.note)
-    while True:
-        ended = cluster.wait(LOOK_INTERVAL_S)
-        compiling.look()
-        status = ended if ended is not None else cluster.status()
-        # The last counters are there when every process has ended, not before.
-        if status.state not in ENDED or ended is not None:
-            screen.show(status)
-        if ended is not None:
-            screen.close()
-            if screen.lost is not None and interrupts.first_time():
-                print_error(f"standard output: {screen.lost}: the job is {ended.state}")
-            code = _ended(ended, interrupts)
-            return code if screen.lost is None else Exit.FAILED
-        if interrupts.count >= 2:
-            cluster.kill()
-            screen.show(cluster.status())
-            screen.note("stopped at once; run it again to go on from the last checkpoint")
-            return Exit.INTERRUPTED
-        if interrupts.count == 1 and interrupts.first_time():
-            screen.note("stopping after a last checkpoint; Ctrl-C again stops at once")
-            _stop(cluster)
-        elif screen.lost is not None and interrupts.first_time():
-            print_error(f"standard output: {screen.lost}: stopping after a last checkpoint")
-            _stop(cluster)
-
-
-def _stop(cluster: "LocalCluster") -> None:
-    Thread(target=_ask_to_stop, args=(cluster,), daemon=True).start()
-
-
-def _ask_to_stop(cluster: "LocalCluster") -> None:
-    """Ask for a clean stop. One that cannot be noted is kept, and the supervisor tries again."""
-    try:
-        cluster.stop()
-    except ConfigError:
-        return  # the job has ended meanwhile, which is what was asked for
-    except StorageError as error:
-        print_error(f"the stop is not noted yet: {error}: tried again; Ctrl-C again stops at once")
-
-
-def _ended(status: JobStatus, interrupts: "Interrupts") -> Exit:
-    if status.state is JobState.FAILED and status.failure:
-        print_error(status.failure)
-    if interrupts.count and status.state is JobState.STOPPED:
-        return Exit.INTERRUPTED
-    return exit_of_state(status.state)
-
-
-class Interrupts:
-    """Counts SIGINT and SIGTERM instead of raising in the middle of something."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._told = Event()
-
-    def first_time(self) -> bool:
-        """Say True once."""
-        told = self._told.is_set()
-        self._told.set()
-        return not told
-
-    @contextmanager
-    def caught(self) -> Iterator[None]:
-        """Take over both signals; give them back afterwards."""
-        before = {s: signal.signal(s, self._arrived) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _arrived(self, _number: int, _frame: FrameType | None) -> None:
-        self.count += 1

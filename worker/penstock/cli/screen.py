@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 from penstock.base.visible import visible
-from penstock.cli.events import Events
 from penstock.cli.rates import (
     History,
     StepRate,
@@ -16,6 +15,7 @@ from penstock.cli.rates import (
     short_count,
     step_rates,
 )
+from penstock.cli.run_events import Events
 from penstock.contract import codec
 from penstock.contract.status import ENDED, JobState, JobStatus
 

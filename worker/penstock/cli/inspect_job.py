@@ -1,12 +1,13 @@
-"""``penstock validate``: compile a job as an engine would, inputs and functions included."""
+"""Commands that start nothing: ``penstock validate`` checks a job, ``penstock graph`` draws it."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.base.errors import StateError
+from penstock.base.errors import ConfigError, StateError
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     DirectoryOption,
@@ -37,8 +38,7 @@ def validate(  # noqa: PLR0917  typer passes by name
     drop_state: DropStateOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
-    from penstock.cli.fitting import Begins, fit_lines  # noqa: PLC0415
-    from penstock.cli.preflight import CHANGE, MISFIT, check_outside, input_lines  # noqa: PLC0415
+    from penstock.cli.preflight import CHANGE, MISFIT, Begins, check_outside, fit_lines, input_lines  # noqa: PLC0415  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
@@ -65,3 +65,39 @@ def validate(  # noqa: PLR0917  typer passes by name
     print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")
     for line in (*fits, *(() if cluster else input_lines(job))):
         print(line)
+
+
+class Format(StrEnum):
+    """How the plan is drawn."""
+
+    TEXT = "text"
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+def graph(
+    file: JobFileArgument,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", help="how it is drawn")
+    ] = Format.TEXT,
+    set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="PATH", help="a file; default: standard output"),
+    ] = None,
+) -> None:
+    """Draw a job: its stages, and how rows go between them."""
+    from penstock.graph import load_job  # noqa: PLC0415  keep --help fast
+    from penstock.graph.draw import draw_mermaid, draw_svg, draw_text  # noqa: PLC0415
+
+    job = load_job(file, None, set_)
+    painters = {Format.TEXT: draw_text, Format.SVG: draw_svg, Format.MERMAID: draw_mermaid}
+    picture = painters[format_](job)
+    if output is None:
+        print(picture)
+    else:
+        try:
+            output.write_text(picture + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--output {output}: {error.strerror}") from error
+        print(f"wrote {output}")

@@ -1,46 +1,113 @@
-"""A job that is run again: what it says of the runs before, and whether anything is to be done.
+"""A job that is run again: what its runs before left, and whether anything is to be done.
 
-A finished job has nothing to do. It says so, and looks whether it would come out otherwise now:
-other code or steps, other input, output that is gone. That ends with an error, because a user who
-changed something and runs the job again means to have it computed.
+A job that has finished runs no more. Its ``penstock run`` says so, and checks whether the job would
+come out differently now: other code or steps, other input, output that is gone. Such a change is an
+error, because a user who changes something and runs the job again wants it computed.
 
-A job that has not finished goes on, with the code and steps of now. Output that is gone ends with
-an error, too: it would never be written again, and the job would end as if all were there.
+A job that has not finished goes on, with its code and steps of now. Output that is gone is an error
+there as well: the files are not written again.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from penstock.base.errors import ConfigError, PenstockError, StateError
+from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
-from penstock.cli.before import Before, held, read_before
-from penstock.cli.fresh import forget_runs
-from penstock.cli.output_files import counted, foreign_files, is_anothers, missing_output
-from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record
+from penstock.cli.own_files import counted, foreign_files, forget_runs, is_anothers, missing_output
+from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record, read_record
+from penstock.cluster.launch import latest_name
 from penstock.connectors.input_files import look_at
 from penstock.contract.inputs import named, unread_text
-from penstock.contract.latest import is_done
+from penstock.contract.latest import Latest, decode_latest, is_done
+from penstock.contract.manifest import RootManifest
 from penstock.contract.status import JobState, JobStatus
-from penstock.supervisor.committed import committed_rows
+from penstock.storage.lock import DirectoryLock
+from penstock.storage.sqlite import Database, SqliteMetaStore
+from penstock.supervisor.committed import committed_rows, read_manifest
+from penstock.supervisor.folders import JobFolder
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
-    from penstock.contract.latest import Latest, Restore
+    from penstock.contract.latest import Restore
     from penstock.contract.manifest import SplitState
     from penstock.graph import JobFile
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """``latest`` and ``root`` are the truth of the runs before, ``record`` what ran then.
+
+    ``committed_at`` is when the newest checkpoint was written, as its file says.
+    """
+
+    latest: Latest
+    root: RootManifest | None
+    record: JobRecord | None
+    committed_at: datetime | None
+
+    def since(self) -> str:
+        """Say when the newest checkpoint was committed, or the job finished."""
+        at = self.committed_at
+        if self.record is not None and self.record.finished_us is not None:
+            at = datetime.fromtimestamp(self.record.finished_us / 1e6).astimezone()
+        return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+@contextmanager
+def held(directory: Path, job: str, namespace: str) -> Iterator[JobFolder]:
+    """Hold a job's folder, so that nobody runs it. Raises BusyError when somebody does."""
+    folder = JobFolder.make(directory, job, namespace)
+    lock = DirectoryLock(folder.root, f"job {job!r}")
+    try:
+        yield folder
+    finally:
+        lock.release()
+
+
+def read_before(folder: JobFolder) -> Before | None:
+    """Read what is left of earlier runs; None when there was none, or nothing can be read.
+
+    Raises StateError when the metadata is damaged. ``folder`` is held.
+    """
+    if not folder.database.exists():
+        return None
+    database = Database(folder.database)
+    try:
+        found = SqliteMetaStore(database).get(latest_name(folder.job))
+        latest = None if found is None else decode_latest(found.data)
+    except PeerError:
+        return None  # of another version: whoever runs it says so
+    finally:
+        database.close()
+    if latest is None:
+        return None
+    storage = folder.storage(latest.job_uid)
+    root = read_manifest(storage, latest.root)
+    at = None
+    if root is not None and latest.root is not None:
+        written = (storage / latest.root.name).stat().st_mtime
+        at = datetime.fromtimestamp(written).astimezone()
+    return Before(latest, root, read_record(folder.root), at)
+
 
 AGAIN = (
     "to compute it again: penstock run --fresh removes this job's state and its own output files,"
     " and begins anew; savepoints and files of others stay"
 )
+
+
 GO_ON = (
     "these files are not written again: put them back, and run the job again",
     AGAIN,
     "to go on without them: penstock run --allow-missing-output",
 )
+
+
 REMEDY = (
     AGAIN,
     "to keep what it has written: give the job another name (metadata.name) and an empty output"

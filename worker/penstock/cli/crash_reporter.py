@@ -18,12 +18,12 @@ ENDED_WELL = b"."
 
 
 @contextmanager
-def overseen(page: Path) -> Iterator[None]:
+def crash_reported(page: Path) -> Iterator[None]:
     """Have a death inside told on standard error; ``page`` is where the engine says what it does.
 
     A process of its own session, so that Ctrl-C does not end it.
     """
-    command = [sys.executable, "-m", "penstock.cli.overseer", str(page), str(_written(page))]
+    command = [sys.executable, "-m", "penstock.cli.crash_reporter", str(page), str(_written(page))]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:

@@ -16,7 +16,7 @@ from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
-from penstock.transport.local import LocalTeller
+from penstock.transport.local import LocalCreditCarrier
 from penstock.transport.output import LocalOutput
 from penstock.transport.wakeup import Wakeup
 
@@ -52,7 +52,7 @@ class Flow:
         ends = [self.task.add(ReceiveChannel(n, 8 * MIB, 4 * MIB, Version(1)), None) for n in names]
         self.outputs = [LocalOutput(SendChannel(MIB, 0.0, Version(1)), Wakeup(), e) for e in ends]
         for end, output in zip(ends, self.outputs, strict=True):
-            end.tell(LocalTeller(output))
+            end.begin(LocalCreditCarrier(output))
 
     def fill(self) -> None:
         """Let every sender offer batches until it is refused."""

@@ -46,7 +46,7 @@ def channels(*edges: int) -> tuple[TaskInput, Wakeup, list[InputChannel]]:
         name = channel_from(worker, edge)
         made.append(task.add(ReceiveChannel(name, 8 * MIB, 4 * MIB, Version(1)), None))
     for channel in made:
-        channel.tell(Told())
+        channel.begin(Told())
     return task, wakeup, made
 
 
@@ -153,7 +153,7 @@ def test_every_channel_whose_rows_were_taken_owes_its_sender_credit() -> None:
     task, _, (first, second) = channels(0, 0)
     line = Told()
     for channel in (first, second):
-        channel.tell(line)
+        channel.begin(line)
     line.channels.clear()
     fill((first, words("a")), (second, words("x")))
     assert polled_across(task) == (first.channel, "ax")
@@ -312,7 +312,7 @@ def test_a_sender_hears_of_a_smaller_window_though_its_rows_are_not_taken() -> N
     task, _, (first, _) = channels(0, 0)
     work_fast(task)
     line = Told()
-    first.tell(line)
+    first.begin(line)
     first.push(1, letters(20))
     line.channels.clear()
     work_slowly(task, 0.01, since=100.0)

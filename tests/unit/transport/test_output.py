@@ -15,7 +15,7 @@ from penstock.model.wire import DataHead
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
-from penstock.transport.local import LocalTeller
+from penstock.transport.local import LocalCreditCarrier
 from penstock.transport.output import LocalOutput, RemoteOutput
 from penstock.transport.stream import OutStream
 from penstock.transport.wakeup import Wakeup
@@ -37,7 +37,7 @@ def local(window: int = 8 * MIB) -> tuple[LocalOutput, TaskInput, Wakeup]:
     task = TaskInput(RECEIVER, wakeup)
     receiver = task.add(ReceiveChannel(CHANNEL, window, window // 2, Version(1)), None)
     output = LocalOutput(SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), receiver)
-    receiver.tell(LocalTeller(output))
+    receiver.begin(LocalCreditCarrier(output))
     wakeup.wait(0)
     return output, task, wakeup
 
@@ -64,9 +64,9 @@ def test_a_task_of_the_same_worker_wakes_when_the_turn_is_over() -> None:
     assert output.try_send(words("b"), more=True)
     assert not wakeup.wait(0)
     assert not task.empty
-    output.hand_on()
+    output.wake_receiver()
     assert wakeup.wait(0)
-    output.hand_on()
+    output.wake_receiver()
     assert not wakeup.wait(0), "nothing was queued since"
 
 
@@ -106,7 +106,7 @@ def test_a_version_that_comes_with_fetched_credit_wakes_the_task() -> None:
     task = TaskInput(RECEIVER, Wakeup())
     receiver = task.add(ReceiveChannel(CHANNEL, 8 * MIB, 4 * MIB, Version(1)), None)
     output = LocalOutput(SendChannel(BUFFER, 0.0, Version(1)), Wakeup(), receiver)
-    task.announce(Version(2))  # without a teller nobody brings it
+    task.announce(Version(2))  # without a carrier nobody sends it
     assert output.try_send(words()), "one element may leave without credit"
     assert not output.wakeup.wait(0)
     assert output.try_send(words())
@@ -132,7 +132,7 @@ def test_no_row_is_left_behind_between_two_threads_that_run_out_of_credit() -> N
         for number in range(rows):
             element = words("x" * (number % 3000))
             while not output.try_send(element, more=number % 3 > 0):
-                output.hand_on()
+                output.wake_receiver()
                 output.wakeup.wait(5)
         output.flush()
 
@@ -216,7 +216,7 @@ def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> Non
     output, sender = remote(60.0)
     assert output.try_send(words(), more=True)
     assert sender.called == []
-    output.hand_on()
+    output.wake_receiver()
     assert sender.called == [output]
 
 

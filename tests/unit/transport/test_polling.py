@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from penstock.transport.polling import poll_where_waited
+from penstock.transport.polling import let_waiting_threads_poll
 
 TIMES = 500
 BATCH = pa.record_batch({"x": [1]})
@@ -39,7 +39,7 @@ def switches():
 
 
 if sys.argv[1] == "set":
-    poll_where_waited()
+    let_waiting_threads_poll()
 server = Echo("grpc://127.0.0.1:0")
 client = fl.connect(f"grpc://127.0.0.1:{server.port}")
 writer, reader = client.do_exchange(fl.FlightDescriptor.for_path("x"))

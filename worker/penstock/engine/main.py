@@ -25,7 +25,7 @@ from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.memory import keep_freed_memory
-from penstock.transport.polling import poll_where_waited
+from penstock.transport.polling import let_waiting_threads_poll
 
 if TYPE_CHECKING:
     from penstock.cluster.in_flight import InFlightPage
@@ -117,7 +117,7 @@ def empty_scratch(launch: EngineLaunch) -> None:
 def set_up_process() -> None:
     """Set what holds for the whole process of an engine, before it uses Flight."""
     keep_freed_memory()
-    poll_where_waited()
+    let_waiting_threads_poll()
 
 
 def switch_interval_s(job: "CompiledJob") -> float:

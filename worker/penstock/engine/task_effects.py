@@ -155,13 +155,13 @@ class TaskEffects:
         self._filling.clear()
         self._given.clear()
 
-    def hand_on(self) -> None:
+    def wake_receiver(self) -> None:
         """Wake those who go on with what was sent in this turn: not before its end.
 
         Woken in the middle of it, each would wait for the interpreter that this thread has.
         """
         for output in self._given:
-            output.hand_on()
+            output.wake_receiver()
         self._filling.update(self._given)
         self._given.clear()
 
@@ -186,7 +186,7 @@ class TaskEffects:
         self._given[output] = None
         if output.try_send(element, more=True):
             return
-        self.hand_on()  # what fills the channel has to be taken while this thread waits
+        self.wake_receiver()  # what fills the channel has to be taken while this thread waits
         since = time.monotonic()
         while not output.try_send(element):
             if self.copy_on():

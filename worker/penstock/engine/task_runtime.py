@@ -126,11 +126,11 @@ class Output(Protocol):
     def try_send(self, element: Any, *, more: bool = False) -> bool:
         """Queue rows; False when there is no room, and the wakeup is set when there is.
 
-        With ``more`` the caller calls ``hand_on`` or ``flush`` before it waits.
+        With ``more`` the caller calls ``wake_receiver`` or ``flush`` before it waits.
         """
         ...
 
-    def hand_on(self) -> None:
+    def wake_receiver(self) -> None:
         """Wake whoever goes on with what was queued with ``more``."""
         ...
 

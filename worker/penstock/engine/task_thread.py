@@ -96,7 +96,7 @@ class TaskLoop:
         """
         controlled = self._control()
         if controlled:
-            self._hands.hand_on()  # the steps may take long over what is read now
+            self._hands.wake_receiver()  # the steps may take long over what is read now
         worked = self._read() or controlled
         copied = self._hands.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
@@ -113,7 +113,7 @@ class TaskLoop:
         if idle:
             self._sleep()
         else:
-            self._hands.hand_on()
+            self._hands.wake_receiver()
 
     def heed(self) -> bool:
         """Do what a turn does, but read nothing; say whether something was done or is left.
@@ -121,7 +121,7 @@ class TaskLoop:
         Raises as :meth:`turn`.
         """
         heard = self._control()
-        self._hands.hand_on()
+        self._hands.wake_receiver()
         return not self._hands.copy_on() or heard
 
     def _may_sleep(self) -> bool:
@@ -212,7 +212,7 @@ class TaskLoop:
             output = self._hands.output(channel)
             if output is not None and output.receiver_version >= wanted:
                 self._hands.step(ev.PeerVersion(channel, output.receiver_version))
-                self._hands.hand_on()
+                self._hands.wake_receiver()
         if self.core.state.buffer.phase is BufferPhase.NONE:
             self._hands.timings.released(wanted, time.monotonic())
 

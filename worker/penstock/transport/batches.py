@@ -1,4 +1,4 @@
-"""Sizes of Arrow batches, and putting small ones together."""
+"""Sizes of Arrow batches; how small batches are joined and large ones are cut."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from penstock.model.validate import validate
 from penstock.model.wire import CHARGE_MAX
 from penstock.steps.calls import shown
 
-CHARGES_MAX = 2  # a decoded batch may take so many times its charge: columns may share memory
-_PINNED_TO_COMPACT = 2  # a slice may keep this many times its own size alive
-_CHEAP_BYTES = 4096  # below it, what a batch pins is near enough to what it holds
+CHARGES_MAX = 2  # a decoded batch may use this many times its charge: columns may share memory
+_PINNED_TO_COMPACT = 2  # a slice may keep alive this many times its own size
+_CHEAP_BYTES = 4096  # up to this size, the cheap measure (whole buffers) is exact enough
 
 
 def measure(batch: pa.RecordBatch) -> int:
-    """Return the charge of a batch in bytes: its body as it will be decoded, and a fixed cost."""
+    """Return the charge of a batch in bytes: the size of its decoded body plus a fixed cost."""
     pinned: int = batch.get_total_buffer_size()
     if pinned <= _CHEAP_BYTES and _is_plain(batch):
         return pinned + ELEMENT_FIXED_CHARGE_BYTES
@@ -27,20 +27,20 @@ def measure(batch: pa.RecordBatch) -> int:
 
 
 def _is_plain(batch: pa.RecordBatch) -> bool:
-    """Say whether decoding doubles memory at most: two columns may share it, not more."""
+    """Say whether decoding at most doubles memory: at most two columns can share a buffer."""
     return batch.num_columns <= _PINNED_TO_COMPACT and not any(
         column.type.num_fields for column in batch.columns
     )
 
 
 def measure_fresh(batch: pa.RecordBatch) -> int:
-    """Like :func:`measure`, for a batch that shares no buffer with another: a tenth of the cost."""
+    """Like :func:`measure`, at a tenth of its cost; the batch must share no buffer with others."""
     size: int = batch.get_total_buffer_size()
     return size + ELEMENT_FIXED_CHARGE_BYTES
 
 
 def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
-    """Copy a slice that keeps more than twice its size alive; return anything else as it is."""
+    """Copy a slice whose buffers are more than twice its own size; return other batches as is."""
     if data.payload.get_total_buffer_size() <= _PINNED_TO_COMPACT * data.charge:
         return data
     batch = pa.concat_batches([data.payload])
@@ -48,7 +48,7 @@ def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
 
 
 def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
-    """Return the rows of all parts, in order, as one batch; a single part is not copied.
+    """Return the rows of all parts, in order, as one batch. A single part is not copied.
 
     The schema is that of the first part. Raises ConfigError as :func:`conform` does.
     """
@@ -59,9 +59,10 @@ def join(parts: Sequence[Data[pa.RecordBatch]]) -> pa.RecordBatch:
 
 
 def whole(slices: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Return slices of one batch, each beginning where the one before ends, as one slice of it.
+    """Return adjacent slices of one batch as one slice, without a copy.
 
-    Nothing is copied; None when they are something else. The schemas are equal.
+    Each slice must begin where the slice before it ends; otherwise the result is None. All slices
+    must have the same schema.
     """
     arrays = [_whole(columns) for columns in zip(*(s.columns for s in slices), strict=True)]
     if None in arrays:
@@ -73,7 +74,7 @@ def _whole(arrays: Sequence[pa.Array]) -> pa.Array | None:
     first = arrays[0]
     buffers, end = first.buffers(), first.offset
     if first.type.num_fields or pa.types.is_dictionary(first.type):
-        return None  # what lies below has offsets of its own
+        return None  # child arrays have offsets of their own
     memory = [b and (b.address, b.size) for b in buffers]
     for array in arrays:
         if array.offset != end or [b and (b.address, b.size) for b in array.buffers()] != memory:
@@ -83,21 +84,21 @@ def _whole(arrays: Sequence[pa.Array]) -> pa.Array | None:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows under exactly the schema of their stream; nothing is copied.
+    """Return the rows with exactly the schema of their stream, without a copy.
 
-    Steps may differ in what Arrow calls nullable and in notes. Raises ConfigError when columns or
-    types differ: what the steps make is not what the job says.
+    The batches of a step may differ in nullability and in metadata. Raises ConfigError when column
+    names or types differ: then the steps do not make the rows that the job declares.
     """
     if batch.schema.equals(schema):
         return batch
     if batch.schema.names != schema.names or batch.schema.types != schema.types:
-        got, known = _spell(batch.schema), _spell(schema)
+        got, known = _schema_text(batch.schema), _schema_text(schema)
         raise ConfigError(f"rows of [{got}] on an edge with rows of [{known}]")
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Say whether values of any column refer to a dictionary, at any depth."""
+    """Say whether any column is dictionary-encoded, at any depth."""
     return any(map(_has_dictionary, schema.types))
 
 
@@ -106,12 +107,12 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or any(map(_has_dictionary, inner))
 
 
-def _spell(schema: pa.Schema) -> str:
+def _schema_text(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name}: {f.type}" for f in schema)
 
 
 def bounds(parts: Sequence[Data[pa.RecordBatch]]) -> tuple[int | None, int | None]:
-    """Return the event-time bounds of all parts; unknown when those of any part are."""
+    """Return the lowest and highest event time of all parts (us); None if any part's is unknown."""
     if len(parts) == 1:
         return parts[0].min_ts, parts[0].max_ts
     low = [p.min_ts for p in parts if p.min_ts is not None]
@@ -128,11 +129,11 @@ def _largest(row: pa.RecordBatch) -> str:
 
 
 def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
-    """Cut a batch into pieces of at most ``charge_max``, or of one row, in order; none is copied.
+    """Cut a batch, in order and without a copy, into pieces of at most ``charge_max`` or one row.
 
-    Each is charged what it holds, never what it pins: else rows in small pieces would look larger,
-    and windows follow the size of rows. Raises RowNotSentError when a single row is larger
-    than an element may be.
+    The charge of a piece is the size of its own rows, not of the buffers that it shares with the
+    other pieces. Otherwise rows in small pieces would look larger, and flow control follows the
+    size of rows. Raises RowNotSentError when a single row is larger than an element may be.
     """
     if data.charge <= charge_max:
         yield data
@@ -154,9 +155,9 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
 
 
 def check(batch: pa.RecordBatch) -> None:
-    """Raise RowNotSentError unless every value is what its type says: texts are UTF-8, above all.
+    """Raise RowNotSentError unless every value is valid for its type: text must be UTF-8.
 
-    A receiver refuses such rows as a peer's fault, and would again after each recovery.
+    A receiver would refuse such rows as the fault of a peer, and would do so after each recovery.
     """
     try:
         validate(batch)
@@ -181,13 +182,13 @@ def _is_valid(batch: pa.RecordBatch) -> bool:
 
 
 def _as_bytes(row: pa.RecordBatch) -> str:
-    """Show a row of which texts may be anything."""
+    """Show a row whose texts may be invalid UTF-8."""
     texts = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     columns = [c.view(texts[c.type]) if c.type in texts else c for c in row.columns]
     return shown(pa.RecordBatch.from_arrays(columns, names=row.schema.names))
 
 
 def fingerprint(schema: pa.Schema) -> bytes:
-    """Return the SHA-256 of a schema without its metadata: equal types have equal prints."""
+    """Return the SHA-256 of a schema without its metadata: equal schemas have equal fingerprints."""
     bare = schema.remove_metadata()
     return hashlib.sha256(bare.serialize().to_pybytes()).digest()

@@ -1,4 +1,7 @@
-"""What the transport tells the engine. Told on its own threads: put it into an inbox and return."""
+"""Events that the transport reports to the engine.
+
+They are reported on threads of the transport. The handler puts them into an inbox and returns.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from penstock.contract.ids import Attempt, ChannelId, Ordinal
 
 @dataclass(frozen=True, slots=True)
 class StreamBroken:
-    """A stream ended before its end of stream: the attempt must roll back. Never redialled.
+    """A stream closed before its end of stream. It is not dialled again: the attempt rolls back.
 
     ``channel`` is None for the link that carries credits.
     """
@@ -21,7 +24,7 @@ class StreamBroken:
 
 @dataclass(frozen=True, slots=True)
 class StreamRefused:
-    """A peer refused our handshake, for the reason given."""
+    """A peer refused our handshake; ``reason`` is its text."""
 
     attempt: Attempt
     peer: Ordinal
@@ -31,7 +34,7 @@ class StreamRefused:
 
 @dataclass(frozen=True, slots=True)
 class OrphansExceeded:
-    """Too many detached threads cannot be ended from here: restart the engine."""
+    """Too many detached threads are left, which this process cannot end: restart the engine."""
 
     count: int
 

@@ -1,15 +1,15 @@
 """The transport of one worker: all channels of an attempt, opened, grown and reset together.
 
     exchange = Exchange(identity, settings, on_event, endpoint)
-    exchange.reset(attempt)                 # discard everything; hold streams of the attempt
+    exchange.reset(attempt)                 # discard everything; hold streams of this attempt
     exchange.open_attempt(attempt, wiring)  # accept and dial; elements begin to flow
     exchange.extend(wiring)                 # a rescale adds channels and members
-    exchange.retire(channels)               # a rescale ends channels; closing them is no break
-    exchange.renew()                        # other certificates, for all who dial from now on
+    exchange.retire(channels)               # a rescale ends channels; their close is no failure
+    exchange.renew()                        # use renewed certificates for new connections
     exchange.close()
 
-Calls come from one control thread, but `renew` may come from any. Tasks use :meth:`Exchange.input`
-and :meth:`Exchange.output`.
+One control thread calls these methods; ``renew`` may be called from any thread. Tasks use
+:meth:`Exchange.input` and :meth:`Exchange.output`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -52,7 +52,7 @@ from penstock.transport.wakeup import Wakeup
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this worker is, to its peers."""
+    """How this worker identifies itself to its peers."""
 
     job_uid: JobUid
     ordinal: Ordinal
@@ -61,7 +61,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A member of the attempt: its life, and where its Flight server listens."""
+    """A member of the attempt: its incarnation, and the address of its Flight server."""
 
     incarnation: Incarnation
     address: str
@@ -69,10 +69,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Channels to open. Those that neither begin nor end on this worker are ignored.
+    """Channels to open. Channels that neither begin nor end on this worker are ignored.
 
-    ``schemas`` are by edge; ``wakeups`` name the tasks of this worker, with or without channels;
-    ``version`` is the assignment that this worker and, at first, its peers have loaded.
+    ``schemas`` are by edge. ``wakeups`` has an entry for every task of this worker, even for a task
+    without channels. ``version`` is the assignment that this worker has loaded; peers count as
+    having loaded it until they report a newer one.
     """
 
     members: Mapping[Ordinal, Peer]
@@ -84,7 +85,7 @@ class Wiring:
 
 @dataclass(slots=True)
 class _Current:
-    """All that lives and dies with one attempt."""
+    """Everything that belongs to one attempt and ends with it."""
 
     attempt: Attempt
     inputs: dict[TaskId, TaskInput] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class _Current:
 
 
 class Exchange:
-    """See the module. Raises ConfigError when the address cannot be listened on."""
+    """See the module docstring. Raises ConfigError when the address cannot be listened on."""
 
     def __init__(
         self,
@@ -114,29 +115,30 @@ class Exchange:
         self._receiver = Receiver(identity.job_uid, identity.ordinal, on_event)
         self._listener = Listener(endpoint, self._receiver.handle)
         self._endpoint = endpoint
-        self._leaving: list[SenderThread] = []
+        self._stopping: list[SenderThread] = []
         self._current = _Current(Attempt(0))
 
     @property
     def location(self) -> str:
-        """Where peers find this worker."""
+        """The address at which peers dial this worker."""
         return self._listener.location
 
     def renew(self) -> None:
-        """Show the certificates of now to all who dial; streams that are open go on.
+        """Use the newest certificates for new inbound connections; open streams are not affected.
 
-        What this worker dials shows them by itself. Raises ConfigError when the address was lost.
+        Outbound connections take the newest certificates without this call. Raises ConfigError
+        when the server cannot listen on its address again.
         """
         self._listener.renew()
 
-    # --- Life of an attempt -------------------------------------------------------------------
+    # --- Begin and end of an attempt ----------------------------------------------------------
 
     def reset(self, attempt: Attempt) -> None:
-        """Discard all queues, buffers and streams; refuse lower attempts, hold this one.
+        """Discard all queues, buffers and streams; refuse streams of lower attempts, hold this one's.
 
-        Blocked writes are cancelled. Blocked handlers are detached: they end with their callers.
-        A write into the socket of a stopped peer ends only with the connection: its thread is left
-        to itself, and counted among the orphans.
+        Blocked writes are cancelled. Blocked handlers are detached: they end when their callers
+        end. A write to a peer that is stopped ends only when the connection ends. Its thread is
+        left alone and counted as an orphan.
         """
         current, self._current = self._current, _Current(attempt)
         self._receiver.reset(attempt)
@@ -148,9 +150,9 @@ class Exchange:
             task.detach_all()
         for wakeup in current.wakeups.values():
             wakeup.set()
-        for sender in current.senders:  # behind the calls that close their streams
+        for sender in current.senders:  # after the calls that close their streams
             sender.stop()
-        self._leaving = [s for s in [*self._leaving, *current.senders] if s.alive]
+        self._stopping = [s for s in [*self._stopping, *current.senders] if s.alive]
         self._check_orphans()
 
     def open_attempt(self, attempt: Attempt, wiring: Wiring) -> None:
@@ -167,17 +169,17 @@ class Exchange:
         current.members.update(wiring.members)
         current.wakeups.update(wiring.wakeups)
         for channel, output in current.outputs.items():
-            output.wakeup = current.wakeups[channel.sender]  # of a task that was made again
+            output.wakeup = current.wakeups[channel.sender]  # the task may have been made again
         for task, wakeup in wiring.wakeups.items():
             current.inputs.setdefault(task, TaskInput(task, wakeup)).wakeup = wakeup
-        self._let_in(wiring)
+        self._admit(wiring)
         self._wire_locally(wiring)
         self._dial(wiring)
 
     def retire(self, channels: Iterable[ChannelId]) -> None:
-        """End and forget channels that no version needs any more; unknown ones are ignored.
+        """End and forget channels that no version needs any more; unknown channels are ignored.
 
-        They, and workers that have no channel left, may come again with :meth:`extend`.
+        Workers without a channel are forgotten too. :meth:`extend` may bring both back.
         """
         current, gone = self._current, set(channels)
         for channel in gone:
@@ -198,20 +200,20 @@ class Exchange:
                 link.close()
 
     def close(self, timeout_s: float = WRITE_CANCEL_DEADLINE_S) -> bool:
-        """Drop everything and stop listening; False when threads are left that cannot be ended.
+        """Drop everything and stop listening; False when threads remain that cannot be ended.
 
-        A process with such threads must leave through ``os._exit``: the interpreter's own end
-        would wait for them.
+        A process with such threads must end through ``os._exit``: a normal exit would wait for
+        them.
         """
         self.reset(self._current.attempt)
         self._receiver.close()
-        stopped = [sender.join(timeout_s) for sender in self._leaving]
+        stopped = [sender.join(timeout_s) for sender in self._stopping]
         return self._listener.close(timeout_s) and all(stopped)
 
     # --- For tasks ----------------------------------------------------------------------------
 
     def input(self, task: TaskId) -> TaskInput:
-        """Return the inputs of a task of this worker; of a source, an input without channels."""
+        """Return the inputs of a task of this worker; a source has an input without channels."""
         return self._current.inputs[task]
 
     def output(self, channel: ChannelId) -> Output:
@@ -219,7 +221,7 @@ class Exchange:
         return self._current.outputs[channel]
 
     def stats(self) -> ExchangeStats:
-        """Return the counters of all channels and of the server's handlers."""
+        """Return counters of all channels, and the number of handlers and orphans."""
         current = self._current
         return ExchangeStats(
             tuple(output.stats() for output in list(current.outputs.values())),
@@ -230,7 +232,7 @@ class Exchange:
 
     # --- Wiring -------------------------------------------------------------------------------
 
-    def _let_in(self, wiring: Wiring) -> None:
+    def _admit(self, wiring: Wiring) -> None:
         me = self._identity.ordinal
         inbound: dict[ChannelId, InputChannel] = {
             channel: self._current.inputs[channel.receiver].add(
@@ -241,7 +243,7 @@ class Exchange:
         }
         members = {ordinal: peer.incarnation for ordinal, peer in wiring.members.items()}
         schemas = {channel: self._current.schemas[channel.edge] for channel in inbound}
-        self._receiver.let_in(members, inbound, schemas)
+        self._receiver.admit(members, inbound, schemas)
 
     def _wire_locally(self, wiring: Wiring) -> None:
         me, current = self._identity.ordinal, self._current
@@ -265,7 +267,7 @@ class Exchange:
         state = SendChannel[pa.RecordBatch](
             settings.buffer_bytes, settings.flush_interval_s, version
         )
-        # All channels to a peer share a thread: one that hangs holds up no other peer's.
+        # All channels to a peer share a thread, so a peer that hangs blocks no other peer.
         senders = self._current.senders
         if not senders:
             senders += [SenderThread(f"sender-{n}", self._on_broken) for n in range(SENDER_THREADS)]
@@ -299,7 +301,7 @@ class Exchange:
 
         return make
 
-    # --- Trouble ------------------------------------------------------------------------------
+    # --- Failures -----------------------------------------------------------------------------
 
     def _on_broken(self, output: RemoteOutput, error: BaseException) -> None:
         current = self._current
@@ -308,7 +310,7 @@ class Exchange:
             self._on_event(StreamBroken(current.attempt, peer, output.channel, describe(error)))
 
     def _orphans(self) -> int:
-        return self._receiver.count()[1] + sum(sender.alive for sender in self._leaving)
+        return self._receiver.count()[1] + sum(sender.alive for sender in self._stopping)
 
     def _check_orphans(self) -> None:
         orphans = self._orphans()

@@ -1,9 +1,9 @@
-"""Where a worker's Flight server listens, and what a caller has to show there.
+"""Where a worker's Flight server listens, and how it authenticates callers.
 
-With trust, three things stand between a stranger and a queue: TLS with a certificate of the job's
-own authority on both sides, a token in the call's headers before a byte of it is read, and the
-token's signature over the handshake that it came with. Workers of one machine have the last two:
-Flight itself reads a first message of any size.
+With trust, a caller passes three checks: TLS, where both sides have a certificate of the job's own
+authority; a token in the headers, checked before a byte of the call is read; and the token's
+signature over the handshake. Workers on one machine use the last two. The token is checked first
+because Flight itself reads a first message of any size.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 
 @dataclass(frozen=True, slots=True)
 class FlightEndpoint:
-    """``advertised`` is the address that peers dial, ``host`` when None; port 0: any free one.
+    """Where to listen. ``advertised`` is the address that peers dial (None: ``host``).
 
-    ``trust``: that of a job, or the secret of a run, which is for the loopback address only. None:
-    whoever can connect may speak.
+    Port 0 means any free port. ``trust`` is the trust of a job, or the secret of a run, which is
+    for the loopback address only. None: every caller that can connect is accepted.
     """
 
     host: str = "127.0.0.1"
@@ -33,16 +33,16 @@ class FlightEndpoint:
     trust: TrustSource | RunSecret | None = None
 
     def listens(self) -> str:
-        """Return the location for the server."""
+        """Return the location that the server listens on."""
         return f"{scheme(self.trust_now())}://{join_address(self.host, self.port)}"
 
     def location(self, port: int) -> str:
-        """Return the location that peers dial; ``port`` is the one that was found."""
+        """Return the location that peers dial; ``port`` is the port that the server got."""
         address = join_address(self.advertised or self.host, port)
         return f"{scheme(self.trust_now())}://{address}"
 
     def server_options(self) -> dict[str, Any]:
-        """Return what a server that is made now asks of callers."""
+        """Return the options of a server that is made now: its certificates and the token check."""
         trust = self.trust_now()
         if trust is None:
             return {}
@@ -50,7 +50,7 @@ class FlightEndpoint:
         return trust.server_options() | tokens
 
     def trust_now(self) -> Shown | None:
-        """Return what is to be shown and believed from now on."""
+        """Return the newest credentials: what to present, and what to accept."""
         return None if self.trust is None else self.trust.now
 
 
@@ -58,13 +58,13 @@ LOOPBACK = FlightEndpoint()
 
 
 def dial(address: str, trust: Shown | None) -> Any:
-    """Return a client for a peer's location; connects with its first call."""
+    """Return a client for a peer's location. It connects at its first call."""
     shown = {} if trust is None else trust.client_options()
     return fl.FlightClient(address, generic_options=CLIENT_OPTIONS, **shown)
 
 
 def call_options(trust: Shown | None, hello: bytes) -> Any:
-    """Return the options of a call that opens with ``hello``: its signature, where there is one."""
+    """Return the options of a call whose handshake is ``hello``: its signature, if there is trust."""
     if trust is None:
         return fl.FlightCallOptions()
     return fl.FlightCallOptions(headers=[(TOKEN_HEADER.encode(), trust.token(hello).encode())])
@@ -87,14 +87,14 @@ class _Token(fl.ServerMiddleware):  # type: ignore[misc]
 
 
 class _TokenFactory(fl.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses a call without a token before anything of it is read."""
+    """Refuses a call without a token before any of it is read."""
 
     def __init__(self, trust: Shown) -> None:
         super().__init__()
         self._trust = trust
 
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> _Token:
-        """Keep the token for the handler, which knows the handshake."""
+        """Keep the token for the handler, which checks it against the handshake."""
         given = headers.get(TOKEN_HEADER, [])
         if len(given) != 1 or not self._trust.admits(str(given[0])):
             raise fl.FlightUnauthenticatedError("refused: a call without a worker's token")

@@ -1,10 +1,10 @@
-"""The receiver's end of all channels of a task: queues bounded by credit, one place to take from.
+"""The receiver's end of all channels of a task: one queue per channel, bounded by credit.
 
 stream handlers, local senders --push--> one queue per channel --poll--> task thread
                                                                     |
                                 credit to the sender of the channel <+
 
-Before a slow step rows are taken in slices, and the windows of the channels follow its pace: see
+A task with slow steps takes rows in slices, and the credit of its channels follows its speed: see
 :mod:`penstock.protocol.channel.pace`.
 """
 
@@ -27,42 +27,44 @@ from penstock.transport.wakeup import Wakeup
 Batch = Data[pa.RecordBatch]
 
 
-class Teller(Protocol):
+class CreditCarrier(Protocol):
     """Carries credit to the sender of a channel."""
 
     def owe(self, channel: "InputChannel", urgent: bool) -> None:
-        """Fetch ``channel.credit()`` and bring it: at once, or soon, with that of others.
+        """Fetch ``channel.credit()`` and send it: at once, or soon, with the credit of others.
 
-        A sender on the same worker may be left to fetch it, until it waits for it.
+        A sender on the same worker may fetch it itself; it is sent once that sender waits for it.
         """
         ...
 
 
 class InputChannel:
-    """One input channel: its queue and what is owed to its sender. Made by :class:`TaskInput`."""
+    """One input channel: its queue, and the credit owed to its sender. :class:`TaskInput` makes it."""
 
-    __slots__ = ("_owing", "_task", "_teller", "live", "queue", "ready", "state", "stats")
+    __slots__ = ("_carrier", "_owing", "_task", "live", "queue", "ready", "state", "stats")
 
-    def __init__(self, state: ReceiveChannel, task: "TaskInput", teller: Teller | None) -> None:
+    def __init__(
+        self, state: ReceiveChannel, task: "TaskInput", carrier: CreditCarrier | None
+    ) -> None:
         self.state = state
         self.queue: deque[Batch | Control] = deque()
         self.ready = False
         self.live = True
         self.stats = InputStats(state.channel)
         self._task = task
-        self._teller = teller
+        self._carrier = carrier
         self._owing = Owed.NOTHING
 
     @property
     def channel(self) -> ChannelId:
-        """The name of the channel."""
+        """The id of the channel."""
         return self.state.channel
 
     def push(self, sequence: int, element: Batch | Control, *, wake: bool = True) -> bool:
-        """Queue the next element and wake the task; False when the channel is detached.
+        """Queue the next element and wake the task; return False when the channel is detached.
 
-        Without ``wake`` the caller wakes it later. Never blocks. Raises PeerError on a gap and on
-        data beyond the credit.
+        With ``wake=False`` the caller wakes the task later. Never blocks. Raises PeerError on a
+        gap in the sequence and on data beyond the credit.
         """
         queued = self._task.push(self, sequence, element)
         if queued and wake:
@@ -73,20 +75,20 @@ class InputChannel:
         """Wake the task."""
         self._task.wakeup.set()
 
-    def tell(self, teller: Teller) -> None:
-        """Begin to give credit, through ``teller``: the stream has been accepted."""
-        self._teller = teller
+    def begin(self, carrier: CreditCarrier) -> None:
+        """Begin to give credit through ``carrier``: the stream has been accepted."""
+        self._carrier = carrier
         self.settle()
 
     def settle(self) -> None:
-        """Let the sender hear what it is owed, if it is owed more than it was called for."""
+        """Ask the carrier to send credit, if the sender is owed more than was asked for before."""
         owed = self.state.owed()
-        if owed > self._owing and self._teller is not None and self.live:
+        if owed > self._owing and self._carrier is not None and self.live:
             self._owing = owed
-            self._teller.owe(self, owed is Owed.NOW)
+            self._carrier.owe(self, owed is Owed.NOW)
 
     def credit(self) -> Credit:
-        """Return the credit as it stands, for sending now."""
+        """Return the present credit; the caller sends it now."""
         with self._task.lock:
             self._owing = Owed.NOTHING
             return self.state.credit()
@@ -95,7 +97,7 @@ class InputChannel:
 class TaskInput:
     """All input channels of one task.
 
-    ``poll`` and ``worked`` are for the task's thread, the rest for any.
+    Only the task's thread calls ``poll`` and ``worked``; any thread may call the rest.
     """
 
     def __init__(self, task: TaskId, wakeup: Wakeup) -> None:
@@ -107,13 +109,13 @@ class TaskInput:
         self._plain: dict[int, bool] = {}  # by edge
         self._pace = Pace()
         self._windows = CreditWindows()
-        self._rows_left = 0  # of the slice that is taken now
+        self._rows_left = 0  # how many more rows this poll may take
         self._bytes_left = 0
-        self._taken_bytes = 0  # of the rows that are taken now, without fixed costs
+        self._taken_bytes = 0  # of the rows of this poll, without fixed costs
 
-    def add(self, state: ReceiveChannel, teller: Teller | None) -> InputChannel:
-        """Add a channel; without a teller it gives no credit until :meth:`InputChannel.tell`."""
-        channel = InputChannel(state, self, teller)
+    def add(self, state: ReceiveChannel, carrier: CreditCarrier | None) -> InputChannel:
+        """Add a channel. Without a carrier it gives no credit until :meth:`InputChannel.begin`."""
+        channel = InputChannel(state, self, carrier)
         with self.lock:
             assert state.channel not in self._channels, f"{state.channel} is there already"
             self._channels[state.channel] = channel
@@ -122,7 +124,7 @@ class TaskInput:
 
     @property
     def empty(self) -> bool:
-        """True when nothing is queued; what arrives afterwards wakes the task."""
+        """True when nothing is queued. An element that arrives later wakes the task."""
         return not self._ready
 
     def poll(
@@ -132,12 +134,12 @@ class TaskInput:
     ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
-        Channels take turns. What is not read stays queued and its credit stays spent: a channel
-        behind its barrier is held by not reading it. Of an element with more rows than the task
-        should take at once the first ones are taken; the others stay at the head of their channel.
-        Small batches that wait one behind another are taken as one, so that the work of a task that
-        is behind gets cheaper; with them those of other channels of the same edge for which
-        ``joins`` is true, as if of the one returned.
+        Channels take turns. An element that is not taken stays queued, and its credit stays spent:
+        a channel that waits behind its barrier is held in this way. When an element has more rows
+        than the task should take at once, its first rows are taken and the others stay at the head
+        of the channel. Small batches that wait one behind another are joined to one element, so
+        that a task that is behind works more cheaply. Batches of other channels of the same edge
+        are joined too where ``joins`` is true; they count as rows of the channel returned.
         """
         with self.lock:
             self._rows_left, self._bytes_left = self._pace.slice_rows, self._pace.joined_bytes
@@ -158,12 +160,12 @@ class TaskInput:
         channel.settle()
         for other in others:
             other.settle()
-        return channel.state.channel, self._whole(taken)
+        return channel.state.channel, self._as_one_element(taken)
 
     def worked(self, data: Batch, seconds: float, waited_s: float, now: float) -> None:
-        """Count what the steps took for ``data``: slices and credit follow.
+        """Record the time that the steps needed for ``data``: slices and credit follow it.
 
-        Of ``seconds`` it waited ``waited_s`` for credit; ``now`` is monotonic seconds.
+        ``seconds`` includes ``waited_s``, spent waiting for credit; ``now`` is monotonic seconds.
         """
         size = max(data.charge - ELEMENT_FIXED_CHARGE_BYTES, 0)
         self._pace.worked(data.rows, size, seconds, waited_s)
@@ -176,7 +178,7 @@ class TaskInput:
             channels[state].settle()
 
     def announce(self, version: Version) -> None:
-        """Tell all senders that this task has loaded ``version``: they release what they hold."""
+        """Tell all senders that this task has loaded ``version``: they release the rows they hold."""
         with self.lock:
             channels = list(self._channels.values())
             for channel in channels:
@@ -185,7 +187,7 @@ class TaskInput:
             channel.settle()
 
     def detach(self, name: ChannelId) -> None:
-        """Drop a channel and what it has queued; nothing more is taken from its stream."""
+        """Drop a channel and its queue; nothing more is taken from its stream."""
         with self.lock:
             channel = self._channels.pop(name, None)
             if channel is not None:
@@ -198,7 +200,7 @@ class TaskInput:
             self.detach(name)
 
     def push(self, channel: InputChannel, sequence: int, element: Batch | Control) -> bool:
-        """Queue an element; see :meth:`InputChannel.push`. The task is not woken."""
+        """Queue an element as :meth:`InputChannel.push` does; the task is not woken."""
         with self.lock:
             if not channel.live:
                 return False
@@ -216,7 +218,7 @@ class TaskInput:
         return True
 
     def stats(self) -> list[InputStats]:
-        """Return the counters of all channels as they stand."""
+        """Return the present counters of all channels."""
         with self.lock:
             for channel in self._channels.values():
                 channel.stats.queued_bytes = channel.state.queued_bytes
@@ -230,7 +232,7 @@ class TaskInput:
         edge = first.channel.edge
         if self._bytes_left <= 0 or not self._rows_left or not self._is_plain(edge, taken[0]):
             return others
-        for _ in range(len(self._ready)):  # a whole turn: what is not taken keeps its place
+        for _ in range(len(self._ready)):  # a whole round, so that the order of the rest stays
             channel = self._ready.popleft()
             if not channel.live:
                 continue
@@ -243,9 +245,9 @@ class TaskInput:
         return others
 
     def _is_plain(self, edge: int, data: Batch) -> bool:
-        """Say whether rows of several senders can be put together whatever their values are.
+        """Say whether rows of several senders can always be joined, whatever their values are.
 
-        Their dictionaries may not: together they can be too large for the type of their indices.
+        Dictionary-encoded rows cannot: the joined dictionary may be too large for its index type.
         """
         plain = self._plain.get(edge)
         if plain is None:
@@ -253,7 +255,7 @@ class TaskInput:
         return plain
 
     def _take(self, channel: InputChannel) -> list[Any]:
-        """Take one element or a slice of it, and as many batches behind it as may be joined."""
+        """Take one element or a slice of it, and join as many batches behind it as allowed."""
         queue, state = channel.queue, channel.state
         if isinstance(queue[0], Data):
             taken: list[Any] = [self._take_rows(channel)]
@@ -269,7 +271,7 @@ class TaskInput:
         return taken
 
     def _fits(self, element: Batch | Control) -> bool:
-        """Say whether rows of an element may be joined with those that are taken."""
+        """Say whether rows of an element may be joined with the rows already taken."""
         if not isinstance(element, Data) or not self._rows_left:
             return False
         charge = element.charge
@@ -278,7 +280,7 @@ class TaskInput:
         return charge <= self._bytes_left
 
     def _take_rows(self, channel: InputChannel) -> Batch:
-        """Take the batch at the head of a channel, or as many of its rows as are left to take."""
+        """Take the batch at the head of a channel, or as many of its rows as may still be taken."""
         data = channel.queue[0]
         assert isinstance(data, Data), "only rows are taken in slices"
         if data.rows > self._rows_left:
@@ -293,8 +295,8 @@ class TaskInput:
         self._bytes_left -= data.charge
         return data
 
-    def _whole(self, taken: list[Any]) -> Element[pa.RecordBatch]:
-        """Return what was taken as one element; its charge counts the fixed cost once."""
+    def _as_one_element(self, taken: list[Any]) -> Element[pa.RecordBatch]:
+        """Return what was taken as one element. Its charge counts the fixed cost once."""
         first: Element[pa.RecordBatch] = taken[0]
         charge = self._taken_bytes + ELEMENT_FIXED_CHARGE_BYTES
         if not isinstance(first, Data) or (len(taken) == 1 and first.charge == charge):

@@ -1,7 +1,7 @@
-"""Replies and credits of all channels between two workers: one stream per direction.
+"""The link between two workers: a stream with the replies and credits of all their channels.
 
-The sender of the channels dials; the receiver answers on the same stream. So the end that only
-reads is a client's, and a client's read can be cancelled.
+The sender of the channels dials, and the receiver answers on the same stream. So the client is the
+end that only reads, and a client can cancel its read.
 
     PeerLink (sender's worker, one thread)  <--replies, credits--  CreditLine (receiver's handler)
 """
@@ -43,7 +43,7 @@ MakeStream = Callable[[Any, ChannelId], OutStream]
 
 
 class PeerLink:
-    """The link to one peer: dials it, opens the streams of the outputs, hears their credit."""
+    """The link to one peer: dials it, opens the streams of the outputs, receives their credit."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PeerLink:
         self._thread.start()
 
     def add(self, outputs: Iterable[RemoteOutput]) -> None:
-        """Take over the streams of these channels."""
+        """Open the streams of these channels, now or as soon as the link is up."""
         with self._lock:
             new = list(outputs)
             self._outputs.update((output.channel, output) for output in new)
@@ -80,7 +80,7 @@ class PeerLink:
                 self._connect(new)
 
     def close(self) -> None:
-        """End the link from any thread; what breaks from now on is not reported."""
+        """End the link, from any thread. Later failures are not reported."""
         with self._lock:
             self._closed = True
             reader = self._reader
@@ -91,11 +91,11 @@ class PeerLink:
         try:
             self._listen()
         except StopIteration:
-            self._broke("the peer has closed the link")
+            self._report_broken("the peer has closed the link")
         except PeerError as error:
-            self._broke(str(error))
+            self._report_broken(str(error))
         except STREAM_ERRORS as error:
-            self._broke(describe(error))
+            self._report_broken(describe(error))
 
     def _listen(self) -> None:
         trust = self._endpoint.trust_now()
@@ -109,18 +109,18 @@ class PeerLink:
                 if self._closed:
                     return
             while True:
-                self._hear(reader.read_chunk().app_metadata)
+                self._on_message(reader.read_chunk().app_metadata)
         finally:
             reader.cancel()
-            self._hang_up(writer)
+            self._close_writer(writer)
 
-    def _hang_up(self, writer: Any) -> None:
+    def _close_writer(self, writer: Any) -> None:
         try:
             writer.close()
         except STREAM_ERRORS:
             return  # a cancelled call repeats its error when it is closed
 
-    def _hear(self, metadata: Any) -> None:
+    def _on_message(self, metadata: Any) -> None:
         if metadata is None:
             raise PeerError("a message without metadata on the link")
         message = metadata.to_pybytes()
@@ -150,12 +150,12 @@ class PeerLink:
 
     def _connect(self, outputs: Iterable[RemoteOutput]) -> None:
         trust = self._endpoint.trust_now()
-        if trust is not self._shown:  # a client shows for ever what it was made with
+        if trust is not self._shown:  # a client keeps the certificates it was made with
             self._client, self._shown = dial(self._address, trust), trust
         for output in outputs:
             output.connect(self._make_stream(self._client, output.channel))
 
-    def _broke(self, reason: str) -> None:
+    def _report_broken(self, reason: str) -> None:
         with self._lock:
             over = self._closed or (
                 bool(self._outputs) and all(o.ended for o in self._outputs.values())
@@ -167,17 +167,17 @@ class PeerLink:
 
 
 class CreditLine:
-    """The receiver's end of a link: collects what the channels owe and writes it."""
+    """The receiver's end of a link: collects the credit that channels owe, and writes it."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Reply | tuple[InputChannel, bool] | None] = SimpleQueue()
 
     def owe(self, channel: InputChannel, urgent: bool) -> None:
-        """Bring the credit of a channel; what is not urgent waits CREDIT_DELAY_S for others."""
+        """Send the credit of a channel; unless urgent, wait CREDIT_DELAY_S to send more at once."""
         self._calls.put((channel, urgent))
 
     def reply(self, reply: Reply) -> None:
-        """Bring the answer to a handshake."""
+        """Send the answer to a handshake."""
         self._calls.put(reply)
 
     def stop(self) -> None:
@@ -185,7 +185,7 @@ class CreditLine:
         self._calls.put(None)
 
     def run(self, write: Callable[[bytes], None], is_cancelled: Callable[[], bool]) -> None:
-        """Write until stopped or the caller is gone. Raises FlightError when writing fails."""
+        """Write until stopped or until the caller is gone. Raises FlightError when a write fails."""
         owing: dict[ChannelId, InputChannel] = {}
         due: float | None = None
         while True:
@@ -207,7 +207,7 @@ class CreditLine:
             channel, urgent = call
             owing[channel.channel] = channel
             if urgent:
-                due = 0.0  # with whatever else waits in the queue by now
+                due = 0.0  # the rest of the queue is read first and goes along
             elif due is None:
                 due = monotonic() + CREDIT_DELAY_S
 

@@ -1,4 +1,4 @@
-"""Channels whose two ends are in one process: batches pass by reference, under the rules of credit."""
+"""Channels with both ends in one process: batches pass by reference, under the same credit rules."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +12,14 @@ from penstock.transport.output import LocalOutput
 from penstock.transport.wakeup import Wakeup
 
 
-class LocalTeller:
-    """Brings credit to a sender on the same worker, which fetches it itself when it runs out."""
+class LocalCreditCarrier:
+    """Passes credit to a sender on the same worker. The sender also fetches it when it runs out."""
 
     def __init__(self, output: LocalOutput) -> None:
         self._output = output
 
     def owe(self, channel: InputChannel, urgent: bool) -> None:
-        """Bring the credit now, or leave it to be fetched."""
+        """Pass the credit now if it is urgent or waited for; otherwise the sender fetches it."""
         if urgent or self._output.starved:
             self._output.on_credit(channel.credit())
 
@@ -44,12 +44,12 @@ def join_locally(
     ``ends`` are the inputs of the receivers and the wakeups of the senders, by task.
     """
     inputs, wakeups = ends
-    receivers = [  # all of them before the first gives credit: they share it
+    receivers = [  # add all before the first gives credit: the channels of a task share its memory
         inputs[c.receiver].add(receive_state(c, settings, version), None) for c in channels
     ]
     outputs: dict[ChannelId, LocalOutput] = {}
     for channel, receiver in zip(channels, receivers, strict=True):
         state = SendChannel[pa.RecordBatch](settings.buffer_bytes, 0.0, version)
         output = outputs[channel] = LocalOutput(state, wakeups[channel.sender], receiver)
-        receiver.tell(LocalTeller(output))
+        receiver.begin(LocalCreditCarrier(output))
     return outputs

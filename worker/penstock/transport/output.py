@@ -1,4 +1,4 @@
-"""The sender's end of a channel as a task sees it; on one worker, and over a stream.
+"""The sender's end of a channel: what a task sees of it, on one worker and over a stream.
 
 task thread --try_send, put--> SendChannel --pump--> LocalOutput: the receiver's queue
                                                      RemoteOutput: a sender thread, a stream
@@ -25,9 +25,9 @@ Batch = Data[pa.RecordBatch]
 
 
 class Output:
-    """One output channel of a task. No call blocks; ``wakeup`` is set when there is news.
+    """One output channel of a task. No call blocks.
 
-    News: room after a refusal, or another ``receiver_version``.
+    ``wakeup`` is set when there is room again after a refusal, and when ``receiver_version`` changes.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Output:
         self._stats = OutputStats(channel)
 
     def try_send(self, element: Batch | LatencyMarker, *, more: bool = False) -> bool:
-        """Queue rows or a latency marker; False, and nothing changed, when the channel is full.
+        """Queue rows or a latency marker; return False and change nothing when the channel is full.
 
-        With ``more`` the caller is busy and calls :meth:`hand_on` or :meth:`flush` before it waits:
-        no other thread is woken before that, only to wait for the interpreter. A batch of more
-        than half a window is cut in pieces. Raises ConfigError when one row is larger than an
-        element may be.
+        With ``more`` the caller promises to call :meth:`wake_receiver` or :meth:`flush` before it
+        waits. Until then no other thread is woken: it would only wait for the interpreter lock. A
+        batch of more than half a window is cut into pieces. Raises RowNotSentError when one row is
+        larger than an element may be.
         """
         now = monotonic()
         with self._lock:
@@ -58,25 +58,25 @@ class Output:
                 taken = self._offer(element, now)
             self._count_wait(taken, now)
             if taken:
-                self._ready(now, more)
+                self._on_queued(now, more)
         return taken
 
-    def hand_on(self) -> None:
-        """Wake whoever goes on with what was queued with ``more``."""
+    def wake_receiver(self) -> None:
+        """Wake the thread that sends or receives what was queued with ``more``."""
         with self._lock:
-            self._ready(monotonic())
+            self._on_queued(monotonic())
 
     def put(self, control: Control) -> None:
-        """Queue a control element behind everything before it. Never refused."""
+        """Queue a control element behind all elements queued before. Never refused."""
         with self._lock:
             self._state.put(control)
-            self._ready(monotonic())
+            self._on_queued(monotonic())
 
     def flush(self) -> None:
-        """Let the rows that wait for more rows leave now."""
+        """Send now the rows that wait in the buffer for more rows."""
         with self._lock:
             self._state.flush()
-            self._ready(monotonic())
+            self._on_queued(monotonic())
 
     @property
     def full(self) -> bool:
@@ -85,51 +85,51 @@ class Output:
 
     @property
     def window(self) -> int:
-        """Bytes that may wait at the receiver at its present pace."""
+        """How many bytes may wait at the receiver at its present speed."""
         return self._state.window
 
     @property
     def receiver_version(self) -> Version:
-        """The newest assignment the receiver said it has loaded."""
+        """The newest assignment version that the receiver has reported as loaded."""
         return self._state.receiver_version
 
     @property
     def ended(self) -> bool:
-        """True when the end of stream was put: a close after it is no break."""
+        """True once the end of stream is queued: a close after it is no failure."""
         return self._state.ended
 
     def on_credit(self, credit: Credit) -> None:
-        """Hear of credit or a new version. Raises PeerError when it cannot be true."""
+        """Take credit or a new version. Raises PeerError when it contradicts what was sent."""
         with self._lock:
             if self._closed:
                 return
-            self._hear(credit)
+            self._apply_credit(credit)
             self._on_room()
 
-    def _hear(self, credit: Credit) -> None:
-        """Count a grant; wake the task for a new version, or for room. The lock is held."""
+    def _apply_credit(self, credit: Credit) -> None:
+        """Add credit; wake the task for a new version or for room. The caller holds the lock."""
         before = self._state.receiver_version
         self._state.on_credit(credit)
         if self._state.receiver_version != before or (self._refused and self._state.roomy):
             self.wakeup.set()
 
     def close(self) -> None:
-        """Drop everything and send nothing any more: the attempt is over."""
+        """Drop everything and send nothing more: the attempt is over."""
         raise NotImplementedError
 
     def stats(self) -> OutputStats:
-        """Return counters as they stand; the object belongs to the caller."""
+        """Return a copy of the present counters."""
         with self._lock:
             self._stats.waiting_bytes = self._state.waiting_bytes
             self._stats.credit_bytes = self._state.credit
             return self._stats.copy()
 
-    def _ready(self, now: float, more: bool = False) -> None:
-        """React to something new in the queue; the lock is held."""
+    def _on_queued(self, now: float, more: bool = False) -> None:
+        """React to a new element in the queue. The caller holds the lock."""
         raise NotImplementedError
 
     def _on_room(self) -> None:
-        """React to new credit; the lock is held."""
+        """React to new credit. The caller holds the lock."""
         raise NotImplementedError
 
     def _offer(self, data: Batch, now: float) -> bool:
@@ -150,8 +150,8 @@ class Output:
             self._refused = False
             self._stats.waited_s += now - self._refused_at
 
-    def _left(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
-        """Count what has left, and wake the task if it waits for the room; the lock is held."""
+    def _count_sent(self, outgoing: Outgoing[pa.RecordBatch]) -> None:
+        """Count a sent element; wake the task if it waits for room. The caller holds the lock."""
         element = outgoing.element
         if isinstance(element, Fill):
             self._stats.count(sum(part.rows for part in element.parts), element.charge)
@@ -164,9 +164,9 @@ class Output:
 class LocalOutput(Output):
     """A channel inside one worker: batches pass by reference, under the same credit rules.
 
-    Nothing is buffered while there is credit. The thread that makes progress possible, sender
-    or receiver, moves the elements. Credit is fetched where it has run out, and brought only
-    while it is waited for (``starved``) or when there is much of it.
+    Nothing is buffered while there is credit. Either thread, sender or receiver, moves the elements
+    as soon as it makes that possible. The sender fetches credit when it has run out. The receiver
+    passes credit only while the sender waits for it (``starved``), or when there is much of it.
     """
 
     def __init__(
@@ -174,28 +174,28 @@ class LocalOutput(Output):
     ) -> None:
         super().__init__(receiver.channel, state, wakeup)
         self._receiver = receiver
-        self._untold = False  # elements were pushed and the receiver not woken
+        self._unwoken = False  # elements were pushed, and the receiver was not woken
         self.starved = False
         state.accept()
 
     def close(self) -> None:
-        """Drop everything and move nothing any more: the attempt is over."""
+        """Drop everything and pass on nothing more: the attempt is over."""
         with self._lock:
             self._closed = True
 
-    def hand_on(self) -> None:
-        """Wake the receiver if it has not been.
+    def wake_receiver(self) -> None:
+        """Wake the receiver, unless it was woken since the last push.
 
-        Needs no lock: besides the sender only the receiver's own thread pushes, and it looks
-        again before it sleeps.
+        Needs no lock: apart from the sender only the receiver's own thread pushes, and that thread
+        checks its queue before it sleeps.
         """
-        if self._untold:
-            self._untold = False
+        if self._unwoken:
+            self._unwoken = False
             self._receiver.wake()
 
     def flush(self) -> None:
-        """Wake the receiver if it has not been: no rows wait for more rows here."""
-        self.hand_on()
+        """Wake the receiver. A local channel holds no rows back to collect more."""
+        self.wake_receiver()
 
     def _offer(self, data: Batch, now: float) -> bool:
         if not self._closed and data.charge <= self._state.piece_bytes:
@@ -203,43 +203,43 @@ class LocalOutput(Output):
             sequence = self._state.passes(data)
             if sequence is not None:
                 self._stats.count(data.rows, data.charge)
-                self._untold = True
+                self._unwoken = True
                 self._receiver.push(sequence, data, wake=False)
                 return True
         return super()._offer(data, now)
 
-    def _ready(self, now: float, more: bool = False) -> None:
+    def _on_queued(self, now: float, more: bool = False) -> None:
         if self._state.closed and not self._closed:
-            self._move(now)
+            self._pass_on(now)
         if not more:
-            self.hand_on()
+            self.wake_receiver()
 
-    def _move(self, now: float) -> None:
-        """Move what there is credit for; before it is called starved, ask for more."""
-        self._move_on(now)
+    def _pass_on(self, now: float) -> None:
+        """Pass on what there is credit for; before the channel counts as starved, fetch more."""
+        self._pass_available(now)
         if self._state.closed:
-            self.starved = True  # first: what is taken from now on is brought
-            self._hear(self._receiver.credit())
-            self._move_on(now)
+            self.starved = True  # set first: the receiver passes on what it frees from now on
+            self._apply_credit(self._receiver.credit())
+            self._pass_available(now)
         self.starved = self._state.closed
 
-    def _move_on(self, now: float) -> None:
+    def _pass_available(self, now: float) -> None:
         while (outgoing := self._state.take(now)) is not None:
-            self._left(outgoing)
-            self._untold = True
+            self._count_sent(outgoing)
+            self._unwoken = True
             element = outgoing.element
             if isinstance(element, Fill):
-                for part in element.parts:  # one: a local channel opens no fill
+                for part in element.parts:  # exactly one: a local channel never collects rows
                     self._receiver.push(outgoing.sequence, part, wake=False)
             else:
                 self._receiver.push(outgoing.sequence, element, wake=False)
 
     def _on_room(self) -> None:
-        self._ready(monotonic())
+        self._on_queued(monotonic())
 
 
 class RemoteOutput(Output):
-    """A channel to another worker. One sender thread pumps it; only that thread writes."""
+    """A channel to another worker. One sender thread writes it; no other thread does."""
 
     def __init__(
         self,
@@ -256,27 +256,27 @@ class RemoteOutput(Output):
         self._armed = False
         self._starved = False
         self._starved_since: float | None = None
-        self._waited_s = 0.0  # for credit, by what leaves next
-        self.timer = 0.0  # the deadline that the sender thread has in its book
+        self._waited_s = 0.0  # how long the next batch has waited for credit
+        self.timer = 0.0  # the deadline that the sender thread has noted for this channel
 
     # --- From other threads -------------------------------------------------------------------
 
     def connect(self, stream: OutStream) -> None:
-        """Take the stream, for the sender thread to open: the link to the peer is up."""
+        """Take the stream, which the sender thread will open. The link to the peer is up."""
         with self._lock:
             if not self._closed:
                 self._stream = stream
                 self._call_sender()
 
     def accept(self) -> None:
-        """Hear that the receiver accepted the stream."""
+        """Begin to send: the receiver has accepted the stream."""
         with self._lock:
             self._state.accept()
             self._on_room()
-            self._waited_s = 0.0  # that was for the peer, not for credit
+            self._waited_s = 0.0  # the wait until now was for the peer, not for credit
 
     def close(self) -> None:
-        """Drop everything and cancel a write that blocks; the sender thread closes the stream."""
+        """Drop everything and cancel a blocked write. The sender thread closes the stream."""
         with self._lock:
             self._closed = True
             stream = self._stream
@@ -284,7 +284,7 @@ class RemoteOutput(Output):
         if stream is not None:
             stream.cancel()
 
-    def _ready(self, now: float, more: bool = False) -> None:
+    def _on_queued(self, now: float, more: bool = False) -> None:
         if self._closed or self._scheduled:
             return
         to_send = self._state.closed and not self._starved
@@ -308,12 +308,12 @@ class RemoteOutput(Output):
     # --- On the sender thread -----------------------------------------------------------------
 
     def pump(self) -> float | None:
-        """Send what may leave, up to a turn's share; return when to come back, if it is known.
+        """Send what may be sent, at most one turn's share; return when to call again, if known.
 
         Blocks while the peer's socket is full. Raises FlightError when the stream is broken.
         """
         with self._lock:
-            # Before anything is looked at: a call from now on is another turn, never lost.
+            # Reset first: a call from now on schedules another turn, so none is lost.
             self._scheduled = False
             stream = None if self._closed or self._opened else self._stream
         if stream is not None:
@@ -323,9 +323,9 @@ class RemoteOutput(Output):
             with self._lock:
                 outgoing = None if self._closed else self._state.take(monotonic())
                 if outgoing is None:
-                    due = self._rest()
+                    due = self._note_blocked()
                     break
-                self._left(outgoing)
+                self._count_sent(outgoing)
             self._write(outgoing)
         else:
             due = None
@@ -335,8 +335,8 @@ class RemoteOutput(Output):
             self._close_stream()
         return due
 
-    def _rest(self) -> float | None:
-        """Note why nothing leaves: no credit, or rows that wait for more rows."""
+    def _note_blocked(self) -> float | None:
+        """Note why nothing can be sent: no credit, or rows that wait for more rows."""
         self._starved = self._state.closed
         if self._starved and self._starved_since is None:
             self._starved_since = monotonic()

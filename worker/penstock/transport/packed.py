@@ -1,8 +1,8 @@
-"""Batches whose buffers are compressed, behind their metadata in one message.
+"""Packed batches: a batch with compressed buffers, sent in one message behind its metadata.
 
-    metadata, sealed | Arrow IPC stream: schema, one batch with LZ4 buffers, end
+    metadata | Arrow IPC stream: schema, one batch with LZ4 buffers, end
 
-Flight's own codec holds for a whole stream. These travel beside batches that are not packed.
+Flight's own compression is for a whole stream. Packed batches share a stream with plain ones.
 """
 
 import pyarrow as pa
@@ -16,20 +16,20 @@ from penstock.transport.batches import CHARGES_MAX, has_dictionaries
 CODEC = "lz4"
 _PACKED = bytes((PACKED,))
 _WRITE = pa.ipc.IpcWriteOptions(compression=CODEC, use_threads=False)
-# What is not compressed lies in the message as it came, which is anywhere in memory.
+# Buffers that are not compressed are used where they lie in the message, at any address.
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False)
 
 
 def can_pack(settings: CompressionSettings, schema: pa.Schema) -> bool:
-    """Say whether batches of a schema may travel packed: not with dictionaries.
+    """Say whether batches of a schema may be packed. Batches with dictionaries may not.
 
-    Each message would carry them whole; a stream sends them once.
+    Each message would carry the whole dictionary, which a stream sends once.
     """
     return settings.mode is not CompressionMode.NONE and not has_dictionaries(schema)
 
 
 def pack(rows: pa.RecordBatch, schema: pa.Schema, metadata: bytes) -> pa.Buffer:
-    """Return a message of a batch, under the schema of its stream, and the metadata before it."""
+    """Return a message: the metadata, then a batch with the schema of its stream, compressed."""
     sink = pa.BufferOutputStream()
     sink.write(metadata)
     with pa.ipc.new_stream(sink, schema, options=_WRITE) as writer:
@@ -38,9 +38,9 @@ def pack(rows: pa.RecordBatch, schema: pa.Schema, metadata: bytes) -> pa.Buffer:
 
 
 def split(message: pa.Buffer) -> tuple[bytes, pa.Buffer | None]:
-    """Return the metadata of an element, and what is packed behind it.
+    """Return the metadata of an element, and the packed batch behind it, if there is one.
 
-    Raises PeerError when nothing is behind metadata that announces it.
+    Raises PeerError when the metadata announces a packed batch and none follows.
     """
     if message.size <= ELEMENT_HEAD_BYTES_MAX:
         metadata: bytes = message.to_pybytes()
@@ -51,10 +51,10 @@ def split(message: pa.Buffer) -> tuple[bytes, pa.Buffer | None]:
 
 
 def unpack(packed: pa.Buffer, head: DataHead, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a packed batch, exactly one. Raises PeerError when it is anything else.
+    """Return the rows of a packed batch. Raises PeerError unless it is exactly one batch.
 
-    What it would take in memory is known, and compared with its charge, before it is unpacked. Its
-    values are still to be validated.
+    The size in memory is computed and compared with the charge before anything is decompressed.
+    The caller still has to validate the values.
     """
     if packed.size > head.charge:
         raise PeerError(f"a packed batch of {packed.size} bytes is charged as {head.charge}")

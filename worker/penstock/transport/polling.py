@@ -1,8 +1,8 @@
-"""Who looks at the sockets of Flight: who waits for a message, not threads of gRPC's own.
+"""Lets the thread that waits for a message poll its socket, instead of a thread of gRPC.
 
-gRPC hands sockets to an event engine by default: a message wakes one of its threads, which wakes
-the one that waits for it. The older poller lets whoever waits look itself. Both are in the library;
-decision 024 has what each costs.
+By default gRPC gives sockets to an event engine: a message wakes a thread of the engine, and that
+thread wakes the waiting one. With the older poller the waiting thread polls itself. The library has
+both; decision 024 compares their costs.
 """
 
 import os
@@ -11,9 +11,10 @@ _SETTING = "GRPC_EXPERIMENTS"  # read when the process first uses gRPC
 _WAITING_THREADS_POLL = "-event_engine_client,-event_engine_listener"
 
 
-def poll_where_waited() -> None:
-    """Let threads that wait for a message poll its socket; before the first use of Flight.
+def let_waiting_threads_poll() -> None:
+    """Let waiting threads poll their sockets. Call it before the first use of Flight.
 
-    For the whole process, so only for one of our own. A setting from outside stays.
+    It changes the whole process, so only our own processes call it. A value that the user has set
+    in the environment is kept.
     """
     os.environ.setdefault(_SETTING, _WAITING_THREADS_POLL)

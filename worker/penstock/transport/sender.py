@@ -1,4 +1,4 @@
-"""The few threads that write all channels of a worker to their streams."""
+"""The sender threads: a few threads that write all channels of a worker to their streams."""
 
 import heapq
 from collections.abc import Callable
@@ -12,7 +12,7 @@ OnBroken = Callable[[RemoteOutput, BaseException], None]
 
 
 class SenderThread:
-    """Pumps the outputs that call for it, and those whose deadline has come."""
+    """Pumps the outputs that ask for it, and the outputs whose deadline has passed."""
 
     def __init__(self, name: str, on_broken: OnBroken) -> None:
         self._calls: SimpleQueue[RemoteOutput | None] = SimpleQueue()
@@ -23,15 +23,15 @@ class SenderThread:
         self._thread.start()
 
     def schedule(self, output: RemoteOutput) -> None:
-        """Let the thread pump ``output`` soon. Never blocks."""
+        """Ask the thread to pump ``output`` soon. Never blocks."""
         self._calls.put(output)
 
     def stop(self) -> None:
-        """End the thread once it has done what it was called for. Never blocks."""
+        """End the thread after the work that is queued now. Never blocks."""
         self._calls.put(None)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of a stopped thread; False when it still writes after the timeout."""
+        """Wait until a stopped thread has ended; False when it still writes after the timeout."""
         self._thread.join(timeout_s)
         return not self.alive
 
@@ -44,7 +44,7 @@ class SenderThread:
         while (output := self._next()) is not None:
             try:
                 due = output.pump()
-            except Exception as error:  # whatever it is, it ends the attempt and is reported
+            except Exception as error:  # any error is reported and ends the attempt
                 output.close()
                 self._on_broken(output, error)
                 continue

@@ -1,7 +1,7 @@
-"""The Flight server of a worker: lets streams in and moves their elements to the queues.
+"""The Flight server of a worker: admits streams and moves their elements into the queues.
 
-A handler never waits for a queue: credit bounds it. It waits in two places, its caller's next
-message and, while it is held, the decision on its handshake.
+A handler never waits for room in a queue, because credit bounds the queue. It waits in two places:
+for the next message of its caller, and, while its stream is held, for the decision on its handshake.
 """
 
 import socket
@@ -40,7 +40,7 @@ from penstock.transport.stream import STREAM_ERRORS, describe
 
 
 class Inbound:
-    """What one attempt receives: its channels from other workers, a credit line per sender."""
+    """What one attempt receives: its channels from other workers, and a credit line per sender."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -51,26 +51,26 @@ class Inbound:
         self._lock = Lock()
 
     def line(self, sender: Ordinal) -> CreditLine:
-        """Return the line to a worker; made by the first of its streams to come."""
+        """Return the line to a worker; the first of its streams to arrive makes it."""
         with self._lock:
             return self._lines.setdefault(sender, CreditLine())
 
     def drop_line(self, sender: Ordinal) -> None:
-        """Forget the line to a worker that leaves; it ends when that worker hangs up."""
+        """Forget the line to a worker that leaves; it ends when that worker closes the link."""
         with self._lock:
             line = self._lines.pop(sender, None)
             if line is not None:
                 self._dropped.append(line)
 
     def stop(self) -> None:
-        """End the links' handlers; those of channels end with their callers."""
+        """End the handlers of links. The handlers of channels end when their callers do."""
         with self._lock:
             for line in [*self._lines.values(), *self._dropped]:
                 line.stop()
 
 
 class Receiver:
-    """Everything a handler does; :class:`FlightServer` only calls it."""
+    """Everything that a handler does; :class:`FlightServer` only calls it."""
 
     def __init__(self, job_uid: JobUid, ordinal: Ordinal, on_event: OnEvent) -> None:
         self._admission = Admission(job_uid, ordinal)
@@ -84,32 +84,32 @@ class Receiver:
     # --- From the exchange --------------------------------------------------------------------
 
     def reset(self, attempt: Attempt) -> None:
-        """End the attempt before: detach its handlers, hold those of ``attempt``."""
+        """End the previous attempt: detach its handlers, and hold streams of ``attempt``."""
         with self._changed:
             self._admission.reset(attempt)
             self._inbound.stop()
             self._inbound = Inbound(attempt)
             self._changed.notify_all()
 
-    def let_in(
+    def admit(
         self,
         members: Mapping[Ordinal, Incarnation],
         channels: Mapping[ChannelId, InputChannel],
         schemas: Mapping[ChannelId, pa.Schema],
     ) -> None:
-        """Let in the streams of these channels, in the attempt of the last reset."""
-        prints = {channel: fingerprint(schemas[channel]) for channel in channels}
+        """Admit the streams of these channels, in the attempt of the last reset."""
+        fingerprints = {channel: fingerprint(schemas[channel]) for channel in channels}
         with self._changed:
             self._inbound.channels.update(channels)
             self._inbound.schemas.update(schemas)
             if self._admission.is_open:
-                self._admission.extend(members, prints)
+                self._admission.extend(members, fingerprints)
             else:
-                self._admission.open(members, prints)
+                self._admission.open(members, fingerprints)
             self._changed.notify_all()
 
     def forget(self, members: Collection[Ordinal], channels: Collection[ChannelId]) -> None:
-        """Forget what a rescale has ended; the streams end by themselves."""
+        """Forget members and channels that a rescale has ended; their streams end by themselves."""
         with self._changed:
             self._admission.forget(members, channels)
             for channel in channels:
@@ -118,14 +118,14 @@ class Receiver:
                 self._inbound.drop_line(member)
 
     def close(self) -> None:
-        """Refuse what is held and end what can be ended."""
+        """Refuse the held streams, and end the handlers that can be ended."""
         with self._changed:
             self._closing = True
             self._inbound.stop()
             self._changed.notify_all()
 
     def count(self) -> tuple[int, int]:
-        """Return (handlers at work, orphans of attempts that are over)."""
+        """Return (working handlers, orphans: handlers of attempts that are over)."""
         with self._changed:
             orphans = sum(a < self._admission.attempt for a in self._handlers.values())
             return len(self._handlers) - orphans, orphans
@@ -155,7 +155,7 @@ class Receiver:
                 del self._handlers[me]
 
     def _decide(self, hello: Hello, context: Any) -> tuple[AdmissionDecision, Inbound]:
-        """Wait while the stream is held; return the decision and what it was made for."""
+        """Wait while the stream is held; return the decision and the attempt's inbound state."""
         with self._changed:
             while not self._closing:
                 decision = self._admission.admit(hello)
@@ -173,10 +173,10 @@ class Receiver:
 
     def _answer(self, hello: ChannelHello, decision: AdmissionDecision, inbound: Inbound) -> None:
         line = inbound.line(hello.sender)
-        if inbound.attempt == hello.attempt:  # else the line is not one to this caller
+        if inbound.attempt == hello.attempt:  # otherwise the line leads to another incarnation
             line.reply(Reply(decision.verdict, hello.channel, decision.reason))
         if decision.verdict is Verdict.ACCEPTED:
-            inbound.channels[hello.channel].tell(line)
+            inbound.channels[hello.channel].begin(line)
 
     def _serve(self, hello: Hello, inbound: Inbound, stream: tuple[Any, Any, Any]) -> None:
         context, reader, writer = stream
@@ -189,13 +189,13 @@ class Receiver:
         try:
             receive(reader, channel, inbound.schemas[hello.channel])
         except (PeerError, *STREAM_ERRORS) as error:
-            self._broke(
+            self._report_broken(
                 hello, channel, str(error) if isinstance(error, PeerError) else describe(error)
             )
         except StopIteration:
-            self._broke(hello, channel, "the sender closed the stream before its end")
+            self._report_broken(hello, channel, "the sender closed the stream before its end")
 
-    def _broke(self, hello: ChannelHello, channel: InputChannel, reason: str) -> None:
+    def _report_broken(self, hello: ChannelHello, channel: InputChannel, reason: str) -> None:
         if channel.live and not channel.state.ended:
             self._on_event(StreamBroken(hello.attempt, hello.sender, hello.channel, reason))
 
@@ -203,7 +203,8 @@ class Receiver:
 def receive(reader: Any, channel: InputChannel, schema: pa.Schema) -> None:
     """Queue every element of a stream until its end, or until the channel is detached.
 
-    Raises PeerError on a broken rule, StopIteration and FlightError when the stream breaks.
+    Raises PeerError when the peer breaks a rule, StopIteration or FlightError when the stream ends
+    too early.
     """
     checked = False
     while not channel.state.ended:
@@ -265,7 +266,7 @@ def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> No
 
 
 def _refuse_link(decision: AdmissionDecision, writer: Any) -> None:
-    """Say why on the link itself: there the caller listens."""
+    """Send the reason on the link itself: that is what the caller reads."""
     try:
         writer.write_metadata(encode_reply(Reply(Verdict.REFUSED, None, decision.reason)))
     except STREAM_ERRORS:
@@ -276,25 +277,25 @@ Handle = Callable[[Any, bytes, Any, Any], None]
 
 
 class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
-    """Listens as soon as it is made; only DoExchange is served."""
+    """Listens as soon as it is made. It serves DoExchange only."""
 
     def __init__(self, endpoint: FlightEndpoint, handle: Handle) -> None:
         try:
             super().__init__(endpoint.listens(), **endpoint.server_options())
         except pa.ArrowException as error:
-            raise ConfigError(_why_not(endpoint.host, endpoint.port)) from error
+            raise ConfigError(_listen_problem(endpoint.host, endpoint.port)) from error
         self._handle = handle
         self._trust = endpoint.trust_now()
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Hand one stream over."""
+        """Check the token of one stream and pass the stream to the handler."""
         hello = descriptor.command or b""
         check_call(self._trust, context, hello)
         self._handle(context, hello, reader, writer)
 
 
 class Listener(RenewableServer):
-    """Where a worker's peers dial. Raises ConfigError when the address cannot be listened on."""
+    """The server that peers dial. Raises ConfigError when the address cannot be listened on."""
 
     def __init__(self, endpoint: FlightEndpoint, handle: Handle) -> None:
         def make(port: int) -> FlightServer:
@@ -304,8 +305,8 @@ class Listener(RenewableServer):
         self.location = endpoint.location(self.port)
 
 
-def _why_not(host: str, port: int) -> str:
-    """Find out why the server could not listen, for people."""
+def _listen_problem(host: str, port: int) -> str:
+    """Return a text for people: why the server could not listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:

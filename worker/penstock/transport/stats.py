@@ -1,4 +1,4 @@
-"""Counters of channels, read now and then; counted per element, never per row."""
+"""Counters of channels. They are updated per element, never per row."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from penstock.contract.ids import ChannelId
 
 @dataclass(slots=True)
 class OutputStats:
-    """The sender's end. ``waited_s`` is how long rows were refused because nothing could leave."""
+    """The sender's end. ``waited_s`` is how long rows were refused because the channel was full."""
 
     channel: ChannelId
     elements: int = 0
@@ -19,19 +19,19 @@ class OutputStats:
     credit_bytes: int = 0
 
     def count(self, rows: int, charge: int) -> None:
-        """Count an element that has left; one without rows has no charge."""
+        """Count a sent element. An element without rows has the charge 0."""
         self.elements += 1
         self.rows += rows
         self.bytes += charge
 
     def copy(self) -> "OutputStats":
-        """Return a value that does not change any more."""
+        """Return a copy, which the transport does not change any more."""
         return replace(self)
 
 
 @dataclass(slots=True)
 class InputStats:
-    """The receiver's end. ``queued_bytes`` is what the task has yet to take."""
+    """The receiver's end. ``queued_bytes`` is what the task has not taken yet."""
 
     channel: ChannelId
     elements: int = 0
@@ -40,16 +40,16 @@ class InputStats:
     queued_bytes: int = 0
 
     def copy(self) -> "InputStats":
-        """Return a value that does not change any more."""
+        """Return a copy, which the transport does not change any more."""
         return replace(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeStats:
-    """All channels of a worker, and the handlers of its server: those at work, and the orphans.
+    """All channels of a worker, and how many handlers of its server work or are orphans.
 
-    An orphan is a handler or a writing thread of an attempt that is over, which only the peer, or
-    the end of the connection to it, can end.
+    An orphan is a handler or a writing thread of an attempt that is over. Only the peer, or the end
+    of the connection to it, can end an orphan.
     """
 
     outputs: tuple[OutputStats, ...]

@@ -1,4 +1,4 @@
-"""The writing end of one channel's Flight stream. The reverse way is unused: see ``link``."""
+"""The writing end of one channel's Flight stream. The reverse direction is unused: see ``link``."""
 
 from dataclasses import replace
 from time import perf_counter
@@ -21,7 +21,7 @@ _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
 
 
 def describe(error: BaseException) -> str:
-    """Spell an error of a stream in one line, without gRPC's stack of contexts."""
+    """Return the text of a stream's error in one line, without the contexts that gRPC appends."""
     text = " ".join(str(error).split())
     for noise in _NOISE:
         text = text.split(noise, 1)[0]
@@ -29,7 +29,7 @@ def describe(error: BaseException) -> str:
 
 
 class OutStream:
-    """One DoExchange call. All methods are for the sender thread, save :meth:`cancel`."""
+    """One DoExchange call. Only the sender thread calls it, except :meth:`cancel`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OutStream:
         self._cancelled = False
 
     def open(self) -> None:
-        """Begin the call with the handshake. Raises FlightError when the peer is not there."""
+        """Begin the call with the handshake. Raises FlightError when the peer cannot be reached."""
         hello = encode_hello(self._hello)
         descriptor = fl.FlightDescriptor.for_command(hello)
         options = call_options(self._trust, hello)
@@ -62,7 +62,10 @@ class OutStream:
     def send_batch(
         self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float = 0.0
     ) -> None:
-        """Write a batch, packed where that gains; it has waited so long for credit. May block."""
+        """Write a batch, packed where that is faster. May block.
+
+        ``waited_s`` is how long the batch has waited for credit.
+        """
         rows = conform(batch, self._schema)
         packs = self._packing is not None and self._packing.packs(rows, head.charge)
         start = perf_counter()
@@ -72,7 +75,7 @@ class OutStream:
             self._packing.sent(perf_counter() - start + waited_s)
 
     def _write_packed(self, sequence: int, head: DataHead, rows: pa.RecordBatch) -> bool:
-        """Write a batch packed; False, and nothing written, when that makes it larger."""
+        """Write a batch packed; return False and write nothing when packing makes it larger."""
         metadata = encode_data(sequence, replace(head, packed=True))
         message = pack(rows, self._schema, metadata)
         if message.size > head.charge:
@@ -91,15 +94,18 @@ class OutStream:
         self._writer.write_metadata(metadata)
 
     def cancel(self) -> None:
-        """End a write that blocks, from any thread; later writes fail."""
+        """End a blocked write, from any thread. Later writes fail."""
         self._cancelled = True
         if self._reader is not None:
             self._reader.cancel()
 
     def close(self) -> None:
-        """End the call and wait for the peer's handler, unless cancelled. Raises FlightError."""
+        """End the call and, unless it was cancelled, wait for the peer's handler.
+
+        Raises FlightError.
+        """
         try:
             self._writer.close()
         except STREAM_ERRORS:
-            if not self._cancelled:  # a cancelled call says so once more when it is closed
+            if not self._cancelled:  # a cancelled call raises its error again when it is closed
                 raise

@@ -1,10 +1,10 @@
-"""One place where a task's thread sleeps, and everything that concerns it wakes it."""
+"""Where a task's thread sleeps: input, credit and orders all wake it through one flag."""
 
 from threading import Lock
 
 
 class Wakeup:
-    """A flag that one thread waits for and clears; setting it twice is setting it once.
+    """A flag that one thread waits for and clears. Setting it twice is the same as once.
 
     Cheaper than ``threading.Event`` on the hot path: one lock, no condition.
     """
@@ -24,5 +24,5 @@ class Wakeup:
                 return
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until set, clear the flag and return True; False when the time is over."""
+        """Block until set, clear the flag and return True; return False after the timeout."""
         return self._unset.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0))

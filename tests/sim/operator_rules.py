@@ -89,8 +89,8 @@ MUTANTS = {
     "deletes-theirs": Mutant(
         "a foreign object with the name of an epoch view is not deleted",
         _line(
-            "children",
-            "if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:",
+            "lifecycle",
+            "if epoch is not None and child.job_uid == uid and not child.deleting:",
             "if epoch is not None and not child.deleting:",
         ),
         13,

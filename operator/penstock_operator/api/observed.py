@@ -56,7 +56,6 @@ class SetView:
     digest: str
     config: str
     observed: bool = True
-    deleting: bool = False
     line: int = 0
 
 
@@ -109,7 +108,6 @@ class LatestView:
     version: str
     value: Latest | None
     problem: str = ""
-    deleting: bool = False
     newer: bool = False
 
 
@@ -126,7 +124,6 @@ class DesiredView:
     value: Desired
     turn: int
     latest_uid: str
-    deleting: bool = False
     newer: str = ""
 
 
@@ -134,9 +131,7 @@ class DesiredView:
 class ClaimView:
     """The claim of the checkpoints."""
 
-    phase: str
     access_modes: tuple[str, ...]
-    deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,6 @@ def set_view(plain: Plain) -> SetView:
         config=marks.get(names.ANNOTATION_CONFIG, ""),
         observed=whole_at(plain, "status", "observedGeneration")
         >= whole_at(plain, "metadata", "generation"),
-        deleting=deleting_since(plain) is not None,
         line=whole_of(marks.get(names.ANNOTATION_LINE)),
     )
 
@@ -176,7 +175,6 @@ def latest_view(plain: Plain) -> LatestView:
         version=text_at(plain, "metadata", "resourceVersion"),
         value=value,
         problem=problem,
-        deleting=deleting_since(plain) is not None,
         newer=newer,
     )
 
@@ -201,7 +199,6 @@ def desired_view(plain: Plain) -> DesiredView:
         value=value,
         turn=whole_of(marks.get(names.ANNOTATION_TURN)),
         latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
-        deleting=deleting_since(plain) is not None,
         newer=newer,
     )
 
@@ -228,7 +225,7 @@ def running_view(plain: Plain) -> JobStatus | None:
 def claim_view(plain: Plain) -> ClaimView:
     """View a PersistentVolumeClaim."""
     modes = tuple(m for m in list_at(plain, "spec", "accessModes") if isinstance(m, str))
-    return ClaimView(text_at(plain, "status", "phase"), modes, deleting_since(plain) is not None)
+    return ClaimView(modes)
 
 
 def snapshot_view(plain: Plain) -> SnapshotView:

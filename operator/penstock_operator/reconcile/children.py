@@ -34,7 +34,7 @@ from penstock_operator.reconcile.actions import (
 )
 from penstock_operator.reconcile.certificates import reconcile_certificates
 from penstock_operator.reconcile.diagnosis import Problem
-from penstock_operator.reconcile.lifecycle import deletion_policy, is_down
+from penstock_operator.reconcile.lifecycle import delete_epoch_views, deletion_policy, is_down
 from penstock_operator.reconcile.workers import initial_desired
 from penstock_operator.resources import claims, coordination, network, rbac, workload
 from penstock_operator.resources.applied import content_hash, with_applied_hash
@@ -72,14 +72,6 @@ def reconcile_finalizer(seen: Observed, builder: DecisionBuilder) -> None:
     wanted = deletion_policy(seen) is not DeletionPolicy.RETAIN
     if wanted != (names.FINALIZER in job.finalizers):
         builder.do(SetFinalizer(wanted, version=job.version))
-
-
-def delete_epoch_views(seen: Observed, builder: DecisionBuilder) -> None:
-    """Delete the views of single epochs, which earlier operators made: the status has them now."""
-    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        epoch = coordination.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
-        if epoch is not None and child.job_uid == seen.job.uid and not child.deleting:
-            builder.do(Delete("ConfigMap", key.name, child.uid))
 
 
 def left_by_earlier_job(seen: Observed) -> list[str]:
@@ -238,12 +230,7 @@ def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
     if left:
         return Metadata(None, Problem(Reason.WAITING_FOR_OLD, f"waiting until {left[0]} is gone"))
     old = seen.latest.value.job_uid
-    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        view = (
-            key.kind == "ConfigMap" and coordination.epoch_of(seen.job.name, key.name) is not None
-        )
-        if view and child.job_uid == old and not child.deleting:
-            builder.do(Delete("ConfigMap", key.name, child.uid))
+    delete_epoch_views(seen, old, builder)
     builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))
     return Metadata(
         None, Problem(Reason.WAITING_FOR_OLD, "archiving the -latest of an earlier job")

@@ -19,7 +19,12 @@ from penstock_operator.api.times import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.certificates import certificates_lost, lost_certificates_message
 from penstock_operator.reconcile.diagnosis import Problem
-from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle, deletion_message
+from penstock_operator.reconcile.lifecycle import (
+    JobPhase,
+    Lifecycle,
+    deletion_message,
+    ready_workers,
+)
 from penstock_operator.reconcile.snapshots import periodic_condition
 
 STALE_INTERVALS = 3
@@ -72,11 +77,6 @@ def state_of(inputs: ConditionInputs) -> StreamJobState:
     if ready_workers(inputs.seen) < target.spec.replicas:
         return StreamJobState.RESTARTING
     return StreamJobState.RUNNING
-
-
-def ready_workers(seen: Observed) -> int:
-    """Count the pods that are ready and not being deleted."""
-    return sum(p.ready and not p.deleting for p in seen.pods)
 
 
 def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condition, ...]:

@@ -15,7 +15,6 @@ from penstock_operator.reconcile.actions import Decision, DecisionBuilder
 from penstock_operator.reconcile.certificates import warn_of_lost_certificates
 from penstock_operator.reconcile.children import (
     apply_children,
-    delete_epoch_views,
     foreign_objects,
     foreign_objects_problem,
     left_by_earlier_job,
@@ -31,7 +30,13 @@ from penstock_operator.reconcile.diagnosis import (
     upgrade_given_up,
     upgrade_overdue,
 )
-from penstock_operator.reconcile.lifecycle import JobPhase, Lifecycle, finalize, lifecycle_of
+from penstock_operator.reconcile.lifecycle import (
+    JobPhase,
+    Lifecycle,
+    delete_epoch_views,
+    finalize,
+    lifecycle_of,
+)
 from penstock_operator.reconcile.replay import (
     check_replay_available,
     reconcile_replay,
@@ -124,7 +129,7 @@ def _act(
         if accepted.target is not None and _may_apply_children(seen, foreign=foreign):
             apply_children(seen, accepted.target, builder)
             reapply_stateful_set(seen, accepted.target, builder)
-            delete_epoch_views(seen, builder)
+            delete_epoch_views(seen, seen.job.uid, builder)
     if inputs.latest is not None:
         if not (foreign and phase is JobPhase.START):
             reconcile_workers(seen, accepted, phase, operation, builder)

@@ -299,10 +299,14 @@ def has_started(seen: Observed, target: Target, latest: Latest) -> bool:
         return latest.run == run
     if latest.attempt == 0 or seen.desired is None:
         return False
-    ready = sum(p.ready and not p.deleting for p in seen.pods)
-    return ready >= min(target.spec.replicas, latest.workers or 1) and latest.epoch > base_epoch(
-        run
-    )
+    return ready_workers(seen) >= min(
+        target.spec.replicas, latest.workers or 1
+    ) and latest.epoch > base_epoch(run)
+
+
+def ready_workers(seen: Observed) -> int:
+    """Count the pods that are ready and not being deleted."""
+    return sum(p.ready and not p.deleting for p in seen.pods)
 
 
 # --- Runs -------------------------------------------------------------------------------------
@@ -425,17 +429,25 @@ def _has_latest(seen: Observed) -> bool:
     return found is not None and (found.value is None or found.value.job_uid == seen.job.uid)
 
 
+def delete_epoch_views(seen: Observed, uid: str, builder: DecisionBuilder) -> bool:
+    """Delete the views of single epochs of the job with this uid. True when there was one.
+
+    Earlier versions of the operator made these ConfigMaps; the status has the epochs now.
+    """
+    found = False
+    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
+        epoch = coordination.epoch_of(seen.job.name, key.name) if key.kind == "ConfigMap" else None
+        if epoch is not None and child.job_uid == uid and not child.deleting:
+            builder.do(Delete("ConfigMap", key.name, child.uid))
+            found = True
+    return found
+
+
 def _is_metadata_deleted(seen: Observed, builder: DecisionBuilder) -> bool:
     """Delete ``-latest`` and the views of epochs; True when none of them is left."""
-    uid, left = seen.job.uid, False
+    uid = seen.job.uid
+    left = delete_epoch_views(seen, uid, builder)
     latest = seen.latest.value if seen.latest is not None else None
-    for key, child in sorted(seen.children.items(), key=lambda c: c[0].name):
-        view = (
-            key.kind == "ConfigMap" and coordination.epoch_of(seen.job.name, key.name) is not None
-        )
-        if view and child.job_uid == uid and not child.deleting:
-            builder.do(Delete("ConfigMap", key.name, child.uid))
-            left = True
     if latest is not None and latest.job_uid == uid and seen.latest is not None:
         builder.do(Delete("ConfigMap", pod.latest_name(seen.job.name), seen.latest.uid))
         left = True

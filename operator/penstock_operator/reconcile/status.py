@@ -31,7 +31,6 @@ from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.conditions import (
     ConditionInputs,
     conditions_of,
-    ready_workers,
     reason_of,
     state_of,
 )
@@ -41,6 +40,7 @@ from penstock_operator.reconcile.lifecycle import (
     base_epoch,
     deletion_due,
     has_started,
+    ready_workers,
     run_parts,
     savepoint_refused,
 )

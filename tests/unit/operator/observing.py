@@ -72,7 +72,7 @@ def running(spec: dict[str, Plain], *, wanted: dict[str, Plain] | None = None) -
         pods=tuple(PodView(f"wc-worker-{n}", f"p{n}", OWNER.uid, n, ready=True) for n in (0, 1)),
         latest=LatestView("l", "9", latest),
         desired=DesiredView("d", OWNER.uid, "8", Desired(2, run=run), 1, "l"),
-        claim=ClaimView("Bound", ("ReadWriteMany",)),
+        claim=ClaimView(("ReadWriteMany",)),
         configs={target.config: spec},
     )
 

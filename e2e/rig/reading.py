@@ -4,7 +4,8 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.kubernetes.access import kubeconfig_access
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered
+from penstock.kubernetes.client import ApiClient
 from tests.integration.kubernetes.kubectl import Kubectl, Refused
 
 STREAM_JOBS = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/streamjobs"

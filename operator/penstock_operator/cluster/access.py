@@ -11,6 +11,7 @@ from pathlib import Path
 import kopf
 
 from penstock.base.errors import ConfigError
+from penstock.kubernetes.answers import request_headers
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 LOG = logging.getLogger("penstock_operator")
@@ -31,8 +32,7 @@ class Access:
     def headers(self) -> dict[str, str]:
         """Return the headers of a request, with the present token if there is one."""
         token = self.token if self.token_file is None else self.token_file.read_text().strip()
-        named = {"Authorization": f"Bearer {token}"} if token else {}
-        return {"Accept": "application/json", **named}
+        return request_headers(token)
 
 
 def login(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo:

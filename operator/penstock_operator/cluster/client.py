@@ -5,10 +5,15 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from penstock.base.errors import PeerError, StorageError
-from penstock.base.limits import API_ANSWER_BYTES_MAX, API_DEPTH_MAX
-from penstock.contract.codec import parsed
 from penstock.contract.schema import Plain
+from penstock.kubernetes.answers import (
+    APPLY_PATCH,
+    JSON,
+    MERGE_PATCH,
+    ApiError,
+    read_answer,
+    unanswered,
+)
 from penstock_operator.api.kinds import Kind, kind_of
 from penstock_operator.api.names import FIELD_MANAGER
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
@@ -17,43 +22,10 @@ from penstock_operator.cluster.access import Access
 TIMEOUT_S = 15.0
 CONNECTIONS_MAX = 16
 PAGE = 500  # objects of one answer to a list
-APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
-TEXT_CHARS_MAX = 500
-RETRY_AFTER_MAX_S = 120.0  # used when a server asks for a longer wait
-ASKS_TO_WAIT = (429, 503)
 WATCH_S = 300  # then the server ends a watch, and the next one continues from its version
 WATCH_SILENT_S = 70.0  # bookmarks come every 60 s: a connection without one is dead
 WATCH_BUFFER_BYTES = 1024 * 1024  # of one turn; more stays in the connection
 NO_VERSION = "1"  # etcd's version before the first write: no object has it
-
-
-class ApiError(StorageError):
-    """The API server refused, or did not answer (``code`` 0). ``reason`` is the server's word.
-
-    ``retry_after_s``: the wait that the server asks for, 0 when it asks for none.
-    """
-
-    def __init__(self, code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
-        """Keep the answer."""
-        super().__init__(f"{code} {reason}: {message}"[:TEXT_CHARS_MAX])
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.retry_after_s = retry_after_s
-
-    @property
-    def conflict(self) -> bool:
-        """Say whether the write was based on a stale read: read and decide again."""
-        return self.code == 409
-
-    @property
-    def transient(self) -> bool:
-        """Say whether the same write may succeed later without a change.
-
-        A 500 may be a passing failure of the server, or its answer to an invalid object.
-        """
-        return self.code in {0, 409, 410, 429} or self.code >= 500
 
 
 class Client:
@@ -127,7 +99,9 @@ class Client:
             ) as answer:
                 self._count("watch", kind.plural, answer.status)
                 if answer.status != 200:
-                    _read(answer.status, answer.headers.get("Retry-After", ""), await answer.text())
+                    read_answer(
+                        answer.status, answer.headers.get("Retry-After", ""), await answer.text()
+                    )
                 transport = answer.connection and answer.connection.transport
                 left = b""
                 async for chunk in answer.content.iter_any():
@@ -138,7 +112,7 @@ class Client:
                     if transport is not None:
                         transport.resume_reading()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiError(0, "Unanswered", f"watch {kind.plural}: {error!r}") from error
+            raise unanswered(f"watch {kind.plural}: {error!r}") from error
 
     async def serves(self, kind: Kind) -> bool:
         """Say whether the API server knows a kind."""
@@ -175,7 +149,7 @@ class Client:
         body: Object = {**manifest, "metadata": {**object_at(manifest, "metadata"), **marks}}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         path = kind.path(namespace, name)
-        return await self._ask("PATCH", "apply", kind, path, body, query=query, content=APPLY)
+        return await self._ask("PATCH", "apply", kind, path, body, query=query, content=APPLY_PATCH)
 
     async def apply_new(self, manifest: Object) -> Object:
         """Create by server-side apply. Raises ApiError 409 when it exists.
@@ -205,7 +179,9 @@ class Client:
         """Merge a change into the object at (namespace, name)."""
         path = kind.path(*place, subresource)
         query = {"fieldManager": FIELD_MANAGER}
-        return await self._ask("PATCH", "patch", kind, path, change, query=query, content=MERGE)
+        return await self._ask(
+            "PATCH", "patch", kind, path, change, query=query, content=MERGE_PATCH
+        )
 
     async def delete(
         self, kind: Kind, place: tuple[str, str], uid: str, *, version: str = "", now: bool = False
@@ -240,7 +216,7 @@ class Client:
         body: Object | None = None,
         *,
         query: dict[str, str] | None = None,
-        content: str = "application/json",
+        content: str = JSON,
     ) -> Object:
         headers = self._access.headers()
         data = None
@@ -255,39 +231,9 @@ class Client:
                 text = await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count(verb, kind.plural, 0)
-            raise ApiError(0, "Unanswered", f"{method} {path}: {error!r}") from error
+            raise unanswered(f"{method} {path}: {error!r}") from error
         self._count(verb, kind.plural, answer.status)
-        return _read(answer.status, answer.headers.get("Retry-After", ""), text)
-
-
-def _read(status: int, retry_after: str, text: str) -> Object:
-    try:
-        found = read_json(text)
-    except ApiError:
-        if 200 <= status < 300:
-            raise  # not read is not absent: what is decided must not rest on it
-        found = None
-    plain: Object = found if isinstance(found, dict) else {}
-    if 200 <= status < 300:
-        return plain
-    message = text_at(plain, "message") or text[:TEXT_CHARS_MAX]
-    raise ApiError(status, text_at(plain, "reason"), message, retry_after_s(status, retry_after))
-
-
-def read_json(text: str | bytes) -> Plain:
-    """Read what the API server says. Raises ApiError of code 0 for what is none of its JSON."""
-    try:
-        found: Plain = parsed(text, API_ANSWER_BYTES_MAX, API_DEPTH_MAX)
-    except PeerError as error:
-        raise ApiError(0, "Unreadable", str(error)) from error
-    return found
-
-
-def retry_after_s(status: int, header: str) -> float:
-    """Return for how long a server asks to be left alone; 0 where it does not, or by a date."""
-    if status not in ASKS_TO_WAIT or not header.isdecimal():
-        return 0.0
-    return min(float(header), RETRY_AFTER_MAX_S)
+        return read_answer(answer.status, answer.headers.get("Retry-After", ""), text)
 
 
 def _place(manifest: Object) -> tuple[Kind, str, str]:

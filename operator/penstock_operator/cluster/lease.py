@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 
 NAME = "penstock-operator"
 DURATION_S = 15

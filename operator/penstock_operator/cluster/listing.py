@@ -7,9 +7,10 @@ import sys
 from dataclasses import dataclass
 
 from penstock.contract import pod
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import JobKey, Store
 
 WHOLE = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT, kinds.CLAIM)  # with any labels

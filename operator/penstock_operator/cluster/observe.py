@@ -7,6 +7,7 @@ from penstock.contract import pod
 from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.observed import JobView, Observed, Refusal
@@ -14,7 +15,7 @@ from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.api.trusted import trust_view
 from penstock_operator.api.versions import Versions
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
 from penstock_operator.cluster.store import JobKey, Place, Store
 from penstock_operator.cluster.trust import summary_of

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.streamjob_status import carried_status
 from penstock.contract.streamsnapshot import snapshot_status_plain
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
 from penstock_operator.cluster import trust
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.events import Events, PendingEvent
 from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
 from penstock_operator.cluster.store import JobKey, Store

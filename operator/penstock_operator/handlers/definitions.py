@@ -9,9 +9,10 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 
 LOG = logging.getLogger("penstock_operator")
 OURS = (kinds.STREAM_JOB, kinds.STREAM_SNAPSHOT)

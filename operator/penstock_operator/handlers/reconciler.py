@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.observed import Observed
-from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import ActionRunner, RefusedError

@@ -19,10 +19,11 @@ import sys
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
+from penstock.kubernetes.answers import ApiError, read_json
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.client import ApiError, Client, read_json
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.renewals import Renewal, Renewals

@@ -14,9 +14,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import Store
 from penstock_operator.handlers.record_watch import RecordWatch
 from penstock_operator.handlers.work_queue import WorkQueue

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.base.errors import StorageError
 from penstock.kubernetes.access import kubeconfig_access
-from penstock.kubernetes.client import ApiClient, ApiRefused
+from penstock.kubernetes.answers import ApiRefused
+from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.config_maps import ConfigMapMetaStore
 from penstock.kubernetes.lease import KubernetesLeaseStore
 from penstock.kubernetes.watch import ObjectWatch

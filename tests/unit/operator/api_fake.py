@@ -11,11 +11,12 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, SwapId, Term, Versio
 from penstock.contract.latest import Desired, Latest, Retained, encode_latest
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import Plain
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import names
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at
 from penstock_operator.cluster.access import Access
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import JobKey, Store
 
 KEY = JobKey("apps", "wc")

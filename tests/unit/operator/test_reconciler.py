@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.events import Events
 from penstock_operator.cluster.foreign_objects import ForeignObjects
 from penstock_operator.cluster.observe import Observer

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.contract import pod
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.names import authority_name
 from penstock_operator.api.plain import Object
-from penstock_operator.cluster.client import ApiError
 from penstock_operator.cluster.events import Events
 from penstock_operator.cluster.foreign_objects import ForeignObjects
 from penstock_operator.cluster.perform import ActionRunner

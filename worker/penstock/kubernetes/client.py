@@ -7,38 +7,22 @@ changed), or unanswered (it may have changed).
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 
-from penstock.base.errors import PeerError
-from penstock.base.limits import API_ANSWER_BYTES_MAX
-from penstock.contract.codec import parsed
 from penstock.kubernetes.access import Access
+from penstock.kubernetes.answers import (
+    JSON,
+    MERGE_PATCH,
+    Object,
+    read_answer,
+    request_headers,
+    unanswered,
+)
 
 REQUEST_TIMEOUT_S = 5.0  # a Lease must be renewed within its deadline, retries included
 CONNECT_TIMEOUT_S = 2.0
 CONNECTIONS_MAX = 8
-MERGE_PATCH = "application/merge-patch+json"
-# Answers of a server that has not looked at the request: too many requests, and before them.
-_NOT_DONE = frozenset({400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429})
-_DETAIL_CHARS_MAX = 500
-
-Object = dict[str, Any]
-
-
-class ApiRefused(Exception):
-    """The server said no, and nothing has changed. ``code`` is HTTP's, ``reason`` the API's."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(f"{code} {reason}: {message}")
-        self.code = code
-        self.reason = reason
-        self.message = message
-
-
-class ApiUnanswered(Exception):
-    """No answer, or one of a server in trouble: what was asked may have been done."""
 
 
 class ApiClient:
@@ -85,14 +69,13 @@ class ApiClient:
         timeout.read = read_timeout_s
         try:
             with self._http.stream(
-                "GET", path, params=query, headers=self._headers(None), timeout=timeout
+                "GET", path, params=query, headers=request_headers(self._token()), timeout=timeout
             ) as reply:
                 if reply.status_code >= 400:
-                    reply.read()
-                    raise _failure(reply)
+                    _read(reply.status_code, reply.read())
                 yield reply.iter_lines()
         except httpx.HTTPError as error:
-            raise ApiUnanswered(_words(error)) from error
+            raise unanswered(_words(error)) from error
 
     def close(self) -> None:
         """End all connections; a stream that is being read ends as unanswered."""
@@ -104,51 +87,22 @@ class ApiClient:
         path: str,
         body: Object | None = None,
         *,
-        kind: str = "application/json",
+        kind: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> Object:
         content = None if body is None else json.dumps(body).encode()
-        headers = self._headers(None if body is None else kind)
+        headers = request_headers(self._token(), None if body is None else kind)
         try:
             reply = self._http.request(
                 method, path, content=content, headers=headers, params=query or None
             )
         except httpx.HTTPError as error:
-            raise ApiUnanswered(_words(error)) from error
-        if reply.status_code >= 400:
-            raise _failure(reply)
-        return _plain(reply)
-
-    def _headers(self, kind: str | None) -> dict[str, str]:
-        headers = {"Accept": "application/json"}
-        if kind is not None:
-            headers["Content-Type"] = kind
-        token = self._token()
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
+            raise unanswered(_words(error)) from error
+        return _read(reply.status_code, reply.content)
 
 
-def _plain(reply: httpx.Response) -> Object:
-    try:
-        plain = parsed(reply.content, API_ANSWER_BYTES_MAX)
-    except PeerError as error:
-        raise ApiUnanswered(f"{reply.status_code}: {error}") from error
-    if not isinstance(plain, dict):
-        raise ApiUnanswered(f"{reply.status_code}: not an object")
-    return plain
-
-
-def _failure(reply: httpx.Response) -> Exception:
-    try:
-        status = parsed(reply.content)
-        reason, message = str(status.get("reason", "")), str(status.get("message", ""))
-    except (PeerError, AttributeError):
-        reason, message = reply.reason_phrase, reply.text
-    text = message[:_DETAIL_CHARS_MAX]
-    if reply.status_code in _NOT_DONE:
-        return ApiRefused(reply.status_code, reason, text)
-    return ApiUnanswered(f"{reply.status_code} {reason}: {text}")
+def _read(status: int, content: bytes) -> Object:
+    return read_answer(status, "", content)
 
 
 def _words(error: httpx.HTTPError) -> str:

@@ -10,7 +10,8 @@ import uuid
 
 from penstock.base.errors import StorageError
 from penstock.contract.pod import ANNOTATION_SWAP, RECORD
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.client import ApiClient
 from penstock.ports import SwapConflict, SwapUnknown, Versioned
 
 RECORD_BYTES_MAX = 1_000_000  # of the 1 MiB (1,048,576) that a ConfigMap's values may have

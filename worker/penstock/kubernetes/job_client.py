@@ -21,7 +21,8 @@ from penstock.contract.streamjob_status import (
     read_status,
 )
 from penstock.contract.streamsnapshot import KIND, SnapshotState, read_snapshot_status
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.client import ApiClient
 
 LOOK_FIRST_S = 0.05
 LOOK_INTERVAL_S = 0.5

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.base.errors import StorageError
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered, Object
+from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.times import micro_time
 from penstock.ports import LeaseView, SwapConflict, SwapUnknown
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError, StorageError
 from penstock.contract.pod import ENGINE_CONTAINER, KEEPER_CONTAINER, LABEL_JOB
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered
+from penstock.kubernetes.client import ApiClient
 
 LINES_WAITING_MAX = 10_000
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from penstock.base.errors import PeerError
 from penstock.contract.codec import parsed
-from penstock.kubernetes.client import ApiClient, ApiRefused, ApiUnanswered
+from penstock.kubernetes.answers import ApiRefused, ApiUnanswered
+from penstock.kubernetes.client import ApiClient
 
 WATCH_TIMEOUT_S = 290  # the server ends it by then; shorter than the idle limits of balancers
 SILENCE_MAX_S = 300.0

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.kubernetes.client import ApiClient, ApiRefused
+from penstock.kubernetes.answers import ApiRefused
+from penstock.kubernetes.client import ApiClient
 
 STRICT = "?dryRun=All&fieldValidation=Strict"  # as kubectl asks; nothing is kept
 

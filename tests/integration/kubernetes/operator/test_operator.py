@@ -11,9 +11,10 @@ import pytest
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.trust import Trust
+from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.names import ANNOTATION_LINE, authority_name
 from penstock_operator.cluster.access import access_of, login
-from penstock_operator.cluster.client import ApiError, Client
+from penstock_operator.cluster.client import Client
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Running, Start
 from tests.integration.kubernetes.operator.objects import (

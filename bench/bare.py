@@ -15,13 +15,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from bench import histogram
 from bench.bare_part import PROCESSES, Part
 from bench.oracle import expected, words_spec
 from bench.scenario import Scenario
+from penstock.base.values import replace
 
 SECONDS = 15.0  # of a run at a fixed rate, the warm-up included
 ROWS_SHARE = 4  # at full rate: so many times fewer rows than the engine gets

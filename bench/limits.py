@@ -2,13 +2,13 @@
 
 import sys
 import time
-from dataclasses import replace
 
 from bench import texts
 from bench.oracle import words_spec
 from bench.own import OwnReader
 from bench.rows import Rows
 from bench.scenario import Scenario
+from penstock.base.values import replace
 from penstock.connectors.generator import WordSource
 from penstock.engine.read_batcher import ReadBatcher
 from penstock.ports import GatheringReader, SplitReader

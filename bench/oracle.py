@@ -1,13 +1,13 @@
 """What must have come out, computed from the generator alone."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from bench import texts
 from bench.jobs import CHANGING_SEED
 from bench.scenario import Scenario
+from penstock.base.values import replace
 from penstock.connectors.generator import Integers, WordBlock
 from penstock.contract.connectors import WordsSpec
 

@@ -15,7 +15,6 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from bench import machine, records
@@ -26,6 +25,7 @@ from bench.run import one_run
 from bench.runner import ROOT
 from bench.scenario import Scenario, load
 from bench.variants import compare, show_verdicts
+from penstock.base.values import replace
 
 WORKING_TREE = "."
 TAKEN_OUT = ("worker", "bench")

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 from bench import (
@@ -33,6 +32,7 @@ from bench.endings import end_with_children
 from bench.records import Record
 from bench.scenario import Scenario, load, names, part
 from bench.variants import compare, judge, show_verdicts
+from penstock.base.values import replace
 
 
 def main(arguments: list[str] | None = None) -> int:

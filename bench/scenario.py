@@ -7,12 +7,13 @@ alternate, so that two settings are compared under the same weather.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from bench.jobs import job_file
+from penstock.base.values import replace
 
 FOLDER = Path(__file__).parent / "scenarios"
 QUICK_SHARE = 10  # --quick: a tenth of the rows and the time

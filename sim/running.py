@@ -4,12 +4,13 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from multiprocessing import get_context
 from typing import Any
 
+from penstock.base.values import replace
 from sim.kernel.faults import CrashAt, Faults, Verdict, parse_crash
 from sim.kernel.forks import in_a_fork
 from sim.kernel.kernel import Streams, Violation

@@ -1,7 +1,6 @@
 """The named situations: plain ones, aimed ones, and random ones in which all goes wrong at once."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from sim.cluster.channel_ends import ChannelSizes
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND

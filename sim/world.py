@@ -4,8 +4,9 @@ A run has a safety phase, in which faults happen, and a liveness phase, in which
 more and the job must end within a bound. Then everything is compared and counted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.control import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest

@@ -5,7 +5,7 @@ description (``kubectl explain``), and only an OPEN row keeps what nobody declar
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.units import (
@@ -14,6 +14,7 @@ from penstock.base.units import (
     QUANTITY_CHARS_MAX,
     QUANTITY_PATTERN,
 )
+from penstock.base.values import replace
 from penstock.contract.schema import FieldRow, Kind
 
 Schema = dict[str, Any]

@@ -12,10 +12,11 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bench.fleet.api import JOBS, SETS, Api, Object
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, LEASE_RETRY_S, POD_STATUS_INTERVAL_S
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import encode
 from penstock.contract.ids import (

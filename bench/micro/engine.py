@@ -14,13 +14,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bench.scenario import Scenario
+from penstock.base.values import replace
 from penstock.cluster.system import SystemClock
 from penstock.connectors.registry import ConnectorInspector
 from penstock.contract import control as c

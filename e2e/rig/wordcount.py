@@ -5,7 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from e2e.rig.cluster import Cluster
 from e2e.rig.reading import CLAIMS, VOLUMES, read
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
+from penstock.base.values import replace
 from tests.integration.kubernetes.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,8 +5,9 @@ runs. It alone may end a worker that the leader has given up, and never one that
 newer life meanwhile.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Desired, Latest, Request, Restore
 from sim.cluster.ports import Machine

@@ -7,9 +7,10 @@ of the receiver's attempt. Checked where nothing more can happen: the last attem
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
     ChannelId,

@@ -8,9 +8,10 @@ every state from which nothing follows: each record was counted once, in order, 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from penstock.base.values import replace
 from penstock.contract.assignment import channels_of, first_assignment, next_assignment
 from penstock.contract.ids import (
     Attempt,

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, TypeVar
 
+from penstock.contract.codec import Message
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskCore
 
@@ -94,7 +95,9 @@ def _is_machine(value: object) -> bool:
     """Say whether a value of the core changes in place: none that has a hash, and no enum does."""
     kind = type(value)
     made = getattr(kind, "__dataclass_params__", None)
-    fixed = isinstance(value, Enum) or (made is not None and (made.frozen or made.unsafe_hash))
+    fixed = isinstance(value, Enum | Message) or (
+        made is not None and (made.frozen or made.unsafe_hash)
+    )
     return kind.__module__.startswith("penstock.protocol") and not fixed
 
 

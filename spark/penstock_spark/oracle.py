@@ -9,7 +9,7 @@ each exactly once and in this order, where the order is file name, then row; and
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.base.values import replace
 from penstock_spark import folders, runs
 
 if TYPE_CHECKING:

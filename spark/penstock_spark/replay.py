@@ -6,11 +6,12 @@ dataset. The number of partitions is the job's: its workers announce it.
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.values import replace
 from penstock.connectors.announce import (
     Announcement,
     Proof,

@@ -1,8 +1,8 @@
 """Whole conversations of the control plane, word by word, to be read as well as compared."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract.latest import Latest, Request
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.transcript import transcript

@@ -9,74 +9,23 @@ answer to how.
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
+import msgspec
 import pytest
 
-from penstock.cli.record import JobRecord, record_of
-from penstock.cluster import control, metadata, watch
-from penstock.cluster.forks import Fork, FromForkServer
-from penstock.cluster.host import FromHost, ToHost
-from penstock.cluster.launch import KeeperLaunch
-from penstock.cluster.link import FromEngine, TermedCommand
-from penstock.cluster.rpc import Method
+from penstock.cli.record import record_of
 from penstock.connectors.registry import ConnectorInspector
 from penstock.contract import codec
-from penstock.contract.control import MembersFile
-from penstock.contract.graph import LogicalGraph
-from penstock.contract.latest import Desired, Latest
-from penstock.contract.launch import EngineLaunch
-from penstock.contract.manifest import RootManifest
-from penstock.contract.pod import Termination
-from penstock.contract.status import JobStatus
 from penstock.graph import load_job, read_job_file
-from penstock.keeper.savepoint_copies import SavepointIndex
-from penstock.model import ingest
 from penstock.protocol.settings import ControlSettings
-from penstock.supervisor.folders import Endpoint
+from tests.support.messages import classes, is_message, plain_type
 
 Golden = Callable[[str, str], None]
-METHODS = [m for of in (control, metadata, watch) for m in vars(of).values() if type(m) is Method]
-READ = (
-    *(kind for method in METHODS for kind in (method.request, method.reply)),
-    *(TermedCommand, FromEngine, Fork, FromForkServer, ToHost, FromHost),
-    *(KeeperLaunch, EngineLaunch, Endpoint, Termination, JobRecord),
-    *(Latest, Desired, RootManifest, MembersFile, SavepointIndex, JobStatus, LogicalGraph),
-    *(ingest.Hello, ingest.Rows, ingest.End, ingest.Reply),
-)
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def plain_type(kind: Any) -> Any:
-    while hasattr(kind, "__supertype__"):
-        kind = kind.__supertype__
-    return kind
-
-
-def parts_of(kind: Any) -> Iterator[Any]:
-    kind = plain_type(kind)
-    if dataclasses.is_dataclass(kind):
-        yield from typing.get_type_hints(kind).values()
-    yield from get_args(kind)
-
-
-def classes() -> list[type]:
-    """List every class that is part of what is read, once, in the order of their names."""
-    found: list[type] = []
-    seen: list[Any] = []
-    waiting = list(READ)
-    while waiting:
-        kind = plain_type(waiting.pop())
-        if kind in seen:
-            continue
-        seen.append(kind)
-        if dataclasses.is_dataclass(kind):
-            found.append(typing.cast("type", kind))
-        waiting += parts_of(kind)
-    return sorted(found, key=lambda c: (c.__name__, codec.encode(example_of(c))))
 
 
 def example(kind: Any, name: str = "", place: int = 1, depth: int = 0) -> Any:
@@ -86,7 +35,7 @@ def example(kind: Any, name: str = "", place: int = 1, depth: int = 0) -> Any:
     """
     kind = plain_type(kind)
     origin, args = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind):
+    if is_message(kind):
         return example_of(typing.cast("type", kind), depth)
     if origin in {Union, types.UnionType}:
         return example(next(a for a in args if a is not type(None)), name, place, depth)
@@ -104,21 +53,22 @@ def example_of(kind: type, depth: int = 0) -> Any:
     if kind is ControlSettings:
         return ControlSettings()  # its values have to fit each other
     hints = typing.get_type_hints(kind)
-    fields = [(n, f) for n, f in enumerate(dataclasses.fields(kind), 1)]
+    fields = [(n, f) for n, f in enumerate(msgspec.structs.fields(kind), 1)]
     if depth > 2:  # what stands further in has its own line
-        fields = [(n, f) for n, f in fields if not has_default(f)]
+        fields = [(n, f) for n, f in fields if f.required]
     return kind(**{f.name: example(hints[f.name], f.name, n, depth + 1) for n, f in fields})
-
-
-def has_default(field: "dataclasses.Field[Any]") -> bool:
-    return (
-        field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-    )
 
 
 def test_the_bytes_of_every_message(golden: Golden) -> None:
     lines = [codec.encode(example_of(c)).decode() for c in classes()]
     golden("messages.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("kind", classes())
+def test_no_default_is_the_description_of_a_field(kind: type) -> None:
+    """``dataclasses.field`` is one in a message, and mypy does not see it."""
+    defaults = [f.default for f in msgspec.structs.fields(kind)]
+    assert not [d for d in defaults if isinstance(d, dataclasses.Field)]
 
 
 @pytest.mark.parametrize("kind", classes())

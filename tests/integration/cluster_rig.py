@@ -8,12 +8,12 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.base.values import replace
 from penstock.contract.status import JobStatus, WorkerStatus
 from penstock_spark.demo.job import JobFiles, RunningJob, is_well
 

@@ -4,12 +4,12 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.status import JobState, JobStatus
 from tests.integration.local_job import (

@@ -2,11 +2,11 @@
 
 import uuid
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Restore

@@ -4,11 +4,11 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.reports import NO_ROOM
 from tests.integration.local_job import (
     after_more,

@@ -1,8 +1,8 @@
 """A write is heard of: what a keeper would read a minute later it reads at once."""
 
-from dataclasses import replace
 from pathlib import Path
 
+from penstock.base.values import replace
 from penstock.contract.status import JobState
 from tests.integration.local_job import QUICK, cluster_settings, make_lines, started, until
 

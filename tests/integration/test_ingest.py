@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import PeerError, StateError
+from penstock.base.values import replace
 from penstock.connectors.ingest import IngestReader, IngestSource
 from penstock.contract import codec
 from penstock.contract.columns import Column

@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.flight as fl
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.connectors.announce import (
     SOCKET_SUFFIX,
     Announcement,

@@ -3,12 +3,12 @@
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import BusyError, ConfigError
+from penstock.base.values import replace
 from penstock.contract.status import JobStatus, WorkerStatus
 from penstock.supervisor import LocalCluster, connect
 from tests.integration.local_job import (

@@ -1,11 +1,12 @@
 """Random edits of a job: what a checkpoint holds is taken over exactly, or refused by name."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment
 from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, Term

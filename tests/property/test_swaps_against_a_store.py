@@ -1,10 +1,9 @@
 """Swaps against a store that loses, delays and repeats: what is decided is what happened."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
 from penstock.contract.latest import Latest
 from penstock.protocol.control_actions import ReadLatest, SwapLatest

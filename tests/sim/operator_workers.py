@@ -5,9 +5,10 @@ present ``-desired``. The checks of the operator compare with what it commits.
 """
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal, Term, Version

@@ -1,6 +1,6 @@
 """Certificates made in the test, as the operator makes them: an authority and one leaf per job."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from penstock.base.values import replace
 from penstock.contract.trust import Trust
 from penstock_operator.api.plain import Object
 from penstock_operator.cluster.trust import authority_secret, certificates_secret, files_of

@@ -8,8 +8,9 @@ keeps what the cores note, ``steps`` each event with its actions, for golden con
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.codec import encode
 from penstock.contract.ids import (

@@ -1,7 +1,6 @@
 """A town of keepers and engines as most tests of the control core begin with it."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.columns import Column
 from penstock.contract.manifest import RootManifest

@@ -1,8 +1,9 @@
 """An engine without tasks: it obeys every command at once, unless told to be mute."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.assignment import Assignment
 from penstock.contract.columns import Column

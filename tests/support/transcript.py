@@ -4,8 +4,6 @@ What repeats without news is left out: heartbeats that change nothing, the Lease
 object, ticks. A swap is shown as what it changes.
 """
 
-from dataclasses import fields
-
 from penstock.contract import control
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef
@@ -77,14 +75,14 @@ def _event(event: object) -> str:
 def _report(body: object) -> str:
     if isinstance(body, control.Heartbeat):
         status = body.status
-        known = {f.name: getattr(status, f.name) for f in fields(status)}
+        known = _fields(status)
         told = " ".join(f"{name}={value}" for name, value in known.items() if value)
         return f"heartbeat {told}".rstrip()
     return _spell(body)
 
 
 def _spell(value: object) -> str:
-    known = {f.name: getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
+    known = _fields(value)
     told = [f"{name}={known[name]}" for name in SHOWN if name in known]
     if isinstance(value, control.TaskAck):
         told.append(f"task={value.manifest.task}")
@@ -95,11 +93,17 @@ def _spell(value: object) -> str:
 
 def _changes(old: Latest, new: Latest) -> str:
     told = []
-    for field in fields(new):
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        if before != after and field.name != "swap_id":
-            told.append(f"{field.name}={_value(after)}")
+    before = _fields(old)
+    for name, after in _fields(new).items():
+        if before[name] != after and name != "swap_id":
+            told.append(f"{name}={_value(after)}")
     return " ".join(told)
+
+
+def _fields(value: object) -> dict[str, object]:
+    """Return the fields of a dataclass or of a message."""
+    names: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]
+    return {name: getattr(value, name) for name in names}
 
 
 def _value(value: object) -> str:

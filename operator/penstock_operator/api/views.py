@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
-from penstock.contract.codec import decode_known, parsed
+from penstock.contract.codec import decode, parsed
 from penstock.contract.latest import Desired, Latest, decode_desired, decode_latest
 from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
@@ -217,7 +217,7 @@ def running_view(plain: Plain) -> JobStatus | None:
     """Read the leader's ``-status``; None while it is empty."""
     text = text_at(plain, "data", pod.RECORD)
     try:
-        return decode_known(JobStatus, text.encode()) if text else None
+        return decode(JobStatus, text.encode()) if text else None
     except PeerError:
         return None  # written by workers of another version; shown once it can be read again
 

@@ -9,9 +9,10 @@ Every look-up uses an index. Its cost depends on the objects of one job, not on 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names

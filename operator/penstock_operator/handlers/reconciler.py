@@ -11,8 +11,9 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.observed import Observed

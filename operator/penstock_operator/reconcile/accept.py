@@ -13,10 +13,11 @@ ends with the spec's own: what the spec asked for before is not done again after
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from penstock.base.errors import ConfigError, PeerError
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.codec import parsed

@@ -3,8 +3,7 @@
 A changed ``spec.replay`` is a new SparkApplication under a new name.
 """
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.streamjob_status import (
     Reason,

@@ -17,9 +17,10 @@ operator, and a number that was not written was never chosen.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.limits import LOAD_WINDOWS_KEPT
+from penstock.base.values import replace
 from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.latest import Latest
 from penstock.contract.status import Load

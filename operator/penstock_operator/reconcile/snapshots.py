@@ -31,9 +31,10 @@ A deleted snapshot with ``disposeOnDelete`` takes its files with it::
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.cluster_settings import PeriodicSnapshots
 from penstock.contract.latest import Answer, Desired, Latest, Request

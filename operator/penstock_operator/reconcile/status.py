@@ -1,9 +1,9 @@
 """The status of a StreamJob, the operation in it, and the events that tell of its changes."""
 
 import re
-from dataclasses import replace
 from enum import Enum
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.latest import Deaths, Latest
 from penstock.contract.reader import clipped

@@ -18,9 +18,9 @@ A pod that was scheduled to a node just lost never starts, and the leader never 
 recognised by its deletion, which no kubelet completes.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 
+from penstock.base.values import replace
 from penstock.contract.latest import Desired, Latest, Request, Restore
 from penstock.contract.replacing import SILENT_POD_S, PodSeen, to_replace
 from penstock.contract.streamjob import UpgradeMode

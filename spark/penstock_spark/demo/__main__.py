@@ -5,13 +5,13 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from penstock.base.errors import PenstockError
+from penstock.base.values import replace
 from penstock_spark import dataset, folders, oracle, report, temperature
 from penstock_spark import oracle_windows as windows
 from penstock_spark.cli import positive, quantity

@@ -1,12 +1,12 @@
 """Health checks and actions of Argo CD, in its engine, for every state of a job."""
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.streamjob_status import (
     Condition,
@@ -196,7 +196,7 @@ def test_suspend_resume_and_restart_change_one_field_each(glua: Path, tmp_path: 
     }
     for name, change in changes.items():
         after = read_stream_job(act(glua, tmp_path, name, full), cluster=True).spec
-        assert after == dataclasses.replace(before, **change), name
+        assert after == replace(before, **change), name
 
 
 def test_a_first_restart(glua: Path, tmp_path: Path) -> None:

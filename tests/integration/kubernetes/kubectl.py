@@ -2,9 +2,11 @@
 
 import json
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from penstock.base.values import replace
 
 REQUEST_TIMEOUT_S = 240  # of a command that waits for something
 

@@ -1,7 +1,6 @@
 """Cuts become files, files become state: deltas, merging, narrowing, damage, other schemas."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import StateFile

@@ -5,7 +5,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import CREDIT_FIRST_BYTES
+from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
     ChannelId,

@@ -3,7 +3,6 @@
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
     ChannelId,

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +6,7 @@ import yaml
 
 from bench import oracle
 from bench.scenario import Scenario, Target, expand, load, names, part, read
+from penstock.base.values import replace
 from penstock.connectors.registry import ConnectorInspector
 from penstock.graph import load_job
 

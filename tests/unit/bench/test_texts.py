@@ -1,7 +1,6 @@
 """Words of real text are counted as the step that splits lines does."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pytest
 
 from bench import texts
 from bench.scenario import Scenario
+from penstock.base.values import replace
 from penstock.model.text import split_words
 
 LINES = ["a b", "", " ", "a  b ", "b\tc", None, "é a", "  ", "last "]

@@ -1,7 +1,6 @@
 """Commands as a shell runs them: output, messages on standard error, exit codes."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.cli.app import exit_code, make_app
 from penstock.cli.local_settings import cluster_settings, restore_of
 from penstock.cli.preflight import Begins, check_before_start

@@ -2,11 +2,11 @@
 
 import io
 import json
-from dataclasses import replace
 
 from rich.console import Console
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.base.values import replace
 from penstock.cli.exits import Exit, exit_of_error, exit_of_state
 from penstock.cli.live import draw, draw_workers
 from penstock.cli.rates import History, short_bytes, short_count, short_seconds, step_rates

@@ -1,13 +1,13 @@
 import itertools
 import json
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
+from penstock.base.values import replace
 from penstock.connectors import generator
 from penstock.connectors.generator import (
     WordBlock,

@@ -1,12 +1,13 @@
 """What the engine makes of a user's source and sink: stamps, checks, and nothing hidden shown."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.values import replace
 from penstock.connectors.event_time import STAMP
 from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
 from penstock.contract.columns import Column

@@ -1,5 +1,4 @@
 import os
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,6 +8,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.limits import SOURCE_SPLITS_READ_MAX
+from penstock.base.values import replace
 from penstock.connectors.event_time import NO_STAMP, STAMP
 from penstock.connectors.parquet_files import read_identity
 from penstock.connectors.parquet_source import (

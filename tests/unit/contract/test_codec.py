@@ -1,14 +1,15 @@
 """The contract's JSON is exact both ways and refuses what it does not know."""
 
 import json
-from dataclasses import dataclass
+import sys
 
+import numpy as np
 import pytest
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_DEPTH_MAX
 from penstock.cluster.link import TermedCommand
-from penstock.contract.codec import Message, decode, decode_known, depth_of, digest, encode, parsed
+from penstock.contract.codec import Message, decode, depth_of, digest, encode, parsed
 from penstock.contract.control import EngineHello, Envelope, Inject
 from penstock.contract.ids import (
     Attempt,
@@ -24,7 +25,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
-from penstock.contract.progress import WorkerReport
+from penstock.contract.progress import CheckpointDone, WorkerReport
 from penstock.contract.status import CheckpointStatus, JobState, JobStatus, StepStatus
 from penstock.model.ingest import Hello
 
@@ -61,11 +62,11 @@ def test_equal_values_have_equal_bytes() -> None:
     ("data", "message"),
     [
         (b"{", "not JSON"),
-        (b"[]", "expected an object"),
-        (changed(epok=1), "unknown field 'epok': did you mean 'epoch'"),
-        (changed(epoch="7"), "epoch: expected a whole number, got str"),
-        (changed(epoch=True), "epoch: expected a whole number, got bool"),
-        (changed(**{"is": "Injekt"}), "unknown message 'Injekt': did you mean 'Inject'"),
+        (b"[]", "Expected `object`, got `array`"),
+        (changed(epok=1), r"unknown field `epok` - at `\$\.body`"),
+        (changed(epoch="7"), r"Expected `int`, got `str` - at `\$\.body\.epoch`"),
+        (changed(epoch=True), r"Expected `int`, got `bool` - at `\$\.body\.epoch`"),
+        (changed(**{"is": "Injekt"}), r"Invalid value 'Injekt' - at `\$\.body\.is`"),
     ],
 )
 def test_what_is_not_known_is_refused_with_its_place(data: bytes, message: str) -> None:
@@ -76,33 +77,25 @@ def test_what_is_not_known_is_refused_with_its_place(data: bytes, message: str) 
 def test_a_missing_field_is_named() -> None:
     plain = json.loads(encode(INJECT))
     del plain["body"]["epoch"]
-    with pytest.raises(PeerError, match="field 'epoch' is missing"):
+    with pytest.raises(PeerError, match=r"missing required field `epoch` - at `\$\.body`"):
         decode(Envelope, json.dumps(plain).encode())
 
 
 def test_an_unknown_partitioning_is_refused() -> None:
     data = encode(EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY))
-    with pytest.raises(PeerError, match=r"partitioning: expected one of key, forward"):
+    with pytest.raises(PeerError, match=r"Invalid enum value 'keys' - at `\$\.partitioning`"):
         decode(EdgePlan, data.replace(b'"key"', b'"keys"'))
 
 
 def test_a_value_outside_the_contract_is_a_defect() -> None:
-    @dataclass(frozen=True, slots=True)
     class Odd(Message, tag="Odd"):
-        raw: bytes
+        number: complex
 
-    @dataclass(frozen=True, slots=True)
-    class Untagged:
-        number: int
-
-    with pytest.raises(TypeError, match="bytes is not part of the contract"):
-        encode(Odd(b""))
-    with pytest.raises(TypeError, match="Untagged is not part of the contract"):
-        encode(Untagged(1))
+    with pytest.raises(TypeError, match="complex is not part of the contract"):
+        encode(Odd(1j))
 
 
 def test_a_class_with_another_name_reads_what_was_stored_before() -> None:
-    @dataclass(frozen=True, slots=True)
     class Renamed(Message, tag="BlobRef"):
         name: str
         sha256: str
@@ -127,12 +120,10 @@ def test_a_view_of_another_version_is_read_without_what_is_new() -> None:
     plain["checkpoint"]["zone"] = "x"
     plain["steps"][1]["heat"] = 1.5
     data = json.dumps(plain).encode()
-    assert decode_known(JobStatus, data) == status
-    with pytest.raises(PeerError):
-        decode(JobStatus, data)
+    assert decode(JobStatus, data) == status
     for nonsense in (b"{", b"[]", b'{"job": 1}'):
         with pytest.raises(PeerError):
-            decode_known(JobStatus, nonsense)
+            decode(JobStatus, nonsense)
 
 
 DEEP = {"lists": b"[" * 100_000, "objects": b'{"a":' * 50_000, "whole": b"[" * 9_000 + b"]" * 9_000}
@@ -144,8 +135,22 @@ DEEP = {"lists": b"[" * 100_000, "objects": b'{"a":' * 50_000, "whole": b"[" * 9
     [Latest, Desired, JobStatus, WorkerReport, RootManifest, TermedCommand, Envelope, Hello],
 )
 def test_what_is_nested_deep_is_no_message(kind: type, text: str) -> None:
-    with pytest.raises(PeerError, match=r"nested more than 64 deep"):
+    """Either its type ends the reading, or the bound of all JSON does."""
+    with pytest.raises(PeerError, match=r"Expected `object`|unknown field `a`|more than 64 deep"):
         decode(kind, DEEP[text])
+
+
+@pytest.mark.parametrize("nest", DEEP)
+def test_an_unknown_field_that_is_nested_deep_is_an_error_of_ours(nest: str) -> None:
+    data = b'{"job":"words","novelty":' + 30 * DEEP[nest]
+    limit = sys.getrecursionlimit()
+    try:
+        for deep in (limit, 30_000):  # the second one is the operator's
+            sys.setrecursionlimit(deep)
+            with pytest.raises(PeerError, match="nested more than 64 deep"):
+                decode(JobStatus, data)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_a_bound_of_depth_is_exact_and_no_text_counts() -> None:
@@ -188,7 +193,7 @@ def test_a_number_beyond_all_bounds_is_an_error_of_ours(number: str) -> None:
     share = encode(load).decode().replace("0.25", number)
     assert whole != status
     for kind, text in ((JobStatus, whole), (StepStatus, share)):
-        with pytest.raises(PeerError, match=r"\$\.\w+: (a|expected a) .*number"):
+        with pytest.raises(PeerError, match=r"out of range|Expected `int`, got `float`"):
             decode(kind, text.encode())
 
 
@@ -209,10 +214,50 @@ def test_brackets_in_texts_are_not_counted_and_a_text_without_an_end_is_one() ->
 def test_a_tag_that_is_no_text_and_a_list_for_a_word_are_errors_of_ours() -> None:
     words: tuple[object, ...] = ([], {}, 1, None)
     for tag in words:
-        with pytest.raises(PeerError, match="unknown message"):
+        with pytest.raises(PeerError, match=r"at `\$\.body\.is`"):
             decode(Envelope, changed(**{"is": tag}))
     status = json.loads(encode(JobStatus("words", "u", JobState.RUNNING, 5)))
     for word in words:
         data = json.dumps({**status, "state": word}).encode()
-        with pytest.raises(PeerError, match="expected one of"):
+        with pytest.raises(PeerError, match=r"at `\$\.state`"):
             decode(JobStatus, data)
+
+
+class Named(Message, tag="Named"):
+    text: str = ""
+    number: float = 0.0
+
+
+@pytest.mark.parametrize("text", ["größe", "\u2028", "\U0001f600", "\x00\x7f", '"\\/'])
+def test_any_text_is_read_back_and_was_before(text: str) -> None:
+    """Older releases wrote only ASCII; both forms are read."""
+    assert decode(Named, encode(Named(text))) == Named(text)
+    assert decode(Named, json.dumps({"is": "Named", "text": text}).encode()) == Named(text)
+
+
+@pytest.mark.parametrize("text", ["\udcff", "a\ud800", "\udc00\ud800b"])
+def test_the_name_of_a_file_that_is_no_utf8_is_read_back(text: str) -> None:
+    assert decode(Named, encode(Named(text))) == Named(text)
+    with pytest.raises(PeerError, match=r"unknown field `more`"):
+        decode(Named, json.dumps({"text": text, "more": 1}).encode())
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**64 - 1])
+def test_a_whole_number_of_64_bits_is_read_back(number: int) -> None:
+    assert decode(CheckpointDone, encode(CheckpointDone(number, 0, 0.0))).epoch == number
+
+
+@pytest.mark.parametrize("number", [-(2**63) - 1, 2**64, 10**30])
+def test_a_whole_number_beyond_64_bits_is_refused(number: int) -> None:
+    with pytest.raises(PeerError, match=r"a whole number of \d+ digits is out of range"):
+        decode(CheckpointDone, encode(CheckpointDone(number, 0, 0.0)))
+
+
+@pytest.mark.parametrize("number", [1e16, 1e-7, 5e-324, -0.0, 10.0, 1.7976931348623157e308])
+def test_any_number_is_read_back_and_was_before(number: float) -> None:
+    assert decode(Named, encode(Named(number=number))) == Named(number=number)
+    assert decode(Named, json.dumps({"number": number}).encode()) == Named(number=number)
+
+
+def test_numbers_of_numpy_are_written_as_plain_ones() -> None:
+    assert encode(Named(number=np.float64(1.5))) == encode(Named(number=1.5))

@@ -72,5 +72,5 @@ def test_a_group_listed_twice_is_a_defect() -> None:
 
 
 def test_an_empty_range_is_a_defect() -> None:
-    with pytest.raises(AssertionError, match="bad key-group range"):
+    with pytest.raises(ValueError, match="bad key-group range"):
         Range(4, 4)

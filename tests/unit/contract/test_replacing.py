@@ -1,5 +1,4 @@
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Lost
 from penstock.contract.replacing import PodSeen, to_replace

@@ -1,12 +1,13 @@
 """A class whose attributes are annotated becomes rows: type, default, bounds and texts of each."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated
 
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract.schema import (
     Duration,
     DurationUs,

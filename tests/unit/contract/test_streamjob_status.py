@@ -1,10 +1,9 @@
 """A status is written as its object holds it and read back, by whatever version wrote it."""
 
-import dataclasses
-
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract.reader import clipped, duration_text
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import (
@@ -126,14 +125,14 @@ def test_what_is_written_keeps_what_another_version_wrote() -> None:
     same = carried_status(old, RUNNING)
     assert same["novelty"] == {"a": 1}
     assert same["assignment"] == {"version": 4, "workers": 2, "zones": ["x"]}
-    moved = dataclasses.replace(RUNNING, assignment=AssignmentStatus(5, 3))
+    moved = replace(RUNNING, assignment=AssignmentStatus(5, 3))
     assert carried_status(old, moved)["assignment"] == {"version": 5, "workers": 3}
     assert carried_status(None, RUNNING) == status_plain(RUNNING)
 
 
 def test_long_texts_are_clipped_so_that_the_api_server_takes_them() -> None:
-    long = dataclasses.replace(READY, message="x" * 5000)
-    plain = status_plain(dataclasses.replace(RUNNING, conditions=(long,)))
+    long = replace(READY, message="x" * 5000)
+    plain = status_plain(replace(RUNNING, conditions=(long,)))
     message = read_status(dict(plain)).conditions[0].message
     assert len(message) == 2048
     assert message.endswith("x [...]")
@@ -141,7 +140,7 @@ def test_long_texts_are_clipped_so_that_the_api_server_takes_them() -> None:
 
 
 def test_too_many_items_are_a_fault_of_the_writer() -> None:
-    crowded = dataclasses.replace(RUNNING, conditions=(READY,) * 17)
+    crowded = replace(RUNNING, conditions=(READY,) * 17)
     with pytest.raises(ValueError, match="conditions has 17 items; at most 16 fit"):
         status_plain(crowded)
 

@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
     BlobName,

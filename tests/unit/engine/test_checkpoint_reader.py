@@ -1,11 +1,11 @@
 """What an engine reads of a checkpoint, and what it refuses whatever its leader said."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import StateError
+from penstock.base.values import replace
 from penstock.contract.codec import encode
 from penstock.contract.columns import Column
 from penstock.contract.ids import BlobName

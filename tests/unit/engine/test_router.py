@@ -1,12 +1,12 @@
 """Rows find their receivers: of now, and of after a rescale."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from penstock.base.errors import UserCodeError
+from penstock.base.values import replace
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId

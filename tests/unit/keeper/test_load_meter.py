@@ -1,8 +1,7 @@
 """How busy a job is, of the counters that its workers tell."""
 
-from dataclasses import replace
-
 from penstock.base.limits import LOAD_WINDOW_S, LOAD_WINDOWS_KEPT
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Incarnation, JobUid, Ordinal, SwapId, Term, Version
 from penstock.contract.latest import Latest
 from penstock.contract.progress import EngineProgress, WorkerReport

@@ -1,11 +1,12 @@
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.keeper.platforms import Facts
 from penstock.keeper.probes import Probes

@@ -2,13 +2,13 @@ import errno
 import json
 import os
 import threading
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
 from penstock.contract.ids import (

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 from penstock.base.limits import LOAD_HEARD_S, LOAD_WINDOW_S
+from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest

@@ -1,10 +1,11 @@
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
 from penstock.contract.control import MembersFile, StageSplits

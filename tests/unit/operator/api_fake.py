@@ -3,8 +3,8 @@
 import json
 import ssl
 import uuid
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import decode
 from penstock.contract.ids import Attempt, BlobName, Epoch, SwapId, Term, Version

@@ -1,8 +1,8 @@
 """Builds observations for the tests of single rules."""
 
 import json
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Epoch, JobUid, SwapId, Term, Version
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.schema import Plain

@@ -1,8 +1,8 @@
 """When the autoscaler may choose a number, what it writes, and how the workers follow."""
 
 import json
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Version
 from penstock.contract.latest import Latest
 from penstock.contract.schema import Plain

@@ -1,7 +1,6 @@
 """A deletion: its deadline is shown, its savepoint is tried again, and it always ends."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import JobUid
 from penstock.contract.latest import Answer
 from penstock.contract.schema import Plain

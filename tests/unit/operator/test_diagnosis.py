@@ -1,10 +1,9 @@
 """The reason and the message of a stalled job, from the states of its pods and workers."""
 
-from dataclasses import replace
-
 import pytest
 
 import penstock as ps
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest, Request
 from penstock.contract.plan import PhysicalPlan

@@ -1,7 +1,6 @@
 """StreamSnapshots whose files are removed with them, and those without a job."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus

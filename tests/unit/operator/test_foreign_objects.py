@@ -1,9 +1,8 @@
 """Foreign objects under names of a job: reported, left alone, and no worker starts beside them."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.latest import Retained

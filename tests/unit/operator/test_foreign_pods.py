@@ -1,7 +1,6 @@
 """A pod is a worker by its name and its controller. Labels alone do not make one."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth

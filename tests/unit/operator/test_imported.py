@@ -1,9 +1,8 @@
 """Imported StreamSnapshots are complete when a pod has seen their files, else they say why."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import StreamJobStatus

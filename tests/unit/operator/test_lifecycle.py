@@ -1,10 +1,10 @@
 """The table of a job's phases, the diagram made from it, and how workers end."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.latest import Answer, Latest
 from penstock.contract.schema import Plain

@@ -1,7 +1,6 @@
 """Pods that no kubelet ends are deleted by uid when they are overdue, unless they are heard from."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.status import JobState, JobStatus, WorkerStatus
 from penstock_operator.api.observed import Observed, PodView
 from penstock_operator.api.times import stamp

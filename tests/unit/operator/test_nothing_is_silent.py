@@ -1,9 +1,8 @@
 """Each problem of a job gives a condition with reason and message, and an event, at once."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.ids import Attempt, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest

@@ -1,9 +1,8 @@
 """Periodic savepoints: one per period, one for all missed periods, and what retention keeps."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus

@@ -1,8 +1,8 @@
 """The pod of a worker: what its contract and a restricted namespace require."""
 
 import json
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names

@@ -1,11 +1,11 @@
 """The status of a replay, also before its operator reports one: the schema requires a state."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.cluster_settings import OperatorFlavour, Replay
 from penstock.contract.schema import Plain

@@ -1,9 +1,8 @@
 """An upgrade without state is asked for once per change, and repeats no earlier restore."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import ANY_STATE, Latest, Restore
 from penstock.contract.schema import Plain

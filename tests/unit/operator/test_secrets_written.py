@@ -1,10 +1,10 @@
 """The Secrets of a job are written from what is read just before, and never from foreign ones."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.names import authority_name

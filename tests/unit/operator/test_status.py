@@ -1,9 +1,8 @@
 """What the status of a StreamJob says about its checkpoints."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
 from penstock.contract.latest import Death, Deaths, Desired

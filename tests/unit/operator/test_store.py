@@ -3,12 +3,12 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import encode
 from penstock.contract.ids import (

@@ -1,9 +1,10 @@
 """When certificates are renewed, signed again, and begun again: decisions, with a clock."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock_operator.api import names

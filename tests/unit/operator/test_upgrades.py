@@ -1,7 +1,6 @@
 """Upgrades that take too long: their reason and message; and the name of the operation."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Answer
 from penstock.contract.schema import Plain

@@ -1,9 +1,8 @@
 """The door of a worker: accepted once, refused with a reason, held without a reply."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
     ChannelId,

@@ -1,9 +1,9 @@
 """Attempts: the first one, the ways back to the committed epoch, and the order of each."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost

@@ -1,7 +1,6 @@
 """To begin without state: what is forgotten, what comes first, and what is refused."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.control import MembersFile
 from penstock.contract.latest import Request, Restore
 from penstock.protocol import control_actions as do

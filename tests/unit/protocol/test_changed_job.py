@@ -1,11 +1,11 @@
 """A job that has changed since its checkpoint: what it takes over, and what is refused by name."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 import penstock as ps
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.ids import JobUid, StageIndex
 from penstock.contract.latest import ANY_STATE, Request, Restore

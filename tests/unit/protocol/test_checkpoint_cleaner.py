@@ -1,7 +1,6 @@
 """Collection: what is garbage is decided from names and manifests, and stays garbage."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest

@@ -1,7 +1,6 @@
 """A committed rescale: only forward, whoever dies, and leavers go last."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
 from penstock.protocol.control_events import Retire

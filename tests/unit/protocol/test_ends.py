@@ -1,7 +1,6 @@
 """Bounded input, stops, savepoints, restores, failures: how a job ends and begins again."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.latest import (
     Answer,
     Request,

@@ -1,7 +1,8 @@
 """What an engine does with orders that come twice, late or in the middle of another."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract import control as c
 from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.ids import (

@@ -1,8 +1,7 @@
 """Live rescale: undone before its one swap, forward after it, and nobody restarts."""
 
-from dataclasses import replace
-
 from penstock.base.limits import PREPARED_ALONE_S
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request

@@ -1,9 +1,8 @@
 """A keeper's core for its own worker: what it passes on, what it refuses, what it repeats."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.ids import (
     Attempt,

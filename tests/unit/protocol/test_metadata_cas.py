@@ -1,7 +1,6 @@
 """Swaps with unknown outcomes: decided by one's own id or by a later swap, never by guessing."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
 from penstock.contract.latest import Latest
 from penstock.protocol.control_actions import Action, ReadLatest, SwapLatest

@@ -1,8 +1,7 @@
 """What only a cluster knows: which pod a life ran in, whose object it is, that a pod must go."""
 
-from dataclasses import replace
-
 from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
+from penstock.base.values import replace
 from penstock.contract.control import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost

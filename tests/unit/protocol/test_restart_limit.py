@@ -1,9 +1,8 @@
 """The limit of restarts: what counts as a death, what does not, and how a job ends by it."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import control
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, Incarnation, Ordinal, SwapId

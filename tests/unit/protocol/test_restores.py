@@ -1,10 +1,10 @@
 """Restores: what a job may begin from, what is refused, and what the object can hold."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.codec import encode
 from penstock.contract.ids import BlobName, Epoch, JobUid, SwapId, Term
 from penstock.contract.latest import (

@@ -1,10 +1,9 @@
 """Silence counts while one listens: a core that was not woken heard nobody, and judges nobody."""
 
-from dataclasses import replace
-
 import pytest
 
 from penstock.base import limits
+from penstock.base.values import replace
 from penstock.contract.ids import Incarnation
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import Sign, StepContext

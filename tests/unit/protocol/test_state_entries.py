@@ -1,10 +1,9 @@
 """What a task reads of a checkpoint: the entries, splits and watermark of its own stage."""
 
-from dataclasses import replace
-
 import pytest
 
 from penstock.base.errors import StateError
+from penstock.base.values import replace
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
 from penstock.contract.plan import PhysicalPlan, StagePlan, StepState

@@ -1,7 +1,6 @@
 """Listing and merging of state files: what a manifest may hold."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import BlobRef, StateFile

@@ -1,10 +1,9 @@
 """One task's protocol, event by event: what it sends, holds, stores and reports."""
 
-from dataclasses import replace
-
 import pytest
 
 from penstock.base.errors import PeerError
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark

@@ -1,9 +1,8 @@
 """The witness sees each promise at the moment it is broken, and nothing else."""
 
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.assignment import first_assignment
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import (

@@ -1,10 +1,10 @@
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.contract.trust import Trust
 from penstock.storage.trust import FILE_BYTES_MAX, TrustFolder, TrustWatch, read_trust
 from tests.support.certificates import also_believing, authority, trust

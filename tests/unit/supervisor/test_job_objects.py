@@ -1,10 +1,10 @@
 import threading
-from dataclasses import replace
 
 import pytest
 
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
+from penstock.base.values import replace
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version

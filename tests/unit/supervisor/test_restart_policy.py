@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Version
 from penstock.contract.latest import Desired, Latest, Leader, Lost, Restore
 from penstock.supervisor.restart_policy import AnnouncedWorker, is_over, to_end, workers_needed

@@ -1,11 +1,10 @@
 """Batches that travel packed come out as they went in, and nothing else is taken for one."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
 from penstock.base.errors import PeerError
+from penstock.base.values import replace
 from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, DataHead, encode_data
 from penstock.transport.packed import can_pack, pack, split, unpack

@@ -11,13 +11,14 @@ there as well: the files are not written again.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
+from penstock.base.values import replace
 from penstock.cli.own_files import counted, foreign_files, forget_runs, is_anothers, missing_output
 from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record, read_record
 from penstock.cluster.launch import latest_name

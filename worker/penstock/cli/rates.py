@@ -1,8 +1,9 @@
 """Two statuses make rates. Pure: times come from the statuses themselves."""
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.status import (
     ENDED,
     WORKER_UP,

@@ -9,11 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PeerError
+from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.codec import Message
 from penstock.contract.graph import Connector, Sink, Source, Step
@@ -28,7 +28,6 @@ PACE = frozenset({"rate", "batch_rows", "parallelism"})  # they change how fast,
 _PENSTOCK = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, slots=True)
 class Digest(Message, tag="Digest"):
     """The SHA-256 of a step, of a file of user code, or of the parameters of user code."""
 
@@ -36,7 +35,6 @@ class Digest(Message, tag="Digest"):
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
 class Place(Message, tag="Place"):
     """A path that a step reads or writes, absolute; ``stage`` is that of a source's splits."""
 
@@ -46,7 +44,6 @@ class Place(Message, tag="Place"):
     stage: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class JobRecord(Message, tag="JobRecord"):
     """``steps`` and ``code`` say what was computed, ``inputs`` and ``outputs`` where.
 
@@ -88,7 +85,7 @@ def _what(plain: object) -> object:
     """Leave out of a step what only sets its pace."""
     if isinstance(plain, dict):
         return {k: _what(v) for k, v in plain.items() if k not in PACE}
-    return [_what(v) for v in plain] if isinstance(plain, list) else plain
+    return [_what(v) for v in plain] if isinstance(plain, list | tuple) else plain
 
 
 def _digest(plain: object) -> str:

@@ -6,13 +6,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from penstock.base.errors import ConfigError
+from penstock.base.values import replace
 from penstock.cli.exits import Exit, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,

@@ -5,8 +5,6 @@ supervisor  announce    which lives are up on a worker
             status, rescale, ask, end     what the command line asks for
 """
 
-from dataclasses import dataclass
-
 from penstock.cluster.rpc import Method, Nothing
 from penstock.contract.codec import Message
 from penstock.contract.control import Envelope
@@ -14,14 +12,12 @@ from penstock.contract.progress import WorkerReport
 from penstock.contract.status import JobStatus, RequestAnswer
 
 
-@dataclass(frozen=True, slots=True)
 class Rescale(Message, tag="Rescale"):
     """Run on so many workers from now on."""
 
     workers: int
 
 
-@dataclass(frozen=True, slots=True)
 class Ask(Message, tag="Ask"):
     """A request of ``Desired``: ``checkpoint``, ``savepoint`` (its name) or ``stop``."""
 
@@ -29,14 +25,12 @@ class Ask(Message, tag="Ask"):
     argument: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerOf(Message, tag="AnswerOf"):
     """What became of the request of this id."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
 class End(Message, tag="End"):
     """End all processes now, without a last checkpoint."""
 

@@ -18,14 +18,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.contract.codec import Message
 from penstock.contract.launch import EngineLaunch
 
 
-@dataclass(frozen=True, slots=True)
 class Fork(Message, tag="Fork"):
     """Run the engine ``launch`` in the process group ``group``.
 
@@ -36,14 +34,12 @@ class Fork(Message, tag="Fork"):
     group: int
 
 
-@dataclass(frozen=True, slots=True)
 class Forked(Message, tag="Forked"):
     """The engine runs; the message carries a pidfd, which names this process and no later one."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
 class Exited(Message, tag="Exited"):
     """The engine has ended; ``status`` as of ``subprocess``: below zero for a signal."""
 

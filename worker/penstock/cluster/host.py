@@ -13,7 +13,6 @@ Either side's end closes the socket; whoever is left ends what it had with the o
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.contract.codec import Message, encode
@@ -23,21 +22,18 @@ from penstock.contract.launch import EngineLaunch
 SOCKET_NAME = "engine.sock"
 
 
-@dataclass(frozen=True, slots=True)
 class Begin(Message, tag="Begin"):
     """Start this life; the message carries a file descriptor, the engine's end of its link."""
 
     launch: EngineLaunch
 
 
-@dataclass(frozen=True, slots=True)
 class Kill(Message, tag="Kill"):
     """End this life's process at once; another one, or none, is no error."""
 
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
 class Began(Message, tag="Began"):
     """The process runs; ``pid`` is its number in the host's container."""
 
@@ -45,7 +41,6 @@ class Began(Message, tag="Began"):
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
 class Ended(Message, tag="Ended"):
     """The process has ended; ``status`` as of ``subprocess``: below zero for a signal.
 

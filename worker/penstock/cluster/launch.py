@@ -1,13 +1,10 @@
 """What a keeper is started with, and the names of the objects it shares."""
 
-from dataclasses import dataclass
-
 from penstock.contract.codec import Message
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.protocol.settings import ControlSettings
 
 
-@dataclass(frozen=True, slots=True)
 class KeeperLaunch(Message, tag="KeeperLaunch"):
     """One worker's keeper. Written by the supervisor to a file that only its user can read.
 

@@ -9,7 +9,6 @@ and a socket of its own needs no threads or server on that side.
 
 import socket
 import threading
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
@@ -22,7 +21,6 @@ from penstock.contract.progress import EngineProgress
 Received = TypeVar("Received")
 
 
-@dataclass(frozen=True, slots=True)
 class TermedCommand(Message, tag="TermedCommand"):
     """A command that the keeper has checked, with the term under which it was given."""
 

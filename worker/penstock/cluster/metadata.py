@@ -4,7 +4,6 @@ The client's methods are those of the ports. A write without an answer is unknow
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import StorageError
@@ -13,14 +12,12 @@ from penstock.contract.codec import Message
 from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapUnknown, Versioned
 
 
-@dataclass(frozen=True, slots=True)
 class GetObject(Message, tag="GetObject"):
     """Read one object."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class PutObject(Message, tag="PutObject"):
     """Create (``version`` None) or swap. ``data`` has one character per byte."""
 
@@ -29,7 +26,6 @@ class PutObject(Message, tag="PutObject"):
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class StoredObject(Message, tag="StoredObject"):
     """An object and its version."""
 
@@ -38,19 +34,16 @@ class StoredObject(Message, tag="StoredObject"):
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
 class FoundObject(Message, tag="FoundObject"):
     """The answer to :class:`GetObject`; None when there is no such object."""
 
     found: StoredObject | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetLease(Message, tag="GetLease"):
     """Read the Lease."""
 
 
-@dataclass(frozen=True, slots=True)
 class PutLease(Message, tag="PutLease"):
     """Take, renew or give up the Lease."""
 
@@ -58,7 +51,6 @@ class PutLease(Message, tag="PutLease"):
     version: str
 
 
-@dataclass(frozen=True, slots=True)
 class LeaseState(Message, tag="LeaseState"):
     """The Lease, as :class:`penstock.ports.LeaseView`."""
 

@@ -57,7 +57,6 @@ class Method(Generic[Request, Reply]):
     reply: type[Reply]
 
 
-@dataclass(frozen=True, slots=True)
 class Nothing(Message, tag="Nothing"):
     """The reply of a call that was heard; or a question without arguments."""
 

@@ -9,7 +9,6 @@ processes, which disturbs the engines beside them.
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import PenstockError
@@ -19,14 +18,12 @@ from penstock.contract.codec import Message
 from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
 
 
-@dataclass(frozen=True, slots=True)
 class AwaitWrite(Message, tag="AwaitWrite"):
     """Wait until another number of writes was counted than ``seen``."""
 
     seen: int
 
 
-@dataclass(frozen=True, slots=True)
 class Written(Message, tag="Written"):
     """How many writes were counted; the same as was seen when there were none in time.
 

@@ -4,15 +4,12 @@ Both functions are pure and deterministic. A task never changes its worker; a re
 ends tasks and moves as few key groups and splits as a balance of +-1 allows.
 """
 
-from dataclasses import dataclass
-
 from penstock.contract.codec import Message
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Share, first_shares, rebalance, to_share
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
 
 
-@dataclass(frozen=True, slots=True)
 class StageAssignment(Message, tag="StageAssignment"):
     """``shares[i]`` and ``splits[i]`` belong to ``tasks[i]``; empty where a stage has none."""
 
@@ -22,7 +19,6 @@ class StageAssignment(Message, tag="StageAssignment"):
     splits: tuple[tuple[SplitId, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Assignment(Message, tag="Assignment"):
     """The whole table of one version; workers are the ordinals ``0 .. workers-1``."""
 

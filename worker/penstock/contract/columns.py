@@ -4,7 +4,6 @@ A type is spelled as ``str(pyarrow.DataType)`` spells it: ``string``, ``timestam
 ``list<item: int64>``; a few common aliases are understood.
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from penstock.contract.codec import Message
@@ -61,7 +60,6 @@ ColumnName = Annotated[
 HIDDEN_PREFIX = "__"  # of the engine's own columns; no column of a user begins with it
 
 
-@dataclass(frozen=True, slots=True)
 class Column(Message, tag="Column"):
     """One column: its name and its Arrow type as text."""
 

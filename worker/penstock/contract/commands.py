@@ -1,7 +1,5 @@
 """What a leader tells a member, and the member its engine; see :mod:`control`."""
 
-from dataclasses import dataclass
-
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, Epoch, Incarnation, StageIndex, Version
@@ -9,7 +7,6 @@ from penstock.contract.latest import Leader, Member
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
 
 
-@dataclass(frozen=True, slots=True)
 class StageSplits(Message, tag="StageSplits"):
     """The splits of one source stage, in the order in which they are dealt out."""
 
@@ -17,7 +14,6 @@ class StageSplits(Message, tag="StageSplits"):
     splits: tuple[SplitState, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Announce(Message, tag="Announce"):
     """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones.
 
@@ -31,7 +27,6 @@ class Announce(Message, tag="Announce"):
     published_through: Epoch
 
 
-@dataclass(frozen=True, slots=True)
 class Enumerate(Message, tag="Enumerate"):
     """List the splits of the sources that no checkpoint knows, named by their stages.
 
@@ -42,7 +37,6 @@ class Enumerate(Message, tag="Enumerate"):
     stages: tuple[StageIndex, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Reset(Message, tag="Reset"):
     """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say ready.
 
@@ -59,7 +53,6 @@ class Reset(Message, tag="Reset"):
     splits: tuple["StageSplits", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Publish(Message, tag="Publish"):
     """Publish these handles of a committed epoch; done ones are no error."""
 
@@ -68,14 +61,12 @@ class Publish(Message, tag="Publish"):
     handles: tuple[SinkHandle, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Start(Message, tag="Start"):
     """All are READY and the old output is visible: sources seek, streams open."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
 class Inject(Message, tag="Inject"):
     """Put the barrier of ``epoch`` into the sources; ``kind`` as in ``BarrierKind``."""
 
@@ -86,7 +77,6 @@ class Inject(Message, tag="Inject"):
     committed: Epoch
 
 
-@dataclass(frozen=True, slots=True)
 class Hurry(Message, tag="Hurry"):
     """Somebody waits for ``epoch``: write its state without a rest. Lost, it costs only time."""
 
@@ -94,7 +84,6 @@ class Hurry(Message, tag="Hurry"):
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
 class Commit(Message, tag="Commit"):
     """``epoch`` is committed: sinks publish it; a rescale goes forward to ``version``."""
 
@@ -103,7 +92,6 @@ class Commit(Message, tag="Commit"):
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
 class Abort(Message, tag="Abort"):
     """``epoch`` will never be committed under this term: carry its handles, forget its barrier.
 
@@ -114,7 +102,6 @@ class Abort(Message, tag="Abort"):
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
 class Prepare(Message, tag="Prepare"):
     """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``.
 
@@ -130,7 +117,6 @@ class Prepare(Message, tag="Prepare"):
     splits: tuple["StageSplits", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class CancelRescale(Message, tag="CancelRescale"):
     """``version`` is off: release what is held to the old owners, and report prepared 0."""
 
@@ -138,7 +124,6 @@ class CancelRescale(Message, tag="CancelRescale"):
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
 class Adopt(Message, tag="Adopt"):
     """Rescale, step 4: ``version`` is committed with ``epoch``: load the last delta and resume.
 
@@ -151,7 +136,6 @@ class Adopt(Message, tag="Adopt"):
     root: BlobRef
 
 
-@dataclass(frozen=True, slots=True)
 class Settled(Message, tag="Settled"):
     """All have resumed under ``version``: leaving tasks may end their streams."""
 
@@ -159,14 +143,12 @@ class Settled(Message, tag="Settled"):
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
 class EndStreams(Message, tag="EndStreams"):
     """The final epoch is published: sources send end of stream."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
 class Shutdown(Message, tag="Shutdown"):
     """End this one engine: the job is closed, or it is no member (any more). Not its successor."""
 

@@ -6,8 +6,6 @@ and the leader repeats each command until a heartbeat shows its effect, so a los
 repaired by the next one and a repeated one does no harm. Data never travels here.
 """
 
-from dataclasses import dataclass
-
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.commands import (
@@ -49,7 +47,6 @@ from penstock.contract.reports import (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Envelope(Message, tag="Envelope"):
     """A command or report with the job, the sender's term and its ordinal."""
 
@@ -59,7 +56,6 @@ class Envelope(Message, tag="Envelope"):
     body: Command | Report
 
 
-@dataclass(frozen=True, slots=True)
 class MembersFile(Message, tag="MembersFile"):
     """What ``Latest.members`` names: all that a new leader needs to go on with an attempt.
 

@@ -7,9 +7,10 @@ callables stay in the process that compiled the job.
     Step ── inputs ──> Input(step, output, partitioning, keys)     parameters say the kind
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
+
+import msgspec
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
@@ -64,15 +65,13 @@ class Function(StrEnum):
     LAST = "last"
 
 
-@dataclass(frozen=True, slots=True)
 class Connector(Message, tag="Connector"):
     """A source or sink: ``kind`` names a row of ``connectors``, ``options`` are its fields."""
 
     kind: str
-    options: dict[str, Option] = field(default_factory=dict)
+    options: dict[str, Option] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class EventTime(Message, tag="EventTime"):
     """The time of a row is ``column`` (timestamp, us); rows may come out of order by the bound.
 
@@ -93,7 +92,6 @@ class EventTime(Message, tag="EventTime"):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
 class Source(Message, tag="Source"):
     """Reads a replayable input. Empty ``columns``: all that the input has."""
 
@@ -110,7 +108,6 @@ class Source(Message, tag="Source"):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Call(Message, tag="Call"):
     """A user function: its name, what it takes, and at most how many rows at once.
 
@@ -136,28 +133,24 @@ class Call(Message, tag="Call"):
     ] = OnError.FAIL
 
 
-@dataclass(frozen=True, slots=True)
 class Map(Message, tag="Map"):
     """One row out for each row in."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
 class FlatMap(Message, tag="FlatMap"):
     """Any number of rows out for each row in, in order."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
 class Filter(Message, tag="Filter"):
     """Keeps the rows for which the function says true; columns stay."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
 class Split(Message, tag="Split"):
     """Text into words at each single space; an empty last word is dropped, null gives none."""
 
@@ -165,7 +158,6 @@ class Split(Message, tag="Split"):
     into: Annotated[ColumnName, Field("into", "name of the word column", length_min=1)] = "word"
 
 
-@dataclass(frozen=True, slots=True)
 class Compute(Message, tag="Compute"):
     """One computed column: ``name = function(column)``; count may have no column."""
 
@@ -196,14 +188,12 @@ Computes = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
 class Aggregate(Message, tag="Aggregate"):
     """Running values of a key: one row out for each row in, with the keys and the values so far."""
 
     compute: Computes
 
 
-@dataclass(frozen=True, slots=True)
 class Window(Message, tag="Window"):
     """Tumbling windows of event time; one row per key and window, at its end + lateness."""
 
@@ -215,7 +205,6 @@ class Window(Message, tag="Window"):
     ] = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
@@ -225,7 +214,6 @@ class Process(Message, tag="Process"):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Sink(Message, tag="Sink"):
     """Writes to an output."""
 
@@ -247,7 +235,6 @@ KINDS: dict[type, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Input(Message, tag="Input"):
     """Rows of another step's named output, and how they are dealt out to parallel tasks.
 
@@ -262,7 +249,6 @@ class Input(Message, tag="Input"):
     function: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Step(Message, tag="Step"):
     """A node of the graph. ``parallelism`` None means one task per worker."""
 
@@ -287,7 +273,6 @@ class Step(Message, tag="Step"):
         return self.inputs[0].keys if self.inputs else ()
 
 
-@dataclass(frozen=True, slots=True)
 class LogicalGraph(Message, tag="LogicalGraph"):
     """All steps of a job, inputs before their readers."""
 

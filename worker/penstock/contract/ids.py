@@ -26,8 +26,7 @@ NO_EPOCH = Epoch(0)  # no checkpoint yet; the first one is 1
 NO_TERM = Term(0)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TaskId(Message, tag="TaskId"):
+class TaskId(Message, tag="TaskId", order=True):
     """One parallel instance of a stage. It lives and dies on one worker.
 
     ``slot`` counts the tasks of one stage on one worker: a rescale adds or removes tasks at the

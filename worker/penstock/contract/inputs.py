@@ -4,13 +4,11 @@ The set of files is fixed when a job first starts. A later look at the folder gi
 :class:`InputSeen`. The functions below turn it into text for the terminal, the logs and the status.
 """
 
-from dataclasses import dataclass, replace
+from penstock.base.values import replace
+from penstock.contract.codec import TolerantMessage
 
-from penstock.contract.codec import Message
 
-
-@dataclass(frozen=True, slots=True)
-class InputSeen(Message, tag="InputSeen"):
+class InputSeen(TolerantMessage, tag="InputSeen"):
     """One look at the folder of an input. ``files`` are in the checkpoint; ``unread`` came later.
 
     ``passed`` counts entries of the folder that are no input: sub-folders, hidden files and files

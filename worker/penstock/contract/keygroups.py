@@ -5,13 +5,11 @@ deterministic: every worker computes the same table from the same input.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from penstock.contract.codec import Message
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Range(Message, tag="Range"):
+class Range(Message, tag="Range", order=True):
     """Half-open range of key groups: ``start <= group < stop``."""
 
     start: int
@@ -19,7 +17,8 @@ class Range(Message, tag="Range"):
 
     def __post_init__(self) -> None:
         """Refuse an empty or negative range; shares never contain one."""
-        assert 0 <= self.start < self.stop, f"bad key-group range [{self.start},{self.stop})"
+        if not 0 <= self.start < self.stop:  # an error of the reader where one was read
+            raise ValueError(f"bad key-group range [{self.start},{self.stop})")
 
     def __len__(self) -> int:
         """Count the groups of the range."""

@@ -5,11 +5,11 @@ swap whose reply was lost can be told from another's. Everything else is a view 
 """
 
 import json
-from dataclasses import dataclass, replace
 
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
-from penstock.contract.codec import Message, decode, decode_known, encode, parsed
+from penstock.base.values import replace
+from penstock.contract.codec import Message, TolerantMessage, decode, encode, parsed
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -31,7 +31,6 @@ OVERRIDES = "instead-"  # begins the nonce of a restore in the place of the file
 ANY_STATE = "*"  # no step has such a name
 
 
-@dataclass(frozen=True, slots=True)
 class Leader(Message, tag="Leader"):
     """The worker named by the last swap of the term; ``address`` is its keeper's."""
 
@@ -40,7 +39,6 @@ class Leader(Message, tag="Leader"):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
 class Member(Message, tag="Member"):
     """One worker of an attempt: its engine's life and the addresses of keeper and engine.
 
@@ -54,7 +52,6 @@ class Member(Message, tag="Member"):
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Retained(Message, tag="Retained"):
     """A checkpoint that collection must not touch. ``savepoint`` is the user's name for it."""
 
@@ -63,7 +60,6 @@ class Retained(Message, tag="Retained"):
     savepoint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Lost(Message, tag="Lost"):
     """An incarnation that the leader has given up; whoever restarts workers may end it.
 
@@ -75,7 +71,6 @@ class Lost(Message, tag="Lost"):
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Answer(Message, tag="Answer"):
     """What became of a request of ``desired``: done, or refused or failed with a reason."""
 
@@ -84,7 +79,6 @@ class Answer(Message, tag="Answer"):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class Death(Message, tag="Death"):
     """An engine's process that ended unasked, and the attempt that it ended.
 
@@ -100,7 +94,6 @@ class Death(Message, tag="Death"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Deaths(Message, tag="Deaths"):
     """What the limit of restarts has counted; its rules are in ``protocol/restarts``.
 
@@ -120,7 +113,6 @@ class Deaths(Message, tag="Deaths"):
     newest: tuple[Death, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Latest(Message, tag="Latest"):
     """State of the job that outlives every worker; at most 64 KiB encoded, asserted.
 
@@ -233,8 +225,7 @@ def _format_of(data: bytes) -> int:
     return found if isinstance(found, int) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Message, tag="Request"):
+class Request(TolerantMessage, tag="Request"):
     """Something asked for once; ``id`` makes it level-triggered.
 
     ``kind`` is ``checkpoint``, ``savepoint`` (``argument``: its name) or ``stop`` (``argument``:
@@ -247,8 +238,7 @@ class Request(Message, tag="Request"):
     argument: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Restore(Message, tag="Restore"):
+class Restore(TolerantMessage, tag="Restore"):
     """What a job begins from, once per ``nonce``: a savepoint, some epoch, the newest, nothing.
 
     ``path`` is a savepoint's folder (its files are imported before the first commit), ``epoch`` a
@@ -285,8 +275,7 @@ def is_done(wanted: Restore, restored: str | None) -> bool:
     return overrides.startswith(OVERRIDES) and nonce == wanted.nonce
 
 
-@dataclass(frozen=True, slots=True)
-class Desired(Message, tag="Desired"):
+class Desired(TolerantMessage, tag="Desired"):
     """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``.
 
     - ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
@@ -322,4 +311,4 @@ def decode_desired(data: bytes) -> Desired:
     found = _format_of(data)
     if found > DESIRED_FORMAT:
         raise _newer("-desired", found, DESIRED_FORMAT)
-    return replace(decode_known(Desired, data), format=DESIRED_FORMAT)
+    return replace(decode(Desired, data), format=DESIRED_FORMAT)

@@ -1,12 +1,9 @@
 """What a keeper tells the engine it starts, in a small file: who it is and where things are."""
 
-from dataclasses import dataclass, field
-
 from penstock.contract.codec import Message
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 
 
-@dataclass(frozen=True, slots=True)
 class EnginePlace(Message, tag="EnginePlace"):
     """Where an engine's Flight server listens and is dialled; port 0: any free one.
 
@@ -23,10 +20,14 @@ class EnginePlace(Message, tag="EnginePlace"):
     ingest_port: int = 0
     trust: str | None = None
     certificate_host: str = ""
-    secret: str = field(default="", repr=False)
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        """Show everything but the secret."""
+        shown = [n for n in self.__struct_fields__ if n != "secret"]
+        return f"EnginePlace({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
 
 
-@dataclass(frozen=True, slots=True)
 class EngineLaunch(Message, tag="EngineLaunch"):
     """One life of one worker's engine. Written by the keeper, read once by the engine.
 

@@ -4,9 +4,6 @@ One root manifest per epoch holds the manifests of all tasks inline: one file, o
 whole. It lists every live file in order and never refers to a parent. Hashes live here only.
 """
 
-from dataclasses import dataclass
-
-from penstock.base.values import hot_dataclass
 from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
@@ -16,7 +13,6 @@ from penstock.contract.plan import StepState
 ROOT_FORMAT = 2
 
 
-@dataclass(frozen=True, slots=True)
 class BlobRef(Message, tag="BlobRef"):
     """A stored file: its name in the job's directory, SHA-256 in hex, and length in bytes."""
 
@@ -25,7 +21,6 @@ class BlobRef(Message, tag="BlobRef"):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
 class StateFile(Message, tag="StateFile"):
     """A state file as one reader may see it: only ``groups``, later ``order`` wins.
 
@@ -41,7 +36,6 @@ class StateFile(Message, tag="StateFile"):
     rows: int
 
 
-@hot_dataclass
 class SplitState(Message, tag="SplitState"):
     """Where a split stands: the next offset, whether it has ended, its largest event time.
 
@@ -55,7 +49,6 @@ class SplitState(Message, tag="SplitState"):
     max_ts: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class SinkHandle(Message, tag="SinkHandle"):
     """Prepared output: enough for any live worker to publish it, any number of times.
 
@@ -71,7 +64,6 @@ class SinkHandle(Message, tag="SinkHandle"):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
 class TaskManifest(Message, tag="TaskManifest"):
     """One task's snapshot at a barrier; what its acknowledgement carries."""
 
@@ -84,7 +76,6 @@ class TaskManifest(Message, tag="TaskManifest"):
     exhausted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class StepRows(Message, tag="StepRows"):
     """How many rows a source has read, or a sink has written, since the job first started."""
 
@@ -92,7 +83,6 @@ class StepRows(Message, tag="StepRows"):
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
 class Origin(Message, tag="Origin"):
     """The savepoint that a job has begun from: epoch ``epoch`` of the job ``job_uid``."""
 
@@ -100,7 +90,6 @@ class Origin(Message, tag="Origin"):
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
 class RootManifest(Message, tag="RootManifest"):
     """A complete checkpoint. ``kind`` is that of its barrier, by name; ``rows`` are its totals.
 

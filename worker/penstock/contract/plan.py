@@ -3,7 +3,6 @@
 A stage is a chain of steps without a shuffle inside; its parallel instances are tasks.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.contract.codec import Message
@@ -23,7 +22,6 @@ class Partitioning(StrEnum):
     CUSTOM = "custom"
 
 
-@dataclass(frozen=True, slots=True)
 class StagePlan(Message, tag="StagePlan"):
     """One chain of steps. ``parallelism`` None means one task per worker.
 
@@ -41,7 +39,6 @@ class StagePlan(Message, tag="StagePlan"):
     sinks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class EdgePlan(Message, tag="EdgePlan"):
     """Rows from stage ``sender`` to stage ``receiver``; ``index`` is the place in the plan."""
 
@@ -51,7 +48,6 @@ class EdgePlan(Message, tag="EdgePlan"):
     partitioning: Partitioning
 
 
-@dataclass(frozen=True, slots=True)
 class StateColumn(Message, tag="StateColumn"):
     """A value per key: its name and type as the job shows them, and what is kept of which column.
 
@@ -63,7 +59,6 @@ class StateColumn(Message, tag="StateColumn"):
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class StepState(Message, tag="StepState"):
     """What a checkpoint holds of one step, as far as it must be the same when it is read again.
 
@@ -79,7 +74,6 @@ class StepState(Message, tag="StepState"):
     times: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class PhysicalPlan(Message, tag="PhysicalPlan"):
     """Stages in topological order.
 

@@ -12,8 +12,6 @@
 Both sides read their names and paths here; neither spells one by itself.
 """
 
-from dataclasses import dataclass
-
 from penstock.contract.codec import Message
 
 # --- Objects of a job; the operator makes all of them, a keeper only reads and changes some ----
@@ -164,7 +162,6 @@ def savepoint_path(namespace: str, job: str) -> str:
     return f"{CHECKPOINT_FOLDER}/{namespace}/{job}/savepoints"
 
 
-@dataclass(frozen=True, slots=True)
 class Termination(Message, tag="Termination"):
     """Why a container ended: the one line of JSON in its termination message.
 

@@ -1,14 +1,11 @@
 """What workers tell about themselves for people: shown, exported, never decided upon."""
 
-from dataclasses import dataclass
-
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.inputs import InputSeen
 from penstock.contract.status import SinkStatus, StepStatus
 
 
-@dataclass(frozen=True, slots=True)
 class EngineProgress(Message, tag="EngineProgress"):
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
@@ -22,7 +19,6 @@ class EngineProgress(Message, tag="EngineProgress"):
     inputs: tuple[InputSeen, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class CheckpointDone(Message, tag="CheckpointDone"):
     """A checkpoint that this keeper committed as leader: new bytes, barrier to commit."""
 
@@ -31,7 +27,6 @@ class CheckpointDone(Message, tag="CheckpointDone"):
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerReport(Message, tag="WorkerReport"):
     """A keeper to whoever restarts workers: which lives are up here.
 

@@ -1,6 +1,5 @@
 """What an engine tells its keeper, and keepers each other; see :mod:`control`."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.contract.codec import Message
@@ -10,7 +9,6 @@ from penstock.contract.manifest import TaskManifest
 from penstock.contract.plan import PhysicalPlan
 
 
-@dataclass(frozen=True, slots=True)
 class EngineHello(Message, tag="EngineHello"):
     """First words of an engine: who it is, where it listens, and the plan it compiled."""
 
@@ -24,7 +22,6 @@ class EngineHello(Message, tag="EngineHello"):
 STREAM_BROKE = "stream: "
 
 
-@dataclass(frozen=True, slots=True)
 class Broken(Message, tag="Broken"):
     """``attempt`` cannot go on here: a stream broke or a task failed. ``fatal`` fails the job.
 
@@ -37,7 +34,6 @@ class Broken(Message, tag="Broken"):
     fatal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class EngineStatus(Message, tag="EngineStatus"):
     """Where an engine stands: said to its keeper when it changes, and repeated for its life.
 
@@ -63,7 +59,6 @@ class EngineStatus(Message, tag="EngineStatus"):
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Heartbeat(Message, tag="Heartbeat"):
     """All that a leader must know of a member, repeated by its keeper.
 
@@ -109,7 +104,6 @@ NO_ROOM = ("No space left on device", "Disk quota exceeded")
 RESTARTS_EXHAUSTED = "restart.attempts allows"
 
 
-@dataclass(frozen=True, slots=True)
 class EngineLost(Message, tag="EngineLost"):
     """An engine died or fell silent: said by its keeper, and repeated until another one lives.
 
@@ -128,7 +122,6 @@ class EngineLost(Message, tag="EngineLost"):
     died: Incarnation = Incarnation("")
 
 
-@dataclass(frozen=True, slots=True)
 class TaskAck(Message, tag="TaskAck"):
     """A task's snapshot of ``epoch`` is stored and its output prepared. Repeated until decided.
 
@@ -141,7 +134,6 @@ class TaskAck(Message, tag="TaskAck"):
     manifest: TaskManifest
 
 
-@dataclass(frozen=True, slots=True)
 class EpochFailed(Message, tag="EpochFailed"):
     """A step of ``epoch`` failed before the swap: abort this epoch and nothing else."""
 
@@ -152,7 +144,6 @@ class EpochFailed(Message, tag="EpochFailed"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class PublishFailed(Message, tag="PublishFailed"):
     """A handle could not be published; the member retries, and says why meanwhile.
 
@@ -165,7 +156,6 @@ class PublishFailed(Message, tag="PublishFailed"):
     fatal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Splits(Message, tag="Splits"):
     """Answer to :class:`Enumerate`: the first state of every split, by source stage of ``plan``."""
 
@@ -174,14 +164,12 @@ class Splits(Message, tag="Splits"):
     plan: str
 
 
-@dataclass(frozen=True, slots=True)
 class CheckpointWanted(Message, tag="CheckpointWanted"):
     """Ask for an epoch soon: an ingest sender waits for its end to be committed."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
 class Suspect(Message, tag="Suspect"):
     """Asked by one keeper of another: does ``leader`` refuse your dials too? Answer ``keeper``."""
 
@@ -189,7 +177,6 @@ class Suspect(Message, tag="Suspect"):
     keeper: str
 
 
-@dataclass(frozen=True, slots=True)
 class Confirm(Message, tag="Confirm"):
     """Answer to :class:`Suspect`: it does. Silence means that it does not."""
 

@@ -13,13 +13,14 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, ClassVar, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from penstock.base.errors import ConfigError
 from penstock.base.units import quantity_text, span_text
+from penstock.base.values import replace
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 

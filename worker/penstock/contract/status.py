@@ -3,10 +3,9 @@
 Counters are cumulative since the attempt began; whoever shows rates takes two of them.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.codec import Message
+from penstock.contract.codec import TolerantMessage
 from penstock.contract.inputs import InputSeen
 
 
@@ -28,8 +27,7 @@ WORKER_UP = "up"  # keeper and engine run
 ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatus(Message, tag="WorkerStatus"):
+class WorkerStatus(TolerantMessage, tag="WorkerStatus"):
     """One worker: process ids of keeper and engine (None: not running) and whether it leads.
 
     ``metrics`` is the address where Prometheus finds it, empty while it starts. In a cluster
@@ -49,8 +47,7 @@ class WorkerStatus(Message, tag="WorkerStatus"):
     silent_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class StepStatus(Message, tag="StepStatus"):
+class StepStatus(TolerantMessage, tag="StepStatus"):
     """One step over all its tasks.
 
     ``busy``, ``blocked`` are shares (0..1) of the last second: working, waiting for credit;
@@ -77,8 +74,7 @@ class StepStatus(Message, tag="StepStatus"):
     untimed_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointStatus(Message, tag="CheckpointStatus"):
+class CheckpointStatus(TolerantMessage, tag="CheckpointStatus"):
     """The newest committed epoch: when, how large (new bytes), how long from barrier to commit."""
 
     epoch: int
@@ -88,8 +84,7 @@ class CheckpointStatus(Message, tag="CheckpointStatus"):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedRows(Message, tag="CommittedRows"):
+class CommittedRows(TolerantMessage, tag="CommittedRows"):
     """Rows that a source has read or a sink has written up to the newest committed epoch.
 
     ``rows`` is since the job first started, ``before`` when this run began; None: not known,
@@ -101,16 +96,14 @@ class CommittedRows(Message, tag="CommittedRows"):
     before: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SinkStatus(Message, tag="SinkStatus"):
+class SinkStatus(TolerantMessage, tag="SinkStatus"):
     """One sink and the guarantee of its output."""
 
     name: str
     guarantee: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestAnswer(Message, tag="RequestAnswer"):
+class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
     """What became of a request: None while it is under way."""
 
     id: str
@@ -119,8 +112,7 @@ class RequestAnswer(Message, tag="RequestAnswer"):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeathStatus(Message, tag="DeathStatus"):
+class DeathStatus(TolerantMessage, tag="DeathStatus"):
     """An engine of ``worker`` that ended unasked, as death ``number`` of this run.
 
     It made it ``count`` within the window. The first line of ``text`` says how it ended, the others
@@ -133,8 +125,7 @@ class DeathStatus(Message, tag="DeathStatus"):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestartStatus(Message, tag="RestartStatus"):
+class RestartStatus(TolerantMessage, tag="RestartStatus"):
     """Deaths of engines: ``count`` within the last ``window_s``, of all the ``newest``.
 
     One more than ``limit`` within the window fails the job.
@@ -146,8 +137,7 @@ class RestartStatus(Message, tag="RestartStatus"):
     newest: tuple[DeathStatus, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Load(Message, tag="Load"):
+class Load(TolerantMessage, tag="Load"):
     """How busy a job was: two shares (0..1) for each window of ``window_s``, oldest first.
 
     ``busy`` is that of the busiest step, over all its tasks on all workers, and ``blocked`` that
@@ -161,8 +151,7 @@ class Load(Message, tag="Load"):
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatus(Message, tag="JobStatus"):
+class JobStatus(TolerantMessage, tag="JobStatus"):
     """A whole job at one moment. ``time_us`` is when; ``failure`` says why it is not running.
 
     ``listening_s`` is for how long whoever wrote this has listened to the workers: only then does

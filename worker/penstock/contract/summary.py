@@ -1,8 +1,9 @@
 """The status of a job for people, made from what its parts report. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Deaths, Desired, Latest
 from penstock.contract.progress import WorkerReport

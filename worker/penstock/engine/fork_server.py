@@ -15,12 +15,13 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
+from penstock.base.values import replace
 from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.forks import Exited, Fork, Forked, remove_socket
 from penstock.cluster.framing import LinkClosed

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +22,7 @@ from penstock.base.limits import (
     ENGINE_LAST_WORDS_LINES,
     KEEPER_DIAL_INTERVAL_S,
 )
+from penstock.base.values import replace
 from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import (

@@ -13,13 +13,13 @@ where; ``validate`` and ``columns`` check it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
 from penstock.base.units import duration_us
+from penstock.base.values import replace
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
 from penstock.contract.graph import (

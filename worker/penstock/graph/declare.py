@@ -1,9 +1,8 @@
 """``job.graph`` to a draft: each entry reads the one above unless it says otherwise."""
 
-from dataclasses import replace
-
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.contract.declared import DeclaredGraph, DeclaredStep, Strategy
 from penstock.contract.graph import MAIN, Filter, FlatMap, Input, Map, Process, Source, Step
 from penstock.contract.plan import Partitioning

@@ -7,8 +7,9 @@ they are. Everything else begins a stage, entered only at its first step.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.graph import (
     MAIN,

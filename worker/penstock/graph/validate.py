@@ -1,9 +1,8 @@
 """Checks of a graph's shape, before any column is looked at: references, order, connections."""
 
-from dataclasses import replace
-
 from penstock.base import limits
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
 from penstock.contract.graph import (
     DEAD_LETTER,

@@ -11,12 +11,12 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S
+from penstock.base.values import replace
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
 from penstock.cluster.in_flight import read_in_flight

@@ -5,9 +5,10 @@ its life. So two readings give a share without any clock, however late they were
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.limits import LOAD_WINDOW_S, LOAD_WINDOWS_KEPT
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Ordinal, Version
 from penstock.contract.latest import Latest
 from penstock.contract.progress import WorkerReport

@@ -14,12 +14,13 @@ import traceback
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError, StorageError
+from penstock.base.values import replace
 from penstock.cluster.host import SOCKET_NAME
 from penstock.cluster.launch import KeeperLaunch, desired_name
 from penstock.cluster.rpc import Client, ListenAddress

@@ -13,7 +13,6 @@ In format 1 the files are beside the index.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
@@ -32,7 +31,6 @@ INDEX_BYTES_MAX = 64 * 1024
 INDEX_FORMAT = 2
 
 
-@dataclass(frozen=True, slots=True)
 class SavepointIndex(Message, tag="SavepointIndex"):
     """What ``savepoint.json`` says: the job it is of, its root manifest, the folder of its files.
 

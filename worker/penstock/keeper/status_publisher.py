@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import PenstockError
@@ -23,6 +23,7 @@ from penstock.base.limits import (
     POD_STATUS_INTERVAL_S,
     SILENT_WORKERS_KEPT_S,
 )
+from penstock.base.values import replace
 from penstock.cluster.control import ANNOUNCE
 from penstock.cluster.rpc import Client, Handler, Method, Nothing, Unreachable
 from penstock.contract.codec import encode

@@ -6,10 +6,10 @@ object, and where the job stands is what the operator and the leader have writte
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
-from penstock.contract.codec import decode_known
+from penstock.base.values import replace
+from penstock.contract.codec import decode
 from penstock.contract.pod import RECORD, status_name
 from penstock.contract.schema import API_VERSION
 from penstock.contract.status import JobState, JobStatus, RequestAnswer
@@ -129,7 +129,7 @@ class ClusterJobClient:
         try:
             found = self._client.get(f"{self._maps}/{status_name(self._job)}")
             record = (found.get("data") or {}).get(RECORD)
-            return None if not record else decode_known(JobStatus, str(record).encode())
+            return None if not record else decode(JobStatus, str(record).encode())
         except (ApiRefused, ApiUnanswered, PeerError):
             return None  # the StreamJob itself says the rest
 

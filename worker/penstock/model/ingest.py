@@ -4,7 +4,6 @@ sender -> worker   Hello (in the stream's descriptor), Rows with each batch, End
 worker -> sender   Reply: to Hello, to every Rows, and to End when it is committed
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.base.errors import PeerError
@@ -15,7 +14,6 @@ WIRE_VERSION = 1
 NUMBER_MAX = 2**63 - 1  # of a sender, and of a row
 
 
-@dataclass(frozen=True, slots=True)
 class Hello(Message, tag="Hello"):
     """Who pushes what: ``sender`` is the number of the Spark task's attempt, the highest wins."""
 
@@ -25,14 +23,12 @@ class Hello(Message, tag="Hello"):
     sender: int
 
 
-@dataclass(frozen=True, slots=True)
 class Rows(Message, tag="Rows"):
     """The batch beside this begins at ``offset`` of its partition."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
 class End(Message, tag="End"):
     """The partition has exactly ``offset`` rows."""
 
@@ -57,7 +53,6 @@ class Answer(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
 class Reply(Message, tag="Reply"):
     """An answer with the offsets that go with it."""
 

@@ -18,7 +18,6 @@ Flight stream holds from its first batch to its end.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from struct import Struct
 from zlib import crc32
 
@@ -30,7 +29,7 @@ from penstock.base.limits import (
     STEPS_MAX,
     WORKERS_MAX,
 )
-from penstock.base.values import hot_dataclass
+from penstock.base.values import hot_dataclass, replace
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import (
     Active,

@@ -1,7 +1,6 @@
 """What copiers of savepoints share, whatever they copy with: which files, and under which names."""
 
-from dataclasses import replace
-
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Incarnation, JobUid
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, StateFile, TaskManifest
 from penstock.contract.names import blob_name

@@ -1,13 +1,11 @@
 """Times and bounds of the control plane, as one value; defaults and reasons are in ``limits``."""
 
-from dataclasses import dataclass, replace
-
 from penstock.base import limits
+from penstock.base.values import replace
 from penstock.contract.codec import Message
 from penstock.contract.settings import RestartSettings
 
 
-@dataclass(frozen=True, slots=True)
 class ControlSettings(Message, tag="ControlSettings"):
     """All durations are seconds of one keeper's monotonic clock.
 

@@ -5,9 +5,8 @@ cut. A state file may hold groups that a reader does not own; it must see only i
 key deleted elsewhere would come back.
 """
 
-from dataclasses import replace
-
 from penstock.base.errors import StateError
+from penstock.base.values import replace
 from penstock.contract.ids import SplitId, TaskId
 from penstock.contract.keygroups import Share, intersect
 from penstock.contract.manifest import RootManifest, SplitState, StateFile, TaskManifest

@@ -13,9 +13,10 @@ is prepared: it may go, or become another, once that is visible.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
 from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState

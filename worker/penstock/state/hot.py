@@ -11,7 +11,6 @@ a cut little by little, a row that changes again before it did.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
+from penstock.base.values import replace
 from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, table
 from penstock.model.keys import EncodedKeys, Keys

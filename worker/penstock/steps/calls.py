@@ -14,7 +14,7 @@ for the main thread, which runs no user code. Errors of Penstock's storage are n
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import thread_time
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from penstock.base.limits import (
     WRONG_GUESSES_MAX,
 )
 from penstock.base.user_code import named, shortened
+from penstock.base.values import replace
 from penstock.contract.graph import Call, OnError
 from penstock.model.exact import exact_cast
 from penstock.steps.bad_values import BadValues

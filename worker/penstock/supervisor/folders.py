@@ -24,7 +24,6 @@ from penstock.contract.ids import JobUid, Ordinal
 from penstock.folders import check_private
 
 
-@dataclass(frozen=True, slots=True)
 class Endpoint(Message, tag="Endpoint"):
     """How to reach the supervisor of a running job."""
 

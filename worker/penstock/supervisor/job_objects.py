@@ -7,10 +7,10 @@
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
+from penstock.base.values import replace
 from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
 from penstock.contract.ids import JobUid, SwapId

@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import PenstockError
@@ -16,6 +15,7 @@ from penstock.base.limits import (
     SUPERVISOR_LINGER_S,
     SUPERVISOR_LOOK_INTERVAL_S,
 )
+from penstock.base.values import replace
 from penstock.cluster import control
 from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.launch import KeeperLaunch

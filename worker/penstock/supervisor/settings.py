@@ -1,10 +1,11 @@
 """What a local cluster is started with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import KEY_GROUPS_DEFAULT
+from penstock.base.values import replace
 from penstock.contract.latest import Restore
 from penstock.contract.settings import CheckpointSettings
 from penstock.protocol.settings import ControlSettings

@@ -1,7 +1,8 @@
 """Counters of channels. They are updated per element, never per row."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.ids import ChannelId
 
 

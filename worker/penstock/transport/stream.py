@@ -1,12 +1,12 @@
 """The writing end of one channel's Flight stream. The reverse direction is unused: see ``link``."""
 
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from penstock.base.values import replace
 from penstock.contract.settings import CompressionSettings
 from penstock.contract.trust import Shown
 from penstock.model.compression import Packing

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt

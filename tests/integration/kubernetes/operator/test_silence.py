@@ -1,10 +1,10 @@
 """Failures between the operator and the API server are reported in words within seconds."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
+from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.latest import Latest

@@ -13,8 +13,9 @@
 From the moment the swap is sent the epoch's fate is the swap's: nothing aborts it any more.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import (
     Abort,

@@ -10,9 +10,10 @@
 Under any of the three no engine runs. A stop never takes a final epoch: the input goes on later.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.limits import FAILURE_BYTES_MAX
+from penstock.base.values import replace
 from penstock.contract.control import EndStreams, Shutdown
 from penstock.contract.latest import Answer, Latest, Request, clip
 from penstock.contract.reports import Cause

@@ -11,9 +11,10 @@ To begin from nothing names no checkpoint any more: the sources list their split
 output is written again. So it needs leave, like any epoch that is older than the newest one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.limits import LOST_OUTPUT_MAX
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.latest import Latest, Restore, Retained
 from penstock.contract.manifest import BlobRef, RootManifest

@@ -14,8 +14,9 @@ and each rule in the part that its noun names: ``swaps`` (unknown outcomes), ``o
 ``restore``, ``collection``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.ids import JobUid, Term
 from penstock.contract.latest import Desired, Leader
 from penstock.contract.plan import PhysicalPlan

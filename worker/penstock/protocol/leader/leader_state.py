@@ -30,10 +30,11 @@ When a member is lost, breaks, or misses a deadline, the leader gives the attemp
 to GATHERING (see :mod:`penstock.protocol.leader.rollback`).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment
 from penstock.contract.control import Announce, Command, MembersFile, StageSplits
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version

@@ -16,9 +16,10 @@ swap may still arrive. That ends only when our id is read, or when a *later* swa
 that it differs) has succeeded on the state that the first was based on.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.base.limits import SWAP_TRIES_MAX
+from penstock.base.values import replace
 from penstock.contract.ids import SwapId
 from penstock.contract.latest import Latest
 from penstock.protocol.control_actions import ReadLatest, SwapLatest

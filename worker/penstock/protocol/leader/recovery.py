@@ -4,9 +4,10 @@ Order is everything here: sources start only after *all* are ready and the old o
 an earlier start would mix the states of two attempts. Nothing is restarted that still lives.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import (
     Commit,

@@ -27,10 +27,11 @@ A failure of a joiner before the swap of {epoch, version} aborts only the rescal
 there is no way back: a lost member means recovery under the new version.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.base.limits import PREPARED_ALONE_S, TEXT_BYTES_MAX
+from penstock.base.values import replace
 from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import BlobName, Ordinal, Version

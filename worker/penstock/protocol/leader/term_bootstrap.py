@@ -13,8 +13,9 @@ a wrong volume, is refused; nothing ever starts from nothing beside existing che
        └── ours ──> closed? CLOSED : read root manifest and members file ──> GATHERING | RESETTING
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName
 from penstock.protocol.control_actions import DeleteBlobs, ReadRootFile, WriteRootFile
 from penstock.protocol.control_events import RootFileFailed, RootFileRead, RootFileWritten

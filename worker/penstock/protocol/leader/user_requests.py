@@ -19,10 +19,11 @@ Each try has a folder of its own, so a deposed leader cannot harm the copy of it
 index names one folder. Only a leader that still leads orders the index.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.base.limits import COPY_TRIES_MAX, SAVEPOINTS_UNDER_WAY_MAX
+from penstock.base.values import replace
 from penstock.contract.latest import Answer, Request, Retained
 from penstock.contract.manifest import BlobRef
 from penstock.model.elements import BarrierKind

@@ -20,9 +20,9 @@ has taken. Each command reaches the engine once; the leader repeats a command un
 shows its effect.
 """
 
-from dataclasses import replace
 from enum import StrEnum
 
+from penstock.base.values import replace
 from penstock.contract.control import (
     Abort,
     Adopt,

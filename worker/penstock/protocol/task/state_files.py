@@ -8,8 +8,8 @@ committed; a file of an aborted epoch, delta or merged, is never listed again.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from penstock.base.values import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, intersect, subtract, to_share
 from penstock.contract.manifest import StateFile

@@ -1,9 +1,9 @@
 """A real API server with its own etcd on loopback: objects are validated, stored and watched.
 
-No controller, scheduler or node runs: a StatefulSet makes no pods, nothing is collected, and
-namespaces are never empty of what was made in them. It starts in seconds, forgets everything at
-its end and shares nothing with other runs. Certificates are kubeadm's; etcd is reached by a Unix
-socket, so that only the server's own port has to be found.
+No controller, scheduler or node runs. A StatefulSet creates no pods, no garbage is collected, and a
+deleted namespace keeps its objects. The server starts in seconds, loses everything at its end, and
+shares nothing with other runs. kubeadm makes the certificates. etcd listens on a Unix socket, so only
+the server needs a free port.
 """
 
 import shutil
@@ -49,12 +49,12 @@ apiServer: {{certSANs: [localhost, 127.0.0.1]}}
 
 
 class Refusal(Exception):
-    """A server of Kubernetes did not start; the end of its log is in the text."""
+    """A server of Kubernetes did not start. The text has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The binaries this needs, as `make e2e-tools` leaves them."""
+    """The binaries that this needs. `make e2e-tools` builds them."""
 
     etcd: Path
     kube_apiserver: Path
@@ -63,7 +63,7 @@ class Programs:
 
 
 class Server:
-    """One process of ours with a log file; it is ended by its own id and no other."""
+    """One process with a log file. It is ended by its process id."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         """Start it in the folder of the log."""
@@ -74,7 +74,7 @@ class Server:
         )
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait at most so long for its end; whether it came."""
+        """Wait for its end, at most this long. True if it ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -82,7 +82,7 @@ class Server:
         return True
 
     def stop(self) -> None:
-        """End it, forcibly when it does not end by itself, and wait."""
+        """End it, by force if it does not end by itself, and wait."""
         self._process.terminate()
         if not self.ended_within(STOP_TIMEOUT_S):
             self._process.kill()
@@ -95,7 +95,7 @@ class Server:
 
 
 class ApiServer:
-    """A running API server: its address, its administrator's credentials, a way to cut it off."""
+    """A running API server with its address, its administrator's credentials, and a way to stop it."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         """Make the certificates in ``folder`` and start; returns when the server is ready.
@@ -133,7 +133,7 @@ class ApiServer:
         return Kubectl(self._programs.kubectl, self.kubeconfig)
 
     def stop(self) -> None:
-        """End the API server; etcd keeps what it holds. ``start`` brings it back."""
+        """End the API server, but not etcd. ``start`` starts it again with its objects."""
         self._server.stop()
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class ApiServer:
         self._etcd.stop()
 
     def _first_start(self) -> Server:
-        """Start on a free port; another one is tried when somebody was faster."""
+        """Start on a free port; try another one if it was taken meanwhile."""
         for attempt in range(PORT_ATTEMPTS):
             self.port = _free_port()
             self._make_certificates()
@@ -212,7 +212,7 @@ class ApiServer:
 
 @contextmanager
 def running(programs: Programs) -> Iterator[ApiServer]:
-    """Run an API server in a folder that goes with it (short: socket paths have 108 bytes)."""
+    """Run an API server in a temporary folder. Its path is short: socket paths have 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="penstock-api-") as folder:
         server = ApiServer(programs, Path(folder))
         try:
@@ -222,7 +222,7 @@ def running(programs: Programs) -> Iterator[ApiServer]:
 
 
 def _end_with_us() -> list[str]:
-    """Give the prefix of a command that the kernel ends with a test run that was killed."""
+    """Give a command prefix that lets the kernel end the process when the test run is killed."""
     return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 

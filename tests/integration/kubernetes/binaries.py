@@ -1,4 +1,4 @@
-"""Where the binaries of Kubernetes are that the tests run, and what to do when they are not."""
+"""Where the Kubernetes binaries for the tests are, and what to do when they are missing."""
 
 import os
 from pathlib import Path

@@ -14,13 +14,13 @@ numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def programs() -> Programs:
-    """Give the binaries; skips, naming the remedy, when they were not built."""
+    """Give the binaries. Skips the test with the remedy when they were not built."""
     return Programs(*binaries("etcd", "kube-apiserver", "kubeadm", "kubectl"))
 
 
 @pytest.fixture(scope="session")
 def api_server(programs: Programs) -> Iterator[ApiServer]:
-    """Give one API server for all tests: never stop it, and keep to a namespace of your own."""
+    """Give the API server that all tests share: a test never stops it and has its own namespace."""
     with running(programs) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""kubectl as a test speaks to a cluster: objects in, objects out, refusals as errors."""
+"""kubectl for tests: it takes and gives objects, and raises refusals as errors."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """One way into one cluster: which binary, whose credentials, which namespace."""
+    """Access to one cluster: a binary, credentials and a namespace."""
 
     binary: Path
     kubeconfig: Path
@@ -33,7 +33,7 @@ class Kubectl:
         return replace(self, as_user=user)
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl and give what it printed. Raises Refused with its complaint."""
+        """Run kubectl and give its output. Raises Refused with its error text."""
         done = self.attempt(*arguments, stdin=stdin)
         if done.returncode:
             raise Refused(done.stderr.strip() or done.stdout.strip())
@@ -65,7 +65,7 @@ class Kubectl:
         self("apply", "--server-side", f"--field-manager={manager}", *forced, "-f-", stdin=manifest)
 
     def get(self, kind: str, name: str) -> Any:
-        """Give one object as the server keeps it. Raises Refused when there is none."""
+        """Give one object as the server stores it. Raises Refused when it does not exist."""
         return json.loads(self("get", kind, name, "-o", "json"))
 
     def items(self, kind: str, selector: str = "") -> list[Any]:

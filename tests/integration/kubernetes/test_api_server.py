@@ -1,4 +1,4 @@
-"""The rig itself: what the other tests of this folder stand on."""
+"""The API server of the tests itself: what the other tests of this folder rely on."""
 
 import pytest
 

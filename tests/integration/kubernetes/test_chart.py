@@ -1,4 +1,4 @@
-"""The chart, rendered by Helm: its objects, its rights, and a real API server's opinion of both."""
+"""The chart, rendered by Helm: its objects and rights, which a real API server accepts."""
 
 import subprocess
 from pathlib import Path

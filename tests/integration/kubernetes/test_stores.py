@@ -1,4 +1,4 @@
-"""The ports on a real API server keep the promises that the fakes and SQLite keep."""
+"""The ports on a real API server pass the same contract tests as the fakes and SQLite."""
 
 import threading
 from collections.abc import Iterator

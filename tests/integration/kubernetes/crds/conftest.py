@@ -1,4 +1,4 @@
-"""The custom resources, defined in the shared API server as a user defines them."""
+"""Fixtures: the custom resources, defined in the shared API server as a user defines them."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def jobs(defined: ApiServer, kubectl: Kubectl) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def judge(defined: ApiServer) -> Iterator[Judge]:
-    """Give what says whether the server would take an object."""
+    """Give a judge that says whether the server would accept an object."""
     client = ApiClient(
         kubeconfig_access(None, "default", {"KUBECONFIG": str(defined.kubeconfig)}), timeout_s=20
     )

@@ -1,4 +1,4 @@
-"""Objects drawn from the tables: right ones, and ones with something wrong anywhere."""
+"""Random objects from the tables of fields: valid ones, and ones with an error anywhere."""
 
 import re
 from typing import Any
@@ -38,7 +38,7 @@ TYPES = ["int64", "string", "timestamp[us]"]
 
 
 def drawn_jobs() -> Values:
-    """Draw StreamJobs: the least one, with some fields of the table given."""
+    """Draw StreamJobs: the smallest one with some more fields of the table."""
     spec = members(SPEC, [f.name for f in SPEC.fields if f.name != "job"])
     least = job()["spec"]
     return st.builds(
@@ -58,7 +58,7 @@ def drawn_snapshots() -> Values:
 
 
 def members(row: FieldRow, names: list[str]) -> Values:
-    """Draw an object with at most a few of the named fields, mostly as the table wants them."""
+    """Draw an object with a few of the named fields, which are mostly valid."""
     rows = {f.name: f for f in row.fields if f.name in names}
     must = sorted(n for n in rows if rows[n].required)
     some = st.lists(st.sampled_from(sorted(rows)), max_size=4, unique=True)
@@ -70,7 +70,7 @@ def members(row: FieldRow, names: list[str]) -> Values:
 
 
 def value(row: FieldRow) -> Values:
-    """Draw a value of a field; one in a while is of no use."""
+    """Draw a value of a field, which is sometimes invalid."""
     return st.integers(0, 19).flatmap(lambda luck: ODD if luck == 0 else st.deferred(_as(row)))
 
 

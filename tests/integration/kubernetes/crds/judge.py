@@ -1,4 +1,4 @@
-"""What the API server says of an object: taken, or the words of its refusal."""
+"""Whether the API server accepts an object, or the text of its refusal."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,12 @@ STRICT = "?dryRun=All&fieldValidation=Strict"  # as kubectl asks; nothing is kep
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Asks with dry runs; ``kept`` objects are really made, to be changed."""
+    """Asks with dry runs. ``kept`` objects are really created, so that they can be changed."""
 
     client: ApiClient
 
     def refusal(self, plain: Any) -> str | None:
-        """Return why the server would not create the object; None: it would."""
+        """Return why the server would refuse to create the object; None if it would not."""
         try:
             self.client.create(_collection(plain) + STRICT, _as_kubectl_sends(plain))
         except ApiRefused as refused:
@@ -24,7 +24,7 @@ class Judge:
         return None
 
     def change_refusal(self, plain: Any, patch: Any) -> str | None:
-        """Return why the server would not take ``patch`` (a merge patch) of a kept object."""
+        """Return why the server would refuse ``patch`` (a merge patch) of a kept object."""
         path = f"{_collection(plain)}/{plain['metadata']['name']}"
         self.client.create(_collection(plain) + "?fieldValidation=Strict", plain)
         try:
@@ -41,7 +41,7 @@ def _collection(plain: Any) -> str:
 
 
 def _as_kubectl_sends(plain: Any) -> Any:
-    """Spell 2.0 as 2, as every YAML reader written in Go does."""
+    """Write 2.0 as 2, as every YAML reader written in Go does."""
     match plain:
         case dict():
             return {name: _as_kubectl_sends(value) for name, value in plain.items()}

@@ -1,4 +1,4 @@
-"""Objects that are right, and one for each thing that can be wrong with one."""
+"""Valid objects, and one invalid object for each possible error."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the definitions promise to kubectl, to GitOps and to an autoscaler, on a real API server."""
+"""What the definitions promise to kubectl, GitOps and an autoscaler, with a real API server."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The examples are taken by the API server, and by the reader; those for one machine, too."""
+"""The API server and the reader accept the examples, also those for one machine."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The reader and the API server agree about every object: one file runs in both places."""
+"""The reader and the API server agree on every object, because one file runs in both places."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every rule refuses, in the API server, with words that a user can act on; so does the reader."""
+"""Every rule refuses with words that a user can act on, in the API server and in the reader."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -24,7 +24,7 @@ from sim.world import World
 
 SEARCH_STATES = 50_000
 SEARCHES: dict[str, Callable[[], Small[Any]]] = {
-    "search-doors": AdmissionModel,
+    "search-admission": AdmissionModel,
     "search-tasks": CheckpointModel,
 }
 VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)

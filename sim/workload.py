@@ -237,7 +237,7 @@ def join_row(state: State, record: SimRecord) -> tuple[tuple[int, ...], tuple[in
 
 
 def counts_half(record: SimRecord) -> bool:
-    """Say whether the counter ``half`` counts a record."""
+    """Return whether the counter ``half`` counts a record."""
     return record.offset % 2 == 0
 
 
@@ -262,5 +262,5 @@ def is_late(record: SimRecord) -> bool:
 
 
 def fires(end: int, watermark: int | None) -> bool:
-    """Say whether the window that ends at ``end`` has emitted under a watermark."""
+    """Return whether the window that ends at ``end`` has emitted under a watermark."""
     return watermark is not None and end + LATENESS_US <= watermark

@@ -95,9 +95,9 @@ class World:
         self.judge = InvariantChecker(self.kernel, self.job, self.service.disk)
         self.service.watcher = self.judge
         self.service.noted = self._hint
-        self.witness = self.judge.witness
-        self.witness.barrier_max_us = scenario.barrier_max_us
-        self.witness.call_max_us = scenario.call_max_us
+        self.monitor = self.judge.monitor
+        self.monitor.barrier_max_us = scenario.barrier_max_us
+        self.monitor.call_max_us = scenario.call_max_us
         self.workers: dict[Ordinal, SimWorker] = {}
         self.keeper_of: dict[str, str] = {}
         self.sizes = scenario.sizes(streams.workload)
@@ -118,8 +118,8 @@ class World:
     def _begin(self) -> None:
         self.kernel.add("store", self.service)
         self.kernel.add("net", self.network)
-        self.fate = FaultInjector(self)
-        self.kernel.add("fate", self.fate)
+        self.fault_injector = FaultInjector(self)
+        self.kernel.add("fault_injector", self.fault_injector)
         self.supervisor = SupervisorNode(self.kernel, self, self.scenario.workers)
         self.kernel.add("super", self.supervisor)
         self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
@@ -128,7 +128,7 @@ class World:
             self.start_worker(Ordinal(number))
         self.kernel.at(SECOND, "super", Look())
         for timed in self.plan:
-            self.kernel.at(timed.at_us, "fate", timed.what)
+            self.kernel.at(timed.at_us, "fault_injector", timed.what)
         self.kernel.listener = self._happened
 
     def _hint(self) -> None:
@@ -142,7 +142,7 @@ class World:
         """Let the faults come that are aimed at this moment."""
         for moment in self.moments:
             if moment.what == what and moment.nth == count and not self.faults.quiet:
-                self.kernel.at(moment.delay_us, "fate", moment.comes)
+                self.kernel.at(moment.delay_us, "fault_injector", moment.comes)
 
     # --- A run
 
@@ -152,7 +152,7 @@ class World:
         self._advance(safety)
         self._check_attempts()
         self.faults.quiet = True
-        self.fate.calm()
+        self.fault_injector.calm()
         if not self._advance(safety + self.scenario.liveness_us, until_done=True):
             seconds = self.scenario.liveness_us // SECOND
             raise Violation("L", f"no end {seconds} s after the last fault")
@@ -204,7 +204,7 @@ class World:
         return until_done and self.done()
 
     def done(self) -> bool:
-        """Say whether the job has come to its end."""
+        """Return whether the job has come to its end."""
         latest = self.latest()
         refused = self.scenario.refusal is not None and latest.stalled is not None
         return latest.closed() or refused
@@ -351,7 +351,7 @@ class World:
         self.job_uid = JobUid(f"job-{self.jobs}")
         self.service.begin_directory()
         self.judge.begin_job()
-        self.witness = self.judge.witness
+        self.monitor = self.judge.monitor
         self.service.objects.pop(LATEST)
         self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
         self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
@@ -370,11 +370,11 @@ class World:
         return [o for o, w in self.workers.items() if not w.gone]
 
     def worker_known(self, ordinal: Ordinal) -> bool:
-        """Say whether a worker is there, running or about to be restarted."""
+        """Return whether a worker is there, running or about to be restarted."""
         return ordinal in self.workers and not self.workers[ordinal].gone
 
     def worker_runs(self, ordinal: Ordinal) -> bool:
-        """Say whether a worker's keeper lives."""
+        """Return whether a worker's keeper lives."""
         return self.kernel.alive(self.workers[ordinal].keeper)
 
     def engine_life(self, ordinal: Ordinal) -> Incarnation | None:

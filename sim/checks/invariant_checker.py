@@ -32,7 +32,7 @@ class InvariantChecker:
         self.job = job
         self.disk = disk
         self.output = OutputJudge(job)
-        self.witness = ProtocolMonitor()
+        self.monitor = ProtocolMonitor()
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
         self.staged: dict[str, int] = {}
@@ -42,7 +42,7 @@ class InvariantChecker:
 
     def begin_job(self) -> None:
         """Judge another job, which goes on in the same output folder."""
-        self.witness = ProtocolMonitor()
+        self.monitor = ProtocolMonitor()
         self.latest = None
         self.tables = {}
         self.moved = True
@@ -59,7 +59,7 @@ class InvariantChecker:
         self._check_listed(new)
         found = self.disk.files.get(new.members.name) if new.members is not None else None
         members = found if isinstance(found, MembersFile) else None
-        self.witness.learn(new, members)
+        self.monitor.learn(new, members)
         if members is not None:
             if members.proposed is not None and members.proposed.version not in self.tables:
                 self.kernel.happened("joiners admitted")
@@ -123,7 +123,7 @@ class InvariantChecker:
             raise Violation("E", f"epoch {root.epoch} began before {old.epoch} was published")
         if self.lost_object:
             raise Violation("C", f"epoch {root.epoch} was committed beside lost checkpoints")
-        self.witness.committed(new.attempt, new.term, new.epoch)
+        self.monitor.committed(new.attempt, new.term, new.epoch)
         self._check_first_listed(old, root)
         check_restorable(self.job, root, self.tables[old.version], self.disk)
         for task in root.tasks:

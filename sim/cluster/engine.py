@@ -65,10 +65,10 @@ class EngineNode(TurnScheduler):
             cluster.network,
             SimStreamIdentity(cluster.job_uid, ordinal, self.incarnation, name),
             cluster.sizes,
-            cluster.witness,
+            cluster.monitor,
             left=self.core.has_left,
         )
-        self.witness = cluster.witness
+        self.monitor = cluster.monitor
         self.status = msg.EngineStatus()
         self._files = 0
         self._broken = False
@@ -137,7 +137,7 @@ class EngineNode(TurnScheduler):
             raise SimCrash
         if isinstance(order, msg.Abort) and order.attempt == self.attempt:
             self.kernel.happened("epoch aborted")
-            self.witness.aborted(self.attempt, term, order.epoch)
+            self.monitor.aborted(self.attempt, term, order.epoch)
         self._do(em.OrderReceived(term, order, self.kernel.now_us))
 
     def _do(self, event: em.Event) -> None:
@@ -261,7 +261,7 @@ class EngineNode(TurnScheduler):
             return
         if isinstance(asked.order, msg.Prepare):
             version = asked.order.assignment.version
-            self.witness.missing(self.attempt, version, asked.ref.name)
+            self.monitor.missing(self.attempt, version, asked.ref.name)
         if asked.optional:  # a member loads at the adoption all the same
             self._do(em.ManifestRead(asked.order, None))
         else:

@@ -47,21 +47,21 @@ class SimExchange:
         network: Network,
         me: SimStreamIdentity,
         sizes: ChannelSizes,
-        witness: ProtocolMonitor,
+        monitor: ProtocolMonitor,
         *,
         left: Callable[[Ordinal], bool],
     ) -> None:
         """``left`` says of a worker whether its streams may close as they like."""
         self.outbound: dict[ChannelId, Outbound] = {}
         self.inbound: dict[ChannelId, SimInbound] = {}
-        self.door = Admission(me.job_uid, me.ordinal)
+        self.admission = Admission(me.job_uid, me.ordinal)
         self.broken: list[str] = []
         self.versions: list[tuple[ChannelId, Version]] = []
         self._kernel = kernel
         self._network = network
         self._me = me
         self._sizes = sizes
-        self._witness = witness
+        self._monitor = monitor
         self._left = left
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
@@ -94,7 +94,7 @@ class SimExchange:
         self.versions.clear()
         self._attempt = attempt
         self._opened = False
-        self.door.reset(attempt)
+        self.admission.reset(attempt)
         self._retry_held()
 
     def open(
@@ -105,10 +105,10 @@ class SimExchange:
         known = {m.ordinal: m.incarnation for m in members.values()}
         self._base = version
         if not self._opened:
-            self.door.open(known, {})
+            self.admission.open(known, {})
             self._opened = True
         mine = [c for c in channels if c.receiver.worker == self._me.ordinal]
-        self.door.extend(known, dict.fromkeys(mine, SCHEMA))
+        self.admission.extend(known, dict.fromkeys(mine, SCHEMA))
         for channel in mine:
             if channel not in self.inbound and channel.sender.worker == self._me.ordinal:
                 self._join_local(channel)
@@ -129,7 +129,7 @@ class SimExchange:
         left = {w: None for c in gone for w in (c.sender.worker, c.receiver.worker) if w != here}
         kept = {**self.outbound, **self.inbound}
         stay = {w for c in kept for w in (c.sender.worker, c.receiver.worker)}
-        self.door.forget([w for w in left if w not in stay], gone)
+        self.admission.forget([w for w in left if w not in stay], gone)
 
     def _core(self, channel: ChannelId) -> ReceiveChannel:
         shown = self._announced.get(channel.receiver, self._base)
@@ -160,7 +160,7 @@ class SimExchange:
         self.outbound[channel] = Outbound(self._sender(), stream)
         self._by_stream[stream] = channel
         hello = ChannelHello(
-            self._me.job_uid, self.door.attempt, self._me.incarnation, channel, SCHEMA
+            self._me.job_uid, self.admission.attempt, self._me.incarnation, channel, SCHEMA
         )
         self._network.carry(stream, self._me.process, hello)
 
@@ -197,15 +197,15 @@ class SimExchange:
             self.broken.append(f"stream of {channel} broke at its receiver")
 
     def _hello(self, stream: int, hello: ChannelHello) -> None:
-        decision = self.door.admit(hello)
+        decision = self.admission.admit(hello)
         if decision.verdict is Verdict.HELD:
-            self._kernel.happened("stream held at the door")
+            self._kernel.happened("stream held at its handshake")
             self._held.append((stream, hello))
             return
         if decision.verdict is Verdict.REFUSED:
-            self._kernel.happened("stream refused at the door")
+            self._kernel.happened("stream refused at its handshake")
         else:
-            self._witness.let_in(hello.channel, self._attempt, hello.attempt)
+            self._monitor.let_in(hello.channel, self._attempt, hello.attempt)
             self._changed()
             self.inbound[hello.channel] = SimInbound(self._core(hello.channel), stream)
             self._begin(hello.channel.receiver)
@@ -273,7 +273,7 @@ class SimExchange:
             self._emptied(inbound)
             if isinstance(element, Barrier):
                 now_us = self._kernel.now_us
-                self._witness.barrier_taken(self._attempt, channel, element, now_us)
+                self._monitor.barrier_taken(self._attempt, channel, element, now_us)
             return element
         taken = self._take_rows(inbound, pace.slice_rows)
         while pace.known and inbound.queue and isinstance(inbound.queue[0], Data):
@@ -301,7 +301,7 @@ class SimExchange:
 
     def _emptied(self, inbound: SimInbound) -> None:
         if not inbound.queue:
-            self._witness.emptied(inbound.core.channel, inbound.core.queued_bytes)
+            self._monitor.emptied(inbound.core.channel, inbound.core.queued_bytes)
 
     def worked(self, task: TaskId, data: Data[tuple[object, ...]], took_us: int) -> None:
         """Count what the steps of a task take for rows."""
@@ -319,12 +319,12 @@ class SimExchange:
         outbound = self.outbound[channel]
         outbound.order.put(element)
         if isinstance(element, Barrier):
-            self._witness.barrier_put(self._attempt, channel, element, self._kernel.now_us)
+            self._monitor.barrier_put(self._attempt, channel, element, self._kernel.now_us)
         outbound.waiting.append(element)
         self._offer(outbound)
 
     def congested(self, task: TaskId) -> bool:
-        """Say whether some output of a task has no room: the task takes no input."""
+        """Return whether some output of a task has no room: the task takes no input."""
         outputs = self._outputs.get(task)
         if outputs is None:
             found = tuple(o for c, o in self.outbound.items() if c.sender == task)

@@ -55,10 +55,10 @@ class FaultInjector:
                 self._cut(event)
             case StoreDown(duration_us):
                 self.world.service.down = True
-                self.kernel.at(duration_us, "fate", Over("store"))
+                self.kernel.at(duration_us, "fault_injector", Over("store"))
             case DiskFull(duration_us):
                 self.world.service.disk.full = True
-                self.kernel.at(duration_us, "fate", Over("disk"))
+                self.kernel.at(duration_us, "fault_injector", Over("disk"))
             case BreakStream(pick):
                 self._break_stream(pick)
             case RescaleWish(workers):
@@ -118,7 +118,7 @@ class FaultInjector:
             self.world.supervisor.drop_state(event.drop)
             return
         for number, ordinal in enumerate(self.world.workers):
-            self.kernel.at(number * event.apart_us, "fate", KillKeeper(ordinal))
+            self.kernel.at(number * event.apart_us, "fault_injector", KillKeeper(ordinal))
 
     def _terminate(self, event: Terminate) -> None:
         name = self._process("k", event.ordinal)
@@ -137,13 +137,15 @@ class FaultInjector:
         for name in alive:
             self.kernel.pause(name)
         self.kernel.happened("process paused")
-        self.kernel.at(event.duration_us, "fate", Over("pause", alive))
+        self.kernel.at(event.duration_us, "fault_injector", Over("pause", alive))
 
     def _cut(self, event: CutNetwork) -> None:
         self.world.network.set_cut(event.source, event.target, True)
         if event.both:
             self.world.network.set_cut(event.target, event.source, True)
-        self.kernel.at(event.duration_us, "fate", Over("cut", (event.source, event.target)))
+        self.kernel.at(
+            event.duration_us, "fault_injector", Over("cut", (event.source, event.target))
+        )
 
     def _break_stream(self, pick: int) -> None:
         streams = self.world.network.all_streams()

@@ -151,7 +151,7 @@ class KeeperNode:
             case Said(incarnation, report):
                 if isinstance(report, EngineHello):
                     self._tell("coordinator", ev.PlanKnown(report.plan))
-                self._tell("member", ev.EngineSaid(incarnation, report))
+                self._tell("member", ev.EngineReported(incarnation, report))
             case EngineEnded(incarnation):
                 self._tell("member", ev.EngineGone(incarnation, "its process ended"))
             case Leave():
@@ -159,7 +159,7 @@ class KeeperNode:
             case GraceOver() if self._leaving is not None:
                 self._leaving.patient = False
         if self._leaving is not None:
-            self._pursue_end(self._leaving)
+            self._continue_end(self._leaving)
 
     def _leave(self, event: Leave) -> None:
         if self._leaving is None:
@@ -167,7 +167,7 @@ class KeeperNode:
             self.kernel.at(event.grace_us, self.name, GraceOver())
             self._tell("member", ev.Drain())
 
-    def _pursue_end(self, leaving: "Leaving") -> None:
+    def _continue_end(self, leaving: "Leaving") -> None:
         """Retire when the last checkpoint is made or hopeless; end when nothing is under way."""
         if not leaving.retired and (not leaving.patient or self.member.drained()):
             leaving.retired = True

@@ -34,7 +34,7 @@ class Cluster(Protocol):
     network: Network
     job: SimJob
     job_uid: JobUid
-    witness: ProtocolMonitor
+    monitor: ProtocolMonitor
     sizes: ChannelSizes
     beat_us: int
     idle_after_s: float | None
@@ -106,11 +106,11 @@ class Machine(Protocol):
         ...
 
     def worker_known(self, ordinal: Ordinal) -> bool:
-        """Say whether a worker is there, running or about to be restarted."""
+        """Return whether a worker is there, running or about to be restarted."""
         ...
 
     def worker_runs(self, ordinal: Ordinal) -> bool:
-        """Say whether a worker's keeper lives."""
+        """Return whether a worker's keeper lives."""
         ...
 
     def engine_life(self, ordinal: Ordinal) -> Incarnation | None:
@@ -206,7 +206,7 @@ class Shell(Protocol):
     exchange: SimExchange
     job: SimJob
     kernel: SimKernel
-    witness: ProtocolMonitor
+    monitor: ProtocolMonitor
 
     @property
     def attempt(self) -> Attempt:

@@ -172,10 +172,10 @@ class Service:
     def _lose_reply(self, call: Call) -> None:
         error = "failed" if isinstance(call.op, READS) else "unknown"
         self._reply(call, Reply(call.token, call.op, error=error), CALL_TIMEOUT_US)
-        fate = 0 if self.applied_when_unknown else self.chances.randrange(3)
-        if fate == 0:
+        outcome = 0 if self.applied_when_unknown else self.chances.randrange(3)
+        if outcome == 0:
             self._apply(call)
-        elif fate == 1:
+        elif outcome == 1:
             self.kernel.happened("effect applied after its caller gave up")
             late = self.chances.randrange(3 * CALL_TIMEOUT_US)
             self.kernel.at(late, "store", Late(call))

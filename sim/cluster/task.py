@@ -139,7 +139,7 @@ class SimTask(TaskFiles):
     def _process(self, origin: object, data: Data[Any]) -> None:
         shape = self.shell.job.shape
         if self.stage.keyed and (took_us := shape.call_us + data.rows * shape.row_us):
-            self.shell.witness.call(self.id, took_us)
+            self.shell.monitor.call(self.id, took_us)
             self.shell.exchange.worked(self.id, data, took_us)
             self.busy_until_us = self.shell.kernel.now_us + took_us
         out: list[SimRecord] = []

@@ -94,7 +94,7 @@ class TaskFiles:
         held = core.state.buffer.held_bytes
         actions = core.step(event, self.shell.now())
         if frozen and core.state.life is TaskLifecycle.RUNNING:
-            self.shell.witness.goes_on(self.shell.attempt, core.state.assignment.version)
+            self.shell.monitor.goes_on(self.shell.attempt, core.state.assignment.version)
         if core.state.buffer.held_bytes and not held:
             self.shell.kernel.happened("rows held for a new owner")
         if isinstance(event, ev.RescaleSettled):
@@ -134,7 +134,7 @@ class TaskFiles:
     def _snapshot(self, barrier: Any, since: Epoch) -> None:
         epoch = barrier.epoch
         self.shell.kernel.happened("snapshot begun")
-        self.shell.witness.cut(self.shell.attempt, self.id, barrier.term, epoch)
+        self.shell.monitor.cut(self.shell.attempt, self.id, barrier.term, epoch)
         rows, full = self.state.cut(epoch, since)
         storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states())
         self._storing = storing
@@ -269,7 +269,7 @@ class TaskFiles:
                 version, left = token.extra
                 if reply.error == "missing":
                     assert isinstance(reply.op, Get)
-                    self.shell.witness.missing(self.shell.attempt, version, reply.op.ref.name)
+                    self.shell.monitor.missing(self.shell.attempt, version, reply.op.ref.name)
                 left[0] -= 1
                 if left[0] == 0:
                     self.tell(ev.Preloaded(version))

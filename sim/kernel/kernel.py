@@ -140,12 +140,12 @@ class SimKernel:
         return list(self._processes)
 
     def alive(self, name: str) -> bool:
-        """Say whether a node is running or merely paused."""
+        """Return whether a node is running or merely paused."""
         process = self._processes.get(name)
         return process is not None and process.alive
 
     def paused(self, name: str) -> bool:
-        """Say whether a node is stopped by a pause."""
+        """Return whether a node is stopped by a pause."""
         return self._processes[name].paused
 
     def life(self, name: str) -> int:

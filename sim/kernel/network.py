@@ -139,7 +139,7 @@ class Network:
     # --- links ---------------------------------------------------------------------------
 
     def cut(self, source: str, target: str) -> bool:
-        """Say whether messages from one process to another do not pass now."""
+        """Return whether messages from one process to another do not pass now."""
         return self.cuts.get((self.host_of[source], self.host_of[target]), False)
 
     def set_cut(self, source_host: str, target_host: str, is_cut: bool) -> None:

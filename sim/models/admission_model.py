@@ -1,6 +1,6 @@
-"""A very small world of two doors: every order of resets, openings, dials and deliveries.
+"""A very small world of two admissions: every order of resets, openings, dials and deliveries.
 
-Two workers, one channel each way, three attempts; the real Admission at each door. Here the leader
+Two workers, one channel each way, three attempts; the real Admission at each admission. Here the leader
 is not trusted: it resets and starts each worker whenever it likes, so a sender may be ahead of its
 receiver or behind it, and a hello may be as late as any. Checked at each acceptance: the stream is
 of the receiver's attempt. Checked where nothing more can happen: the last attempt has its streams.
@@ -36,9 +36,9 @@ CHANNELS = {w: ChannelId(0, TASKS[w], TASKS[Ordinal(1 - w)]) for w in WORKERS}  
 
 @dataclass(frozen=True, slots=True)
 class AdmissionModelState:
-    """Both doors, hellos under way, and which (sender, attempt) the receiver has let in."""
+    """Both admissions, hellos under way, and which (sender, attempt) the receiver has let in."""
 
-    doors: tuple[Admission, ...]
+    admissions: tuple[Admission, ...]
     wire: tuple[ChannelHello, ...] = ()
     let_in: tuple[tuple[Ordinal, Attempt], ...] = ()
 
@@ -52,44 +52,44 @@ class AdmissionModel:
 
     def key(self, state: AdmissionModelState) -> Any:
         """Return what two equal states share, and no others."""
-        doors = tuple(structure(door) for door in state.doors)
-        return doors, tuple(sorted(map(repr, state.wire))), frozenset(state.let_in)
+        admissions = tuple(structure(admission) for admission in state.admissions)
+        return admissions, tuple(sorted(map(repr, state.wire))), frozenset(state.let_in)
 
     def following(self, state: AdmissionModelState) -> Iterator[AdmissionModelState]:
         """Yield every state that one step leads to."""
-        for worker, door in zip(WORKERS, state.doors, strict=True):
-            if door.attempt < LAST:
+        for worker, admission in zip(WORKERS, state.admissions, strict=True):
+            if admission.attempt < LAST:
                 yield self._reset(state, worker)
-            if door.attempt > 0 and not door.is_open:
+            if admission.attempt > 0 and not admission.is_open:
                 yield self._open(state, worker)
         for hello in state.wire:
             yield self._deliver(state, hello)
 
     def _reset(self, state: AdmissionModelState, worker: Ordinal) -> AdmissionModelState:
-        doors = copied(list(state.doors), {})
-        doors[worker].reset(Attempt(doors[worker].attempt + 1))
-        return replace(state, doors=tuple(doors))
+        admissions = copied(list(state.admissions), {})
+        admissions[worker].reset(Attempt(admissions[worker].attempt + 1))
+        return replace(state, admissions=tuple(admissions))
 
     def _open(self, state: AdmissionModelState, worker: Ordinal) -> AdmissionModelState:
-        doors = copied(list(state.doors), {})
+        admissions = copied(list(state.admissions), {})
         other = Ordinal(1 - worker)
-        doors[worker].open({other: LIVES[other]}, {CHANNELS[other]: SCHEMA})
-        attempt = doors[worker].attempt
+        admissions[worker].open({other: LIVES[other]}, {CHANNELS[other]: SCHEMA})
+        attempt = admissions[worker].attempt
         hello = ChannelHello(JOB, attempt, LIVES[worker], CHANNELS[worker], SCHEMA)
-        return replace(state, doors=tuple(doors), wire=(*state.wire, hello))
+        return replace(state, admissions=tuple(admissions), wire=(*state.wire, hello))
 
     def _deliver(self, state: AdmissionModelState, hello: ChannelHello) -> AdmissionModelState:
-        doors = copied(list(state.doors), {})
-        door = doors[hello.receiver]
-        decision = door.admit(hello)
+        admissions = copied(list(state.admissions), {})
+        admission = admissions[hello.receiver]
+        decision = admission.admit(hello)
         if decision.verdict is Verdict.HELD:
-            return state  # it is tried again when the door has changed
+            return state  # it is tried again when the admission has changed
         wire = tuple(h for h in state.wire if h is not hello)
-        after = replace(state, doors=tuple(doors), wire=wire)
+        after = replace(state, admissions=tuple(admissions), wire=wire)
         if decision.verdict is Verdict.REFUSED:
             return after
-        if hello.attempt != door.attempt:
-            raise Violation("G", f"attempt {door.attempt} lets in a stream of {hello.attempt}")
+        if hello.attempt != admission.attempt:
+            raise Violation("G", f"attempt {admission.attempt} lets in a stream of {hello.attempt}")
         return replace(after, let_in=(*state.let_in, (hello.sender, hello.attempt)))
 
     def check_end(self, state: AdmissionModelState) -> None:

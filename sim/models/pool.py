@@ -92,7 +92,7 @@ def copied(value: Any, done: dict[int, Any]) -> Any:
 
 
 def _is_machine(value: object) -> bool:
-    """Say whether a value of the core changes in place: none that has a hash, and no enum does."""
+    """Return whether a value of the core changes in place: none that has a hash, and no enum does."""
     kind = type(value)
     made = getattr(kind, "__dataclass_params__", None)
     fixed = isinstance(value, Enum | Message) or (

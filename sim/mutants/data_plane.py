@@ -9,7 +9,7 @@ MUTANTS = (
         line(
             "penstock.protocol.channel.admission", "if hello.attempt > self._attempt:", "if False:"
         ),
-        "search-doors",
+        "search-admission",
         0,
     ),
     Mutant(
@@ -18,7 +18,7 @@ MUTANTS = (
         line(
             "penstock.protocol.channel.admission", "if hello.attempt < self._attempt:", "if False:"
         ),
-        "search-doors",
+        "search-admission",
         0,
     ),
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = (
         "time",
         line(
             "penstock.protocol.task.task_core",
-            "actions += state.say()  # pending watermarks go before the barrier",
+            "actions += state.send_marks()  # pending watermarks go before the barrier",
             "pass",
         ),
         "aimed-window",

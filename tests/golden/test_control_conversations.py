@@ -12,9 +12,9 @@ SLOW = replace(SETTINGS, checkpoint_interval_s=60.0, collect_interval_s=60.0)
 
 
 def running(workers: int) -> InMemoryControlPlane:
-    town = InMemoryControlPlane(workers, SLOW)
-    town.until(lambda: town.latest.epoch == 1)
-    return town
+    plane = InMemoryControlPlane(workers, SLOW)
+    plane.until(lambda: plane.latest.epoch == 1)
+    return plane
 
 
 def test_the_first_attempt_and_the_first_epoch(golden: Golden) -> None:
@@ -22,55 +22,55 @@ def test_the_first_attempt_and_the_first_epoch(golden: Golden) -> None:
 
 
 def test_an_engine_dies_with_output_unpublished(golden: Golden) -> None:
-    town = running(2)
-    town.run(0.2)
-    since = len(town.steps)
-    town.kill_engine(1)
-    town.until(lambda: town.latest.epoch == 2)
-    golden("protocol/recovery.txt", transcript(town, since))
+    plane = running(2)
+    plane.run(0.2)
+    since = len(plane.steps)
+    plane.kill_engine(1)
+    plane.until(lambda: plane.latest.epoch == 2)
+    golden("protocol/recovery.txt", transcript(plane, since))
 
 
 def test_a_rescale_from_two_to_three(golden: Golden) -> None:
-    town = running(2)
-    town.run(0.2)
-    since = len(town.steps)
-    town.start(2)
-    town.want(workers=3)
-    town.until(lambda: town.latest.settled == 2)
-    golden("protocol/rescale.txt", transcript(town, since))
+    plane = running(2)
+    plane.run(0.2)
+    since = len(plane.steps)
+    plane.start(2)
+    plane.want(workers=3)
+    plane.until(lambda: plane.latest.settled == 2)
+    golden("protocol/rescale.txt", transcript(plane, since))
 
 
 def test_a_commit_whose_reply_was_lost(golden: Golden) -> None:
-    town = running(2)
-    town.run(0.2)
-    since = len(town.steps)
-    fates = ["lost", "applied"]
+    plane = running(2)
+    plane.run(0.2)
+    since = len(plane.steps)
+    outcomes = ["lost", "applied"]
 
-    def fate(latest: Latest) -> str | None:
-        return fates.pop(0) if latest.epoch == 2 and fates else None
+    def outcome(latest: Latest) -> str | None:
+        return outcomes.pop(0) if latest.epoch == 2 and outcomes else None
 
-    town.lose_reply = fate
-    town.want(requests=(Request("r1", "checkpoint"),))
-    town.until(lambda: bool(town.latest.answers))
-    golden("protocol/unknown-swap.txt", transcript(town, since))
+    plane.lose_reply = outcome
+    plane.want(requests=(Request("r1", "checkpoint"),))
+    plane.until(lambda: bool(plane.latest.answers))
+    golden("protocol/unknown-swap.txt", transcript(plane, since))
 
 
 def test_the_end_of_bounded_input(golden: Golden) -> None:
-    town = running(2)
-    town.run(0.2)
-    since = len(town.steps)
+    plane = running(2)
+    plane.run(0.2)
+    since = len(plane.steps)
     for ordinal in (0, 1):
-        town.engine(ordinal).exhausted = True
-    town.until(lambda: town.latest.finished)
-    golden("protocol/finish.txt", transcript(town, since))
+        plane.engine(ordinal).exhausted = True
+    plane.until(lambda: plane.latest.finished)
+    golden("protocol/finish.txt", transcript(plane, since))
 
 
 def test_another_leader_goes_on(golden: Golden) -> None:
-    town = running(2)
-    town.run(0.2)
-    since = len(town.steps)
-    town.kill(town.leader().ordinal)
-    town.run(1.0)
-    town.start(0)
-    town.until(lambda: town.latest.attempt == 2)
-    golden("protocol/takeover.txt", transcript(town, since))
+    plane = running(2)
+    plane.run(0.2)
+    since = len(plane.steps)
+    plane.kill(plane.leader().ordinal)
+    plane.run(1.0)
+    plane.start(0)
+    plane.until(lambda: plane.latest.attempt == 2)
+    golden("protocol/takeover.txt", transcript(plane, since))

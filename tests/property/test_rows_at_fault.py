@@ -21,7 +21,7 @@ ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64()), ("seen", pa.int64())])
 STATE = pa.schema([("seen", pa.int64())])
 
-fates = st.lists(
+outcomes = st.lists(
     st.tuples(st.sampled_from("abc"), st.sampled_from(["fine", "fine", "fine", "raise", "misfit"])),
     min_size=1,
     max_size=60,
@@ -56,7 +56,7 @@ def call(per: Per, rows: int | None) -> Call:
 
 
 @given(
-    fates,
+    outcomes,
     cuts,
     slices,
     st.sampled_from(list(Per)),
@@ -65,7 +65,7 @@ def call(per: Per, rows: int | None) -> Call:
 def test_every_row_is_given_once_or_refused_once(
     rows: list[tuple[str, str]], lengths: list[int], size: int | None, per: Per, kind: Any
 ) -> None:
-    bad = {n for n, (_, fate) in enumerate(rows) if fate != "fine"}
+    bad = {n for n, (_, outcome) in enumerate(rows) if outcome != "fine"}
 
     def function(given: Any) -> Any:
         found = [given["n"]] if per is Per.RECORD else given.column("n").to_pylist()
@@ -81,16 +81,16 @@ def test_every_row_is_given_once_or_refused_once(
     assert [r["n"] for r in main] == [n for n in range(len(rows)) if n not in bad]
 
 
-@given(fates, cuts, slices, st.sampled_from(list(Per)))
+@given(outcomes, cuts, slices, st.sampled_from(list(Per)))
 def test_state_is_as_if_the_rows_at_fault_had_never_come(
     rows: list[tuple[str, str]], lengths: list[int], size: int | None, per: Per
 ) -> None:
     def by_record(record: dict[str, Any], state: dict[str, Any]) -> Any:
         state["seen"] += 1
-        fate = rows[record["n"]][1]
-        n = "misfit" if fate == "misfit" else record["n"]
+        outcome = rows[record["n"]][1]
+        n = "misfit" if outcome == "misfit" else record["n"]
         yield {"k": record["k"], "n": n, "seen": state["seen"]}
-        if fate == "raise":
+        if outcome == "raise":
             raise ValueError("bad")
 
     def by_batch(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
@@ -112,12 +112,12 @@ def test_state_is_as_if_the_rows_at_fault_had_never_come(
     main, dead = run(step, batches(rows, lengths))
     seen = dict.fromkeys("abc", 0)
     expected = []
-    for n, (key, fate) in enumerate(rows):
-        if fate == "fine":
+    for n, (key, outcome) in enumerate(rows):
+        if outcome == "fine":
             seen[key] += 1
             expected.append({"k": key, "n": n, "seen": seen[key]})
     assert main == expected
-    assert dead == [n for n, (_, fate) in enumerate(rows) if fate != "fine"]
+    assert dead == [n for n, (_, outcome) in enumerate(rows) if outcome != "fine"]
 
 
 VALUED = pa.schema([("k", pa.string()), ("n", pa.int64()), ("v", pa.string())])
@@ -184,14 +184,14 @@ refusals = st.lists(
 )
 
 
-def refusing(kind: Any, fate: dict[int, str]) -> Any:
+def refusing(kind: Any, outcome: dict[int, str]) -> Any:
     """Return a batch function that raises for some rows and refuses others by itself."""
 
     def function(batch: pa.RecordBatch, state: BatchState | None = None) -> Any:
         told = batch.column("n").to_pylist()
-        if any(fate[n] == "raise" for n in told):
+        if any(outcome[n] == "raise" for n in told):
             raise ValueError("raised")
-        bad = [fate[n] == "refuse" for n in told]
+        bad = [outcome[n] == "refuse" for n in told]
         good = [not b for b in bad]
         reasons = pa.array([f"refused {n}" if b else None for n, b in zip(told, bad, strict=True)])
         if kind is FilterStep:
@@ -224,20 +224,22 @@ def test_rows_that_a_function_refuses_by_itself_are_those_of_any_cut(
     rows: list[tuple[str, str]], lengths: list[int], size: int | None, kind: Any, fails: bool
 ) -> None:
     """Some rows are refused and some raise; ``fails``: the first of them ends the job."""
-    fate = dict(enumerate(fate for _, fate in rows))
+    outcome = dict(enumerate(outcome for _, outcome in rows))
     asked = Call("f", Per.BATCH, size, (), OnError.FAIL if fails else OnError.DEAD_LETTER)
-    function = refusing(kind, fate)
+    function = refusing(kind, outcome)
     if kind is ProcessStep:
         step: Any = kind("s", KeyColumns(ROWS, ["k"], 16), asked, function, (STATE, GIVEN))
         step.open(HotTable)
     else:
         step = kind("s", asked, function, *([] if kind is FilterStep else [ROWS]))
-    bad = [n for n, what in fate.items() if what != "fine"]
+    bad = [n for n, what in outcome.items() if what != "fine"]
     if fails and bad:
         with pytest.raises(UserCodeError) as raised:
             run(step, batches(rows, lengths))
         assert f"'n': {bad[0]}" in str(raised.value)
-        assert ("raised" if fate[bad[0]] == "raise" else f"refused {bad[0]}") in str(raised.value)
+        assert ("raised" if outcome[bad[0]] == "raise" else f"refused {bad[0]}") in str(
+            raised.value
+        )
         return
     seen, expected = dict.fromkeys("ab", 0), []
     for n, (key, _) in enumerate(rows):

@@ -17,7 +17,9 @@ from penstock.protocol.control_events import (
 from penstock.protocol.leader.metadata_cas import MetadataCas, SwapEvent
 from penstock.protocol.step_context import StepContext
 
-FATES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
+OUTCOMES = st.sampled_from(
+    ["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"]
+)
 
 
 class Store:
@@ -42,41 +44,41 @@ class Store:
         self.delayed = []
 
 
-def answer(store: Store, action: object, fate: str) -> SwapEvent:
-    if fate == "other-term":
+def answer(store: Store, action: object, outcome: str) -> SwapEvent:
+    if outcome == "other-term":
         store.version += 1
         leads = replace(store.history[-1], term=Term(9), swap_id=SwapId("other"))
         store.history.append(leads)
-    if fate == "touch":
+    if outcome == "touch":
         store.version += 1
     if isinstance(action, ReadLatest):
-        if fate == "unreadable":
+        if outcome == "unreadable":
             return LatestUnreadable(action.token, "away")
         event = LatestRead(action.token, store.history[-1], str(store.version))
         store.arrive()
         return event
     assert isinstance(action, SwapLatest)
-    if fate == "lost":
+    if outcome == "lost":
         return SwapUnknown(action.latest.swap_id)
-    if fate == "delayed":
+    if outcome == "delayed":
         store.delayed.append(action)
         return SwapUnknown(action.latest.swap_id)
     applied = store.apply(action)
-    if fate == "applied":
+    if outcome == "applied":
         return SwapUnknown(action.latest.swap_id)
     if not applied:
         return SwapConflicted(action.latest.swap_id)
     return SwapDone(action.latest.swap_id, str(store.version))
 
 
-@given(fates=st.lists(FATES, max_size=40))
-def test_every_decided_intent_is_in_the_object_once_and_in_order(fates: list[str]) -> None:
+@given(outcomes=st.lists(OUTCOMES, max_size=40))
+def test_every_decided_intent_is_in_the_object_once_and_in_order(outcomes: list[str]) -> None:
     first = Latest(JobUid("job"), SwapId("first"), term=Term(1))
     store, context = Store(first), StepContext(Incarnation("me"))
     context.begin(0.0)
     cas = MetadataCas(first, "1", retry_s=0.5)
     decided: list[int] = []
-    for number, fate in enumerate([*fates, *["done"] * 8]):
+    for number, outcome in enumerate([*outcomes, *["done"] * 8]):
         context.begin(float(number))
         cas.reconcile(context)
         if cas.deposed is not None:
@@ -86,7 +88,7 @@ def test_every_decided_intent_is_in_the_object_once_and_in_order(fates: list[str
                 decided.append(cas.latest.epoch)
             cas.propose(context, replace(cas.latest, epoch=Epoch(cas.latest.epoch + 1)))
         for action in context.actions:
-            cas.on_event(context, answer(store, action, fate))
+            cas.on_event(context, answer(store, action, outcome))
     written = [r.epoch for r in store.history if r.term == 1 and r.epoch]
     assert written == sorted(set(written)), "no intent is ever applied twice"
     assert decided == written[: len(decided)], "what was decided is there, in its order"

@@ -176,7 +176,7 @@ class FakeSplitReader:
         self._split = state
         self._offset = state.offset
         self._bounded = bounded
-        self.heard: list[tuple[Epoch, SplitState]] = []
+        self.commands: list[tuple[Epoch, SplitState]] = []
 
     def read(self, max_rows: int) -> Read | None:
         """Return up to ``max_rows`` rows, None at the end."""
@@ -194,7 +194,7 @@ class FakeSplitReader:
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Remember what was heard, for tests."""
-        self.heard.append((epoch, state))
+        self.commands.append((epoch, state))
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,4 +1,4 @@
-"""A town of keepers in memory: stores that answer at once, engines that obey, virtual time.
+"""A plane of keepers in memory: stores that answer at once, engines that obey, virtual time.
 
 Every action is performed in order, every message delivered once and in order, unless a test says
 otherwise: ``cut`` drops messages, ``lose_reply`` makes a swap's outcome unknown, ``unreadable``
@@ -31,7 +31,7 @@ from penstock.protocol.control_actions import Action
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import MemberCore
 from penstock.protocol.settings import ControlSettings
-from tests.support.stub_engine import PLAN, ObedientEngine
+from tests.support.stub_engine import PLAN, StubEngine
 
 JOB = JobUid("job")
 SETTINGS = ControlSettings(  # a cluster's ratios: a member is lost long before the Lease is
@@ -60,7 +60,7 @@ class Keeper:
     address: str
     coordinator: LeaderCore
     member: MemberCore
-    engine: ObedientEngine | None = None
+    engine: StubEngine | None = None
     engines: int = 0
     frozen: bool = False
     waiting: list[tuple[str, object]] = field(default_factory=list)
@@ -153,9 +153,9 @@ class InMemoryControlPlane:
         """Tell a worker that it will be asked to end."""
         self._post(self.keepers[ordinal], "m", on.Drain())
 
-    def say(self, ordinal: int, report: control.EngineReport) -> None:
+    def report(self, ordinal: int, report: control.EngineReport) -> None:
         """Have a worker's engine say something."""
-        self._say(self.keepers[ordinal], report)
+        self._report(self.keepers[ordinal], report)
 
     def tell(self, ordinal: int, event: object) -> None:
         """Give a worker's member an event."""
@@ -176,7 +176,7 @@ class InMemoryControlPlane:
         leaders = [k for k in self.keepers.values() if k.coordinator.leads() is not None]
         return max(leaders, key=lambda k: k.coordinator.leads() or 0)
 
-    def engine(self, ordinal: int) -> ObedientEngine:
+    def engine(self, ordinal: int) -> StubEngine:
         """Return a running engine."""
         engine = self.keepers[ordinal].engine
         assert engine is not None
@@ -207,7 +207,7 @@ class InMemoryControlPlane:
                     if at is not None and at <= self.now:
                         self._post(keeper, which, on.Tick())
                 if keeper.engine is not None and self.now % 0.25 < 0.05:
-                    self._say(keeper, keeper.engine.status)
+                    self._report(keeper, keeper.engine.status)
             self._drain()
 
     def until(self, done: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -262,16 +262,16 @@ class InMemoryControlPlane:
 
     def _swap(self, latest: Latest, version: str) -> object:
         encode_latest(latest)
-        fate = self.lose_reply(latest)
+        outcome = self.lose_reply(latest)
         if version != str(self.version):
             return on.SwapConflicted(latest.swap_id)
-        if fate != "lost":
+        if outcome != "lost":
             self.version += 1
             self.record = latest
             self.cas.append(latest)
         return (
             on.SwapUnknown(latest.swap_id)
-            if fate
+            if outcome
             else on.SwapDone(latest.swap_id, str(self.version))
         )
 
@@ -307,8 +307,8 @@ class InMemoryControlPlane:
                     self._post(keeper, "m", on.EngineGone(name, "killed at birth"))
                     return
                 mute = list(self.mute.get(keeper.ordinal, ()))
-                keeper.engine = ObedientEngine(keeper.ordinal, name, self.plan, mute=mute)
-                self._say(keeper, keeper.engine.hello())
+                keeper.engine = StubEngine(keeper.ordinal, name, self.plan, mute=mute)
+                self._report(keeper, keeper.engine.hello())
                 self._post(keeper, "c", on.PlanKnown(keeper.engine.plan))
             case do.EndEngine():
                 if keeper.engine is not None:
@@ -318,15 +318,15 @@ class InMemoryControlPlane:
             case do.ToEngine(incarnation, term, command):
                 if keeper.engine is not None and keeper.engine.incarnation == incarnation:
                     for report in keeper.engine.obey(term, command):
-                        self._say(keeper, report)
+                        self._report(keeper, report)
 
-    def _say(self, keeper: Keeper, report: control.EngineReport) -> None:
+    def _report(self, keeper: Keeper, report: control.EngineReport) -> None:
         assert keeper.engine is not None
         if keeper.ordinal in self.silent:
             return
         if isinstance(report, control.EngineStatus):
             report = replace(report, exhausted=keeper.engine.exhausted)
-        self._post(keeper, "m", on.EngineSaid(keeper.engine.incarnation, report))
+        self._post(keeper, "m", on.EngineReported(keeper.engine.incarnation, report))
 
     def _file(self, keeper: Keeper, action: object) -> None:
         match action:

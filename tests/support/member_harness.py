@@ -18,7 +18,7 @@ from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import Action, ReadLatest, SendReport, ToEngine
 from penstock.protocol.control_events import (
     CommandArrived,
-    EngineSaid,
+    EngineReported,
     LatestRead,
     MemberEvent,
     Tick,
@@ -45,7 +45,7 @@ class Bench:
         self.member = MemberCore(SETTINGS, Ordinal(1), "keeper-1", JOB)
         if up:
             self.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
-            self.say(HELLO)
+            self.report(HELLO)
             self.announce(1)
             self.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, ()))
 
@@ -64,8 +64,8 @@ class Bench:
         token, self.asked = self.asked, None
         return self.take(LatestRead(token, record))
 
-    def say(self, report: control.EngineReport) -> list[Action]:
-        return self.take(EngineSaid(HELLO.incarnation, report))
+    def report(self, report: control.EngineReport) -> list[Action]:
+        return self.take(EngineReported(HELLO.incarnation, report))
 
     def command(self, body: control.Command, term: int = 1) -> list[control.Command]:
         self.take(CommandArrived(control.Envelope(JOB, Term(term), Ordinal(0), body)))

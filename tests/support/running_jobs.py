@@ -1,4 +1,4 @@
-"""A town of keepers and engines as most tests of the control core begin with it."""
+"""A plane of keepers and engines as most tests of the control core begin with it."""
 
 from penstock.base.values import replace
 from penstock.contract import control
@@ -15,51 +15,51 @@ OTHER_PLAN = replace(PLAN, fingerprint="plan-2", states=OTHER_STATES)
 
 
 def running(workers: int = 2, epoch: int = 1) -> InMemoryControlPlane:
-    """Return a town whose job runs and has committed ``epoch``."""
-    town = InMemoryControlPlane(workers)
-    town.until(lambda: town.latest.epoch >= epoch)
-    return town
+    """Return a plane whose job runs and has committed ``epoch``."""
+    plane = InMemoryControlPlane(workers)
+    plane.until(lambda: plane.latest.epoch >= epoch)
+    return plane
 
 
-def root(town: InMemoryControlPlane) -> RootManifest:
+def root(plane: InMemoryControlPlane) -> RootManifest:
     """Return the manifest of the newest committed epoch."""
-    assert town.latest.root is not None
-    manifest = town.blobs[town.latest.root.name]
+    assert plane.latest.root is not None
+    manifest = plane.blobs[plane.latest.root.name]
     assert isinstance(manifest, RootManifest)
     return manifest
 
 
-def heard(town: InMemoryControlPlane, kind: str) -> int:
+def taken(plane: InMemoryControlPlane, kind: str) -> int:
     """Count the commands of a kind that the engines of all workers have heard."""
-    return sum(town.engine(o).heard.count(kind) for o in town.keepers)
+    return sum(plane.engine(o).commands.count(kind) for o in plane.keepers)
 
 
-def rescaled(town: InMemoryControlPlane, workers: int) -> bool:
+def rescaled(plane: InMemoryControlPlane, workers: int) -> bool:
     """Say whether a rescale to ``workers`` is committed and settled."""
-    at = town.latest
+    at = plane.latest
     return at.workers == workers and at.settled == at.version
 
 
-def up(town: InMemoryControlPlane, *ordinals: int) -> None:
+def up(plane: InMemoryControlPlane, *ordinals: int) -> None:
     """Start workers and want them."""
     for ordinal in ordinals:
-        town.start(ordinal)
-    town.want(workers=max(ordinals) + 1)
+        plane.start(ordinal)
+    plane.want(workers=max(ordinals) + 1)
 
 
-def sent(town: InMemoryControlPlane, kind: type) -> list[control.Command]:
+def sent(plane: InMemoryControlPlane, kind: type) -> list[control.Command]:
     """Return all commands of ``kind`` that leaders have sent."""
     return [
         action.envelope.body  # type: ignore[misc]
-        for _, _, _, _, actions in town.steps
+        for _, _, _, _, actions in plane.steps
         for action in actions
         if isinstance(action, SendCommand) and isinstance(action.envelope.body, kind)
     ]
 
 
-def mute(town: InMemoryControlPlane, ordinal: int, *kinds: str) -> None:
+def mute(plane: InMemoryControlPlane, ordinal: int, *kinds: str) -> None:
     """Have a running or coming engine leave some commands undone."""
-    town.mute[ordinal] = kinds
-    engine = town.keepers[ordinal].engine if ordinal in town.keepers else None
+    plane.mute[ordinal] = kinds
+    engine = plane.keepers[ordinal].engine if ordinal in plane.keepers else None
     if engine is not None:
         engine.mute = list(kinds)

@@ -39,7 +39,7 @@ PLAN = PhysicalPlan(
 
 
 @dataclass
-class ObedientEngine:
+class StubEngine:
     """Obeys at once; ``mute`` lists the commands that it leaves undone."""
 
     ordinal: Ordinal
@@ -51,7 +51,7 @@ class ObedientEngine:
     exhausted: bool = False
     mute: list[str] = field(default_factory=list)
     injected: list[int] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
 
     def hello(self) -> control.EngineHello:
         """Say the first words."""
@@ -61,7 +61,7 @@ class ObedientEngine:
 
     def obey(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
         """Do at once what is asked, and say what became of it."""
-        self.heard.append(type(command).__name__)
+        self.commands.append(type(command).__name__)
         if type(command).__name__ in self.mute:
             return
         yield from self._act(term, command)

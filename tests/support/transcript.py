@@ -15,13 +15,13 @@ QUIET = (do.ReadLease, do.WriteLease, do.ReadLatest, do.StartEngine)
 SHOWN = ("attempt", "term", "epoch", "version", "kind", "request", "reason", "ok")
 
 
-def transcript(town: InMemoryControlPlane, since: int = 0) -> str:
-    """Spell the steps of a town that had news, from number ``since`` on."""
+def transcript(plane: InMemoryControlPlane, since: int = 0) -> str:
+    """Spell the steps of a plane that had news, from number ``since`` on."""
     lines: list[str] = []
-    last = Latest(town.latest.job_uid, town.latest.swap_id)
-    for step in town.steps[:since]:
+    last = Latest(plane.latest.job_uid, plane.latest.swap_id)
+    for step in plane.steps[:since]:
         last = _actions(step, last)[1]
-    for step in town.steps[since:]:
+    for step in plane.steps[since:]:
         told, last = _actions(step, last)
         if told:
             now, ordinal, which, event, _ = step
@@ -64,7 +64,7 @@ def _event(event: object) -> str:
             return f"from {envelope.sender}: {_report(envelope.body)}"
         case on.CommandArrived(envelope):
             return _spell(envelope.body)
-        case on.EngineSaid(_, report):
+        case on.EngineReported(_, report):
             return f"engine said {_spell(report)}"
         case on.BlobWritten(ref) | on.BlobRead(ref):
             return f"{type(event).__name__} {ref.name}"

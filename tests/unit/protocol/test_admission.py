@@ -23,7 +23,7 @@ HELLO = ChannelHello(JobUid("job"), Attempt(3), PEER_LIFE, CHANNEL, SCHEMA)
 LINK = LinkHello(JobUid("job"), Attempt(3), PEER_LIFE, PEER, ME)
 
 
-def door() -> Admission:
+def admitting() -> Admission:
     admission = Admission(JobUid("job"), ME)
     admission.reset(Attempt(3))
     admission.open({PEER: PEER_LIFE}, {CHANNEL: SCHEMA})
@@ -31,7 +31,7 @@ def door() -> Admission:
 
 
 def test_what_is_expected_is_accepted() -> None:
-    admission = door()
+    admission = admitting()
     assert admission.admit(LINK).verdict is Verdict.ACCEPTED
     assert admission.admit(HELLO).verdict is Verdict.ACCEPTED
 
@@ -50,13 +50,13 @@ def test_what_is_expected_is_accepted() -> None:
     ],
 )
 def test_a_mismatch_is_refused_with_its_reason(change: dict[str, object], reason: str) -> None:
-    decision = door().admit(replace(HELLO, **change))  # type: ignore[arg-type]
+    decision = admitting().admit(replace(HELLO, **change))  # type: ignore[arg-type]
     assert decision.verdict is Verdict.REFUSED
     assert reason in decision.reason
 
 
 def test_a_broken_stream_is_never_redialled_in_its_attempt() -> None:
-    admission = door()
+    admission = admitting()
     admission.admit(HELLO)
     decision = admission.admit(HELLO)
     assert decision.verdict is Verdict.REFUSED
@@ -64,7 +64,7 @@ def test_a_broken_stream_is_never_redialled_in_its_attempt() -> None:
 
 
 def test_a_higher_attempt_is_held_until_the_worker_has_reset_itself_and_opened() -> None:
-    admission = door()
+    admission = admitting()
     newer = replace(HELLO, attempt=Attempt(4))
     assert admission.admit(newer).verdict is Verdict.HELD
     admission.reset(Attempt(4))
@@ -75,7 +75,7 @@ def test_a_higher_attempt_is_held_until_the_worker_has_reset_itself_and_opened()
 
 
 def test_what_a_rescale_brings_too_early_is_held() -> None:
-    admission = door()
+    admission = admitting()
     joiner = Ordinal(2)
     channel = replace(CHANNEL, sender=TaskId(StageIndex(0), joiner, 0))
     early = replace(HELLO, channel=channel, incarnation=Incarnation("new"))
@@ -85,7 +85,7 @@ def test_what_a_rescale_brings_too_early_is_held() -> None:
 
 
 def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() -> None:
-    admission = door()
+    admission = admitting()
     admission.admit(LINK)
     admission.admit(HELLO)
     reborn = Incarnation("life-2")
@@ -102,7 +102,7 @@ def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() ->
 
 def test_an_attempt_never_goes_back() -> None:
     with pytest.raises(AssertionError, match="attempt 2 after 3"):
-        door().reset(Attempt(2))
+        admitting().reset(Attempt(2))
 
 
 def test_a_refusal_does_not_tell_the_uid_that_was_to_be_guessed() -> None:

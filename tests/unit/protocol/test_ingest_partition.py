@@ -10,8 +10,8 @@ from penstock.protocol.channel.ingest_partition import (
     Greeted,
     IngestPartition,
     Opened,
+    Reply,
     RowsCame,
-    Say,
     Take,
     WantCheckpoint,
 )
@@ -24,12 +24,12 @@ def opened(offset: int = 0) -> IngestPartition:
 
 
 def answers(actions: tuple[Action, ...]) -> list[tuple[int, Answer, int]]:
-    return [(a.stream, a.answer, a.next) for a in actions if isinstance(a, Say)]
+    return [(a.stream, a.answer, a.next) for a in actions if isinstance(a, Reply)]
 
 
 def test_a_sender_hears_where_to_begin() -> None:
     partition = opened(700)
-    assert partition.step(Greeted(1, sender=5)) == (Say(1, Answer.TAKEN, 700, 700),)
+    assert partition.step(Greeted(1, sender=5)) == (Reply(1, Answer.TAKEN, 700, 700),)
 
 
 def test_nobody_is_let_in_before_it_is_open_or_after_it_is_closed() -> None:
@@ -47,7 +47,7 @@ def test_rows_are_taken_once_and_without_a_gap() -> None:
     assert partition.step(RowsCame(1, 0, 10))[0] == Take(0)
     assert partition.step(RowsCame(1, 4, 10))[0] == Take(6)
     assert answers(partition.step(RowsCame(1, 0, 14))) == [(1, Answer.TAKEN, 14)]
-    assert partition.step(RowsCame(1, 15, 1)) == (Say(1, Answer.REWIND, 14, 0),)
+    assert partition.step(RowsCame(1, 15, 1)) == (Reply(1, Answer.REWIND, 14, 0),)
     assert partition.next == 14
 
 
@@ -77,7 +77,7 @@ def test_a_sender_goes_only_when_its_end_is_committed() -> None:
     assert partition.step(EndCame(1, 10)) == (WantCheckpoint(),)
     assert partition.step(CommittedSenders(10, finished=False)) == ()
     assert partition.step(CommittedSenders(10, finished=True)) == (
-        Say(1, Answer.FINISHED, 10, 10, last=True),
+        Reply(1, Answer.FINISHED, 10, 10, last=True),
     )
     assert answers(partition.step(Greeted(2, 9))) == [(2, Answer.FINISHED, 10)]
 
@@ -96,7 +96,7 @@ def test_a_reset_goes_back_to_the_committed_offset() -> None:
 def test_an_end_before_its_rows_sends_the_sender_back() -> None:
     partition = opened()
     partition.step(Greeted(1, 5))
-    assert partition.step(EndCame(1, 3)) == (Say(1, Answer.REWIND, 0, 0),)
+    assert partition.step(EndCame(1, 3)) == (Reply(1, Answer.REWIND, 0, 0),)
     assert partition.end is None
 
 

@@ -19,7 +19,13 @@ from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
 from penstock.contract.reports import Cause
 from penstock.protocol.control_actions import EndEngine, StartEngine, ToEngine
-from penstock.protocol.control_events import CommandArrived, EngineGone, EngineSaid, Retire, Tick
+from penstock.protocol.control_events import (
+    CommandArrived,
+    EngineGone,
+    EngineReported,
+    Retire,
+    Tick,
+)
 from tests.support.member_harness import HELLO, JOB, LEADER, TABLE, TASK, Bench
 from tests.support.stub_engine import PLAN
 
@@ -89,9 +95,9 @@ def test_a_reset_is_taken_once_and_never_back() -> None:
 
 def test_a_status_said_before_the_reset_says_nothing_about_it() -> None:
     bench = Bench()
-    bench.say(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
+    bench.report(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
     bench.command(control.Reset(Attempt(2), Epoch(5), None, TABLE, ()))
-    bench.say(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
+    bench.report(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
     assert bench.beat().status == control.EngineStatus(attempt=Attempt(2))
 
 
@@ -127,7 +133,7 @@ def test_a_prepare_overtaken_by_its_cancellation_is_refused() -> None:
 def test_a_joiner_takes_the_attempt_with_its_prepare() -> None:
     bench = Bench(up=False)
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
-    bench.say(HELLO)
+    bench.report(HELLO)
     bench.announce(1)
     prepare = control.Prepare(Attempt(7), TABLE, (), Epoch(1), None)
     assert bench.command(prepare) == [prepare]
@@ -142,7 +148,7 @@ def test_an_acknowledgement_is_repeated_until_it_is_decided() -> None:
     bench = Bench()
     bench.command(inject(1))
     assert not bench.reports(), "what it leads to is said soon enough"
-    bench.say(ack(1))
+    bench.report(ack(1))
     assert ack(1) in bench.reports()
     bench.take(Tick(), dt=1.0)
     assert ack(1) in bench.reports()
@@ -153,17 +159,17 @@ def test_an_acknowledgement_is_repeated_until_it_is_decided() -> None:
 
 def test_an_acknowledgement_of_an_older_term_dies_with_it() -> None:
     bench = Bench()
-    bench.say(ack(3, term=1))
+    bench.report(ack(3, term=1))
     bench.announce(2, attempt=1)
     bench.take(Tick(), dt=1.0)
     assert ack(3, term=1) not in bench.reports()
-    bench.say(ack(3, term=1))
+    bench.report(ack(3, term=1))
     assert ack(3, term=1) not in bench.reports()
 
 
 def test_a_barrier_may_outrun_the_announcement_of_its_term() -> None:
     bench = Bench()
-    bench.say(ack(3, term=2))
+    bench.report(ack(3, term=2))
     bench.announce(2, attempt=1)
     bench.take(Tick(), dt=1.0)
     assert ack(3, term=2) in bench.reports()
@@ -172,7 +178,7 @@ def test_a_barrier_may_outrun_the_announcement_of_its_term() -> None:
 def test_an_acknowledgement_of_a_rolled_back_attempt_is_dropped() -> None:
     bench = Bench()
     bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, ()))
-    bench.say(ack(1, attempt=1))
+    bench.report(ack(1, attempt=1))
     assert ack(1, attempt=1) not in bench.reports()
 
 
@@ -187,21 +193,21 @@ def test_an_epoch_stays_undecided_until_its_end_is_heard() -> None:
 def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt() -> None:
     bench = Bench()
     broken = control.Broken(Attempt(1), "a stream broke")
-    bench.say(broken)
+    bench.report(broken)
     assert bench.beat().broken == broken
     bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, ()))
-    bench.say(broken)
+    bench.report(broken)
     assert bench.beat().broken is None
 
 
 def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
     bench = Bench(up=False)
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
-    bench.say(HELLO)
+    bench.report(HELLO)
     bench.announce(1)
     bench.command(control.Enumerate(Attempt(1), (StageIndex(0),)))
     splits = control.Splits(Attempt(1), (), "plan-1")
-    bench.say(splits)
+    bench.report(splits)
     bench.take(Tick(), dt=1.0)
     assert splits in bench.reports()
     bench.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, ()))
@@ -214,7 +220,7 @@ def test_a_listing_that_failed_is_asked_for_again() -> None:
     ask = control.Enumerate(Attempt(2), (StageIndex(0),))
     assert bench.command(ask) == [ask]
     assert bench.command(ask) == []
-    bench.say(control.Broken(Attempt(2), "no such folder"))
+    bench.report(control.Broken(Attempt(2), "no such folder"))
     assert bench.command(ask) == [ask]
 
 
@@ -262,7 +268,7 @@ def test_a_dead_engine_is_reported_until_the_next_one_speaks() -> None:
     assert lost in bench.reports()
     assert StartEngine() in bench.actions
     again = replace(HELLO, incarnation=Incarnation("e2"))
-    bench.take(EngineSaid(again.incarnation, again))
+    bench.take(EngineReported(again.incarnation, again))
     beat = bench.beat()
     assert (beat.incarnation, beat.replaces) == ("e2", "e1")
     assert beat.status == control.EngineStatus()
@@ -304,7 +310,7 @@ def test_a_keeper_that_stood_still_hears_its_engine_before_it_judges() -> None:
     bench = Bench()
     bench.take(Tick(), dt=25.0)
     assert not [a for a in bench.actions if isinstance(a, EndEngine)]
-    bench.say(control.EngineStatus())
+    bench.report(control.EngineStatus())
     bench.take(Tick(), dt=0.25)
     assert not [a for a in bench.actions if isinstance(a, EndEngine)]
 
@@ -328,7 +334,7 @@ def test_the_order_to_end_is_for_one_life_only() -> None:
 def test_words_of_an_earlier_life_are_ignored() -> None:
     bench = Bench()
     status = control.EngineStatus(Attempt(1), ready=Attempt(1))
-    bench.take(EngineSaid(Incarnation("e0"), status))
+    bench.take(EngineReported(Incarnation("e0"), status))
     assert bench.beat().status.ready == 0
 
 

@@ -10,167 +10,167 @@ from tests.support.running_jobs import mute, rescaled, running, up
 
 
 def test_a_lost_life_is_named_with_the_pod_it_ran_in() -> None:
-    town = running()
-    gone = town.engine(1).incarnation
-    town.kill(1)
-    town.until(lambda: town.latest.lost == (Lost(Ordinal(1), gone, "pod-2"),))
+    plane = running()
+    gone = plane.engine(1).incarnation
+    plane.kill(1)
+    plane.until(lambda: plane.latest.lost == (Lost(Ordinal(1), gone, "pod-2"),))
 
 
 def test_a_new_leader_names_the_pod_of_the_old_one() -> None:
     # It has never heard a heartbeat from there: the members file says which pod it was.
-    town = running()
-    gone = town.engine(0).incarnation
-    town.kill(0)
-    town.until(lambda: town.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
-    assert town.latest.term == 2
+    plane = running()
+    gone = plane.engine(0).incarnation
+    plane.kill(0)
+    plane.until(lambda: plane.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
+    assert plane.latest.term == 2
 
 
 def test_also_when_the_attempt_was_given_up_before_its_silence_was_noticed() -> None:
     # A node that is gone refuses no dial; its peers' streams break, and they say so first.
-    town = running()
-    gone = town.engine(0).incarnation
-    town.freeze(0)
-    town.say(1, Broken(town.latest.attempt, "the other side is gone"))
-    town.until(lambda: town.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
+    plane = running()
+    gone = plane.engine(0).incarnation
+    plane.freeze(0)
+    plane.report(1, Broken(plane.latest.attempt, "the other side is gone"))
+    plane.until(lambda: plane.latest.lost == (Lost(Ordinal(0), gone, "pod-1"),), seconds=60)
 
 
 def test_the_pod_stays_named_through_a_change_of_leader() -> None:
-    town = running(3)
-    gone = town.engine(2).incarnation
-    town.kill(2)
+    plane = running(3)
+    gone = plane.engine(2).incarnation
+    plane.kill(2)
     named = (Lost(Ordinal(2), gone, "pod-3"),)
-    town.until(lambda: town.latest.lost == named)
-    town.kill(0)
-    town.until(lambda: town.latest.term == 2 and len(town.latest.lost) == 2, seconds=60)
-    assert named[0] in town.latest.lost
+    plane.until(lambda: plane.latest.lost == named)
+    plane.kill(0)
+    plane.until(lambda: plane.latest.term == 2 and len(plane.latest.lost) == 2, seconds=60)
+    assert named[0] in plane.latest.lost
 
 
 def test_an_engine_that_dies_names_its_own_pod_until_the_next_one_is_admitted() -> None:
-    town = running()
-    town.kill_engine(1)
-    town.until(lambda: town.latest.attempt == 2)
-    named = [lost.pod for swap in town.cas for lost in swap.lost]
+    plane = running()
+    plane.kill_engine(1)
+    plane.until(lambda: plane.latest.attempt == 2)
+    named = [lost.pod for swap in plane.cas for lost in swap.lost]
     assert set(named) <= {"pod-2"}
-    assert town.latest.lost == ()
+    assert plane.latest.lost == ()
 
 
 def test_the_object_of_another_job_is_left_alone() -> None:
     # A job of the same name was made again before the old object was archived.
-    town = InMemoryControlPlane(2)
-    foreign = replace(town.latest, job_uid=JobUid("the job before"))
-    town.record = foreign
-    town.run(60)
-    assert town.latest == foreign
-    town.record = replace(foreign, job_uid=JobUid("job"))
-    town.until(lambda: town.latest.epoch >= 1)
+    plane = InMemoryControlPlane(2)
+    foreign = replace(plane.latest, job_uid=JobUid("the job before"))
+    plane.record = foreign
+    plane.run(60)
+    assert plane.latest == foreign
+    plane.record = replace(foreign, job_uid=JobUid("job"))
+    plane.until(lambda: plane.latest.epoch >= 1)
 
 
 # --- SIGTERM --------------------------------------------------------------------------------------
 
 
 def test_a_worker_that_must_go_takes_part_in_one_more_checkpoint() -> None:
-    town = running()
-    before = town.latest.epoch
-    town.drain(1)
-    town.until(town.keepers[1].member.drained, seconds=5)
-    assert town.latest.epoch > before
+    plane = running()
+    before = plane.latest.epoch
+    plane.drain(1)
+    plane.until(plane.keepers[1].member.drained, seconds=5)
+    assert plane.latest.epoch > before
 
 
 def test_the_leader_too() -> None:
-    town = running()
-    before = town.latest.epoch
-    town.drain(0)
-    town.until(town.keepers[0].member.drained, seconds=5)
-    assert town.latest.epoch > before
+    plane = running()
+    before = plane.latest.epoch
+    plane.drain(0)
+    plane.until(plane.keepers[0].member.drained, seconds=5)
+    assert plane.latest.epoch > before
 
 
 def test_a_worker_on_which_nothing_runs_may_go_at_once() -> None:
-    town = running()
-    town.kill_engine(1)
-    town.drain(1)
-    town.run(0.01)
-    assert town.keepers[1].member.drained()
+    plane = running()
+    plane.kill_engine(1)
+    plane.drain(1)
+    plane.run(0.01)
+    assert plane.keepers[1].member.drained()
 
 
 def test_a_worker_that_has_left_by_a_rescale_may_go_at_once() -> None:
-    town = running()
-    up(town, 0, 1, 2)
-    town.until(lambda: rescaled(town, 3))
-    town.want(workers=2)
-    town.until(lambda: rescaled(town, 2))
-    town.drain(2)
-    town.until(town.keepers[2].member.drained, seconds=1)
+    plane = running()
+    up(plane, 0, 1, 2)
+    plane.until(lambda: rescaled(plane, 3))
+    plane.want(workers=2)
+    plane.until(lambda: rescaled(plane, 2))
+    plane.drain(2)
+    plane.until(plane.keepers[2].member.drained, seconds=1)
 
 
 def test_a_worker_whose_leader_went_first_waits_only_while_something_may_come() -> None:
-    town = running()
-    town.kill(0)
-    town.drain(1)
-    town.run(DRAIN_STILL_S - 1)
-    assert not town.keepers[1].member.drained()
-    town.until(town.keepers[1].member.drained, seconds=6)
+    plane = running()
+    plane.kill(0)
+    plane.drain(1)
+    plane.run(DRAIN_STILL_S - 1)
+    assert not plane.keepers[1].member.drained()
+    plane.until(plane.keepers[1].member.drained, seconds=6)
 
 
 def test_nor_at_all_when_the_streams_to_the_leader_are_broken() -> None:
-    town = running()
-    town.kill(0)
-    town.say(1, Broken(town.latest.attempt, "the other side is gone"))
-    town.drain(1)
-    town.until(town.keepers[1].member.drained, seconds=0.1)
+    plane = running()
+    plane.kill(0)
+    plane.report(1, Broken(plane.latest.attempt, "the other side is gone"))
+    plane.drain(1)
+    plane.until(plane.keepers[1].member.drained, seconds=0.1)
 
 
 def test_a_checkpoint_that_takes_long_is_waited_for_as_long_as_its_leader_leads() -> None:
-    town = InMemoryControlPlane(2, replace(SETTINGS, checkpoint_timeout_s=600))
-    town.until(lambda: town.latest.epoch >= 1)
-    mute(town, 0, "Inject")  # its tasks are slow to acknowledge
-    before = town.latest.epoch
-    town.drain(1)
-    town.run(4 * DRAIN_STILL_S)
-    assert town.latest.epoch == before
-    assert not town.keepers[1].member.drained()
-    town.kill(0)  # and now it leads no more
-    town.until(town.keepers[1].member.drained, seconds=60)
+    plane = InMemoryControlPlane(2, replace(SETTINGS, checkpoint_timeout_s=600))
+    plane.until(lambda: plane.latest.epoch >= 1)
+    mute(plane, 0, "Inject")  # its tasks are slow to acknowledge
+    before = plane.latest.epoch
+    plane.drain(1)
+    plane.run(4 * DRAIN_STILL_S)
+    assert plane.latest.epoch == before
+    assert not plane.keepers[1].member.drained()
+    plane.kill(0)  # and now it leads no more
+    plane.until(plane.keepers[1].member.drained, seconds=60)
 
 
 def draining_unread() -> InMemoryControlPlane:
     """Drain a worker in an epoch that does not end, half as long as it looks in vain."""
-    town = running()
-    mute(town, 0, "Inject")
-    town.unreadable = True
-    town.drain(1)
-    town.run(DRAIN_UNREAD_S / 2)
-    return town
+    plane = running()
+    mute(plane, 0, "Inject")
+    plane.unreadable = True
+    plane.drain(1)
+    plane.run(DRAIN_UNREAD_S / 2)
+    return plane
 
 
 def test_an_epoch_that_nobody_may_commit_any_more_is_not_waited_for() -> None:
     # The job is deleted, and with it the rights of its workers.
-    town = draining_unread()
-    assert not town.keepers[1].member.drained()
-    town.until(town.keepers[1].member.drained, seconds=DRAIN_UNREAD_S)
+    plane = draining_unread()
+    assert not plane.keepers[1].member.drained()
+    plane.until(plane.keepers[1].member.drained, seconds=DRAIN_UNREAD_S)
 
 
 def test_one_failed_look_at_what_is_committed_ends_no_wait() -> None:
-    town = draining_unread()
-    town.unreadable = False
-    town.run(DRAIN_UNREAD_S)
-    assert not town.keepers[1].member.drained()
+    plane = draining_unread()
+    plane.unreadable = False
+    plane.run(DRAIN_UNREAD_S)
+    assert not plane.keepers[1].member.drained()
 
 
 def test_output_that_is_committed_and_not_yet_visible_is_left_to_whoever_recovers() -> None:
-    town = running()
-    before = town.latest.epoch
-    mute(town, 1, "Commit", "Publish")
-    town.drain(1)
-    town.until(lambda: town.latest.epoch > before, seconds=5)
-    assert not town.keepers[1].member.drained()
-    town.until(town.keepers[1].member.drained, seconds=DRAIN_PUBLISH_S + 3)
+    plane = running()
+    before = plane.latest.epoch
+    mute(plane, 1, "Commit", "Publish")
+    plane.drain(1)
+    plane.until(lambda: plane.latest.epoch > before, seconds=5)
+    assert not plane.keepers[1].member.drained()
+    plane.until(plane.keepers[1].member.drained, seconds=DRAIN_PUBLISH_S + 3)
 
 
 def test_an_epoch_that_began_before_is_not_its_last_even_under_a_new_leader() -> None:
-    town = running()
-    town.kill(0)
-    town.until(lambda: town.latest.term == 2, seconds=60)
-    town.run(0.1)
-    town.drain(1)
-    town.run(1)
-    assert not town.keepers[1].member.drained()
+    plane = running()
+    plane.kill(0)
+    plane.until(lambda: plane.latest.term == 2, seconds=60)
+    plane.run(0.1)
+    plane.drain(1)
+    plane.run(1)
+    assert not plane.keepers[1].member.drained()

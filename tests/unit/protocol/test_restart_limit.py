@@ -15,220 +15,220 @@ HOW = "the engine was killed by SIGSEGV (signal 11)\nin flight: step 'parse', of
 
 
 def running(workers: int = 2, settings: object = FEW) -> InMemoryControlPlane:
-    town = InMemoryControlPlane(workers, settings)  # type: ignore[arg-type]
-    town.until(lambda: town.latest.epoch >= 1)
-    return town
+    plane = InMemoryControlPlane(workers, settings)  # type: ignore[arg-type]
+    plane.until(lambda: plane.latest.epoch >= 1)
+    return plane
 
 
-def die(town: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) -> None:
+def die(plane: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) -> None:
     """Have an engine's process end by itself; its keeper learns how."""
-    keeper = town.keepers[ordinal]
+    keeper = plane.keepers[ordinal]
     assert keeper.engine is not None
     gone = on.EngineGone(keeper.engine.incarnation, HOW, known=known)
     keeper.engine = None
-    town.tell(ordinal, gone)
+    plane.tell(ordinal, gone)
 
 
-def runs_again(town: InMemoryControlPlane, attempt: int) -> None:
+def runs_again(plane: InMemoryControlPlane, attempt: int) -> None:
     """Wait until an attempt runs and has committed something."""
-    epoch = town.latest.epoch
-    town.until(lambda: town.latest.attempt == attempt and town.latest.epoch > epoch)
+    epoch = plane.latest.epoch
+    plane.until(lambda: plane.latest.attempt == attempt and plane.latest.epoch > epoch)
 
 
-def die_and_recover(town: InMemoryControlPlane, times: int) -> None:
+def die_and_recover(plane: InMemoryControlPlane, times: int) -> None:
     for _ in range(times):
-        attempt = town.latest.attempt
-        die(town)
-        runs_again(town, attempt + 1)
+        attempt = plane.latest.attempt
+        die(plane)
+        runs_again(plane, attempt + 1)
 
 
 def test_a_record_that_kills_ends_in_failure() -> None:
-    town = running()
-    die_and_recover(town, FEW.restart_attempts)
-    assert town.latest.failure is None
-    assert town.latest.deaths.count == FEW.restart_attempts
-    die(town)
-    town.until(lambda: town.latest.failure is not None)
-    first, *details = (town.latest.failure or "").splitlines()
+    plane = running()
+    die_and_recover(plane, FEW.restart_attempts)
+    assert plane.latest.failure is None
+    assert plane.latest.deaths.count == FEW.restart_attempts
+    die(plane)
+    plane.until(lambda: plane.latest.failure is not None)
+    first, *details = (plane.latest.failure or "").splitlines()
     assert first == (
         "worker 1: the engine was killed by SIGSEGV (signal 11): 4 deaths within 1m, and "
         "restart.attempts allows 3 restarts"
     )
     assert details[0] == "in flight: step 'parse', offsets 8 to 15"
     assert "correct the step" in details[-1]
-    town.run(5.0)
-    assert all(keeper.engine is None for keeper in town.keepers.values()), "nothing is restarted"
+    plane.run(5.0)
+    assert all(keeper.engine is None for keeper in plane.keepers.values()), "nothing is restarted"
 
 
 def test_with_no_attempts_the_first_death_fails_the_job() -> None:
-    town = running(settings=replace(FEW, restart_attempts=0))
-    die(town)
-    town.until(lambda: town.latest.failure is not None)
-    assert "restart.attempts allows 0 restarts" in (town.latest.failure or "")
+    plane = running(settings=replace(FEW, restart_attempts=0))
+    die(plane)
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "restart.attempts allows 0 restarts" in (plane.latest.failure or "")
 
 
 def test_a_window_without_a_death_clears_the_count() -> None:
-    town = running()
-    die_and_recover(town, 2)
-    town.run(FEW.restart_window_s + 1.0)
-    assert (town.latest.deaths.count, town.latest.deaths.total) == (0, 2)
-    assert town.latest.deaths.newest == ()
-    die_and_recover(town, FEW.restart_attempts)
-    assert town.latest.failure is None
+    plane = running()
+    die_and_recover(plane, 2)
+    plane.run(FEW.restart_window_s + 1.0)
+    assert (plane.latest.deaths.count, plane.latest.deaths.total) == (0, 2)
+    assert plane.latest.deaths.newest == ()
+    die_and_recover(plane, FEW.restart_attempts)
+    assert plane.latest.failure is None
 
 
 def test_deaths_that_are_older_than_the_window_do_not_count() -> None:
-    town = running()
+    plane = running()
     for _ in range(8):
-        die_and_recover(town, 1)
-        town.run(FEW.restart_window_s / 3)
-    assert town.latest.failure is None
-    assert town.latest.deaths.total == 8
+        die_and_recover(plane, 1)
+        plane.run(FEW.restart_window_s / 3)
+    assert plane.latest.failure is None
+    assert plane.latest.deaths.total == 8
 
 
 def test_a_new_leader_goes_on_from_the_count() -> None:
-    town = running(4)
+    plane = running(4)
     counts = []
     for _ in range(2):
-        attempt, leader = town.latest.attempt, town.leader().ordinal
-        die(town, (leader + 1) % 4)
-        runs_again(town, attempt + 1)
-        counts.append(town.latest.deaths.count)
-        town.kill(leader)
-        town.run(0.1)
-        town.start(leader)
-        runs_again(town, attempt + 2)
-        assert town.leader().ordinal != leader
-        counts.append(town.latest.deaths.count)
+        attempt, leader = plane.latest.attempt, plane.leader().ordinal
+        die(plane, (leader + 1) % 4)
+        runs_again(plane, attempt + 1)
+        counts.append(plane.latest.deaths.count)
+        plane.kill(leader)
+        plane.run(0.1)
+        plane.start(leader)
+        runs_again(plane, attempt + 2)
+        assert plane.leader().ordinal != leader
+        counts.append(plane.latest.deaths.count)
     assert counts == [1, 1, 2, 2], "nobody knows why the leaders went, once at each ordinal"
 
 
 def test_engines_that_die_together_are_one_death() -> None:
-    town = running(3)
-    attempt = town.latest.attempt
+    plane = running(3)
+    attempt = plane.latest.attempt
     for ordinal in range(3):
-        die(town, ordinal)
-    runs_again(town, attempt + 1)
-    assert (town.latest.deaths.count, town.latest.deaths.total) == (1, 1)
+        die(plane, ordinal)
+    runs_again(plane, attempt + 1)
+    assert (plane.latest.deaths.count, plane.latest.deaths.total) == (1, 1)
 
 
 def test_a_death_is_counted_though_a_broken_stream_was_heard_first() -> None:
-    town = running()
-    attempt = town.latest.attempt
-    town.say(0, control.Broken(attempt, "a stream broke"))
-    die(town)
-    runs_again(town, attempt + 1)
-    assert town.latest.deaths.count == 1
-    assert [death.reason for death in town.latest.deaths.newest] == [HOW]
+    plane = running()
+    attempt = plane.latest.attempt
+    plane.report(0, control.Broken(attempt, "a stream broke"))
+    die(plane)
+    runs_again(plane, attempt + 1)
+    assert plane.latest.deaths.count == 1
+    assert [death.reason for death in plane.latest.deaths.newest] == [HOW]
 
 
 def test_engines_that_die_before_they_are_admitted_are_one_death_a_round() -> None:
-    town = running()
+    plane = running()
     for ordinal in (0, 1):
-        town.dies_at_birth[ordinal] = 2
-        die(town, ordinal)
-    town.until(lambda: town.latest.attempt == 2)
-    assert town.latest.deaths.count == 3, "one ended the attempt, two rounds came before the next"
+        plane.dies_at_birth[ordinal] = 2
+        die(plane, ordinal)
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert plane.latest.deaths.count == 3, "one ended the attempt, two rounds came before the next"
 
 
 def test_an_engine_that_never_gets_ready_fails_the_job() -> None:
-    town = InMemoryControlPlane(2, FEW)
-    town.dies_at_birth[1] = 99
-    town.until(lambda: town.latest.failure is not None)
-    assert town.latest.attempt == 0
-    assert "worker 1: killed at birth: 4 deaths within 1m" in (town.latest.failure or "")
+    plane = InMemoryControlPlane(2, FEW)
+    plane.dies_at_birth[1] = 99
+    plane.until(lambda: plane.latest.failure is not None)
+    assert plane.latest.attempt == 0
+    assert "worker 1: killed at birth: 4 deaths within 1m" in (plane.latest.failure or "")
 
 
 def test_a_joiner_that_dies_at_birth_harms_nobody_else() -> None:
-    town = running()
-    town.start(2)
-    town.dies_at_birth[2] = 99
-    town.want(workers=3)
-    town.run(20.0)
-    assert (town.latest.failure, town.latest.deaths.count) == (None, 0)
+    plane = running()
+    plane.start(2)
+    plane.dies_at_birth[2] = 99
+    plane.want(workers=3)
+    plane.run(20.0)
+    assert (plane.latest.failure, plane.latest.deaths.count) == (None, 0)
 
 
 @pytest.mark.parametrize("times", [1, 5])
 def test_what_was_ordered_is_no_death(times: int) -> None:
-    town = running()
+    plane = running()
     for _ in range(times):
-        attempt = town.latest.attempt
-        town.say(1, control.Broken(attempt, "a stream broke"))
-        runs_again(town, attempt + 1)
-    assert town.latest.deaths == Deaths()
+        attempt = plane.latest.attempt
+        plane.report(1, control.Broken(attempt, "a stream broke"))
+        runs_again(plane, attempt + 1)
+    assert plane.latest.deaths == Deaths()
 
 
 def test_a_worker_that_drains_is_no_death() -> None:
-    town = running()
+    plane = running()
     for _ in range(3):
-        attempt = town.latest.attempt
-        town.drain(1)
-        town.run(0.5)
-        town.kill(1)
-        town.start(1)
-        runs_again(town, attempt + 1)
-    assert town.latest.deaths == Deaths()
+        attempt = plane.latest.attempt
+        plane.drain(1)
+        plane.run(0.5)
+        plane.kill(1)
+        plane.start(1)
+        runs_again(plane, attempt + 1)
+    assert plane.latest.deaths == Deaths()
 
 
 def test_a_loss_that_nobody_explains_counts_from_the_second_time_at_one_ordinal() -> None:
-    town = running(3)
-    follower = (town.leader().ordinal + 1) % 3
+    plane = running(3)
+    follower = (plane.leader().ordinal + 1) % 3
     counts = []
     for _ in range(3):
-        attempt = town.latest.attempt
-        town.kill(follower)
-        town.run(0.2)
-        town.start(follower)
-        runs_again(town, attempt + 1)
-        counts.append(town.latest.deaths.count)
+        attempt = plane.latest.attempt
+        plane.kill(follower)
+        plane.run(0.2)
+        plane.start(follower)
+        runs_again(plane, attempt + 1)
+        counts.append(plane.latest.deaths.count)
     assert counts == [0, 1, 2]
 
 
 def test_losses_at_other_ordinals_are_no_deaths() -> None:
-    town = running(4)
-    followers = [o for o in range(4) if o != town.leader().ordinal]
+    plane = running(4)
+    followers = [o for o in range(4) if o != plane.leader().ordinal]
     for ordinal in followers:
-        attempt = town.latest.attempt
-        town.kill(ordinal)
-        town.run(0.2)
-        town.start(ordinal)
-        runs_again(town, attempt + 1)
-    assert (town.latest.deaths.count, town.latest.deaths.unknown) == (0, tuple(followers))
+        attempt = plane.latest.attempt
+        plane.kill(ordinal)
+        plane.run(0.2)
+        plane.start(ordinal)
+        runs_again(plane, attempt + 1)
+    assert (plane.latest.deaths.count, plane.latest.deaths.unknown) == (0, tuple(followers))
 
 
 def test_a_silent_engine_that_its_keeper_ends_is_a_death() -> None:
-    town = running(settings=replace(FEW, engine_silence_timeout_s=2.0))
-    attempt = town.latest.attempt
-    town.silent.add(1)
-    town.until(lambda: town.latest.deaths.count == 1)
-    town.silent.clear()
-    runs_again(town, attempt + 1)
-    assert town.latest.deaths.newest[-1].reason.startswith("silent for 2 s")
+    plane = running(settings=replace(FEW, engine_silence_timeout_s=2.0))
+    attempt = plane.latest.attempt
+    plane.silent.add(1)
+    plane.until(lambda: plane.latest.deaths.count == 1)
+    plane.silent.clear()
+    runs_again(plane, attempt + 1)
+    assert plane.latest.deaths.newest[-1].reason.startswith("silent for 2 s")
 
 
 def test_a_new_run_begins_with_a_clean_slate() -> None:
-    town = running()
-    die_and_recover(town, FEW.restart_attempts)
-    die(town)
-    town.until(lambda: town.latest.failure is not None)
-    town.want(run="run-2")
-    runs_again(town, town.latest.attempt + 1)
-    assert town.latest.failure is None
-    assert town.latest.deaths == Deaths()
-    die_and_recover(town, FEW.restart_attempts)
-    assert town.latest.deaths.run == "run-2"
+    plane = running()
+    die_and_recover(plane, FEW.restart_attempts)
+    die(plane)
+    plane.until(lambda: plane.latest.failure is not None)
+    plane.want(run="run-2")
+    runs_again(plane, plane.latest.attempt + 1)
+    assert plane.latest.failure is None
+    assert plane.latest.deaths == Deaths()
+    die_and_recover(plane, FEW.restart_attempts)
+    assert plane.latest.deaths.run == "run-2"
 
 
 def test_restarts_are_ever_slower() -> None:
-    town = running(settings=replace(FEW, restart_attempts=6, backoff_max_s=8.0))
+    plane = running(settings=replace(FEW, restart_attempts=6, backoff_max_s=8.0))
     took = []
     for _ in range(5):
-        died = town.now
-        attempt = town.latest.attempt
-        die(town)
-        town.until(lambda a=attempt: town.latest.attempt > a)  # type: ignore[misc]
-        took.append(town.now - died)
-        runs_again(town, attempt + 1)
+        died = plane.now
+        attempt = plane.latest.attempt
+        die(plane)
+        plane.until(lambda a=attempt: plane.latest.attempt > a)  # type: ignore[misc]
+        took.append(plane.now - died)
+        runs_again(plane, attempt + 1)
     assert took == sorted(took)
     assert took[-1] > 4 * took[1]
 
@@ -241,16 +241,16 @@ def test_an_object_from_before_is_still_read() -> None:
 
 
 def test_a_heartbeat_tells_how_the_engine_before_ended_until_this_one_runs() -> None:
-    town = running()
-    town.cut = lambda _a, _b, body: isinstance(body, control.EngineLost)
-    attempt = town.latest.attempt
-    die(town)
-    runs_again(town, attempt + 1)
-    (death,) = town.latest.deaths.newest
+    plane = running()
+    plane.cut = lambda _a, _b, body: isinstance(body, control.EngineLost)
+    attempt = plane.latest.attempt
+    die(plane)
+    runs_again(plane, attempt + 1)
+    (death,) = plane.latest.deaths.newest
     assert death == Death(Ordinal(1), Incarnation("e1.2.1"), Attempt(attempt), 1, 1, HOW)
     beats = [
         a.envelope.body
-        for _, who, which, _, actions in town.steps[-200:]
+        for _, who, which, _, actions in plane.steps[-200:]
         for a in actions
         if who == 1 and which == "m" and hasattr(a, "envelope")
     ]

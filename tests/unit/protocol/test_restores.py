@@ -21,79 +21,79 @@ from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
 from penstock.protocol.state_matching import incompatible
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
-from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, heard, root, running
+from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, root, running, taken
 from tests.support.stub_engine import PLAN
 
 # --- Restores -------------------------------------------------------------------------------------
 
 
 def test_an_older_epoch_is_refused_without_leave_to_repeat_output() -> None:
-    town = running(epoch=4)
-    town.want(restore=Restore("n1", epoch=Epoch(3)))
-    town.until(lambda: town.latest.failure is not None)
-    assert "allowOutputReplay" in (town.latest.failure or "")
-    assert town.latest.epoch >= 4
+    plane = running(epoch=4)
+    plane.want(restore=Restore("n1", epoch=Epoch(3)))
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "allowOutputReplay" in (plane.latest.failure or "")
+    assert plane.latest.epoch >= 4
 
 
 def test_an_older_epoch_is_restored_with_leave_and_new_numbers_exceed_all() -> None:
-    town = running(epoch=4)
-    newest = town.latest.epoch
-    town.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
-    town.until(lambda: town.latest.attempt == 2)
-    assert (town.latest.epoch, town.latest.max_epoch) == (3, newest)
-    assert town.latest.replayed
-    town.until(lambda: town.latest.epoch > 3)
-    assert town.latest.epoch == newest + 1
+    plane = running(epoch=4)
+    newest = plane.latest.epoch
+    plane.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert (plane.latest.epoch, plane.latest.max_epoch) == (3, newest)
+    assert plane.latest.replayed
+    plane.until(lambda: plane.latest.epoch > 3)
+    assert plane.latest.epoch == newest + 1
 
 
 def test_new_numbers_exceed_all_for_a_leader_that_saw_none_of_them() -> None:
-    town = running(epoch=4)
-    newest = town.latest.epoch
+    plane = running(epoch=4)
+    newest = plane.latest.epoch
     for ordinal in (0, 1):
-        town.kill(ordinal)
+        plane.kill(ordinal)
     again = Restore("n1", epoch=Epoch(3), allow_output_replay=True)
-    town.want(run="run-2", restore=again)
+    plane.want(run="run-2", restore=again)
     for ordinal in (0, 1):
-        town.start(ordinal)
-    town.until(lambda: town.latest.epoch == 3)
-    town.until(lambda: town.latest.epoch > 3)
-    assert town.latest.epoch == newest + 1
+        plane.start(ordinal)
+    plane.until(lambda: plane.latest.epoch == 3)
+    plane.until(lambda: plane.latest.epoch > 3)
+    assert plane.latest.epoch == newest + 1
 
 
 def test_a_restore_is_done_once() -> None:
-    town = running(epoch=4)
-    town.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
-    town.until(lambda: town.latest.attempt == 2 and town.latest.epoch > 4)
-    town.run(5.0)
-    assert town.latest.attempt == 2
+    plane = running(epoch=4)
+    plane.want(restore=Restore("n1", epoch=Epoch(3), allow_output_replay=True))
+    plane.until(lambda: plane.latest.attempt == 2 and plane.latest.epoch > 4)
+    plane.run(5.0)
+    assert plane.latest.attempt == 2
 
 
 def test_an_epoch_that_is_not_retained_is_refused() -> None:
-    town = running(epoch=5)
-    town.want(restore=Restore("n1", epoch=Epoch(1), allow_output_replay=True))
-    town.until(lambda: town.latest.failure is not None)
-    assert "epoch 1 is not retained; retained are [3, 4, 5]" in (town.latest.failure or "")
+    plane = running(epoch=5)
+    plane.want(restore=Restore("n1", epoch=Epoch(1), allow_output_replay=True))
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "epoch 1 is not retained; retained are [3, 4, 5]" in (plane.latest.failure or "")
 
 
 def test_output_that_can_never_be_published_is_dropped_only_on_request() -> None:
-    town = running()
-    town.engine(1).mute = ["Commit"]
-    town.until(lambda: town.latest.epoch == 2)
-    town.want(restore=Restore("n1", drop_unpublished=True))
-    town.until(lambda: town.latest.attempt == 2)
-    assert (town.latest.published_through, town.latest.lost_output) == (2, (2,))
-    town.until(lambda: town.latest.epoch > 2)
+    plane = running()
+    plane.engine(1).mute = ["Commit"]
+    plane.until(lambda: plane.latest.epoch == 2)
+    plane.want(restore=Restore("n1", drop_unpublished=True))
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert (plane.latest.published_through, plane.latest.lost_output) == (2, (2,))
+    plane.until(lambda: plane.latest.epoch > 2)
 
 
 def savepoint(epoch: int, uid: str = "other", **changes: Any) -> RootManifest:
     """Make the manifest of a savepoint in some folder."""
-    town = running(epoch=2)
-    manifest = replace(root(town), job_uid=JobUid(uid), epoch=Epoch(epoch))
+    plane = running(epoch=2)
+    manifest = replace(root(plane), job_uid=JobUid(uid), epoch=Epoch(epoch))
     return replace(manifest, **changes)
 
 
 class Importing(InMemoryControlPlane):
-    """A town that can read one savepoint's folder."""
+    """A plane that can read one savepoint's folder."""
 
     folder: RootManifest
     errors: list[str]
@@ -115,38 +115,38 @@ class Importing(InMemoryControlPlane):
 
 
 def importing(folder: RootManifest, restore: Restore, workers: int = 2) -> Importing:
-    town = Importing(0)
-    town.folder, town.errors = folder, []
-    town.want(workers=workers, restore=restore)
+    plane = Importing(0)
+    plane.folder, plane.errors = folder, []
+    plane.want(workers=workers, restore=restore)
     for ordinal in range(workers):
-        town.start(ordinal)
-    return town
+        plane.start(ordinal)
+    return plane
 
 
 def test_a_savepoint_of_another_job_is_imported_above_its_epoch() -> None:
-    town = importing(savepoint(40), Restore("n1", path="/savepoints/s"), workers=3)
-    town.until(lambda: town.latest.attempt == 1)
-    assert (town.latest.epoch, town.latest.published_through) == (41, 41)
-    assert town.latest.workers == 3
-    assert not town.latest.replayed
-    assert heard(town, "Enumerate") == 0, "its splits are those of the savepoint"
-    town.until(lambda: town.latest.epoch == 42)
+    plane = importing(savepoint(40), Restore("n1", path="/savepoints/s"), workers=3)
+    plane.until(lambda: plane.latest.attempt == 1)
+    assert (plane.latest.epoch, plane.latest.published_through) == (41, 41)
+    assert plane.latest.workers == 3
+    assert not plane.latest.replayed
+    assert taken(plane, "Enumerate") == 0, "its splits are those of the savepoint"
+    plane.until(lambda: plane.latest.epoch == 42)
 
 
 def test_an_old_savepoint_is_imported_above_what_the_job_has_committed() -> None:
-    town = importing(savepoint(2), Restore("", path="/savepoints/s"))
-    town.until(lambda: town.latest.epoch >= 6)
-    newest = town.latest.epoch
-    town.want(restore=Restore("n2", path="/savepoints/s", allow_output_replay=True))
-    town.until(lambda: town.latest.restored == "n2")
-    assert town.latest.epoch == newest + 1
+    plane = importing(savepoint(2), Restore("", path="/savepoints/s"))
+    plane.until(lambda: plane.latest.epoch >= 6)
+    newest = plane.latest.epoch
+    plane.want(restore=Restore("n2", path="/savepoints/s", allow_output_replay=True))
+    plane.until(lambda: plane.latest.restored == "n2")
+    assert plane.latest.epoch == newest + 1
 
 
 def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
-    town = importing(savepoint(40), Restore("n1", path="/savepoints/s"))
-    town.errors = ["Input/output error"] * 3
-    town.until(lambda: town.latest.attempt == 1)
-    orders = [a for *_, done in town.steps for a in done if isinstance(a, do.ImportSnapshot)]
+    plane = importing(savepoint(40), Restore("n1", path="/savepoints/s"))
+    plane.errors = ["Input/output error"] * 3
+    plane.until(lambda: plane.latest.attempt == 1)
+    orders = [a for *_, done in plane.steps for a in done if isinstance(a, do.ImportSnapshot)]
     assert len({(order.life, order.token) for order in orders}) == len(orders) == 4
 
 
@@ -161,88 +161,88 @@ def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
     ],
 )
 def test_a_savepoint_that_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
-    town = importing(savepoint(40, **change), Restore("n1", path="/savepoints/s"))
-    town.until(lambda: town.latest.failure is not None)
-    assert (town.latest.failure or "").startswith("StateError: ")
-    assert text in (town.latest.failure or "")
-    assert town.latest.epoch == 0
+    plane = importing(savepoint(40, **change), Restore("n1", path="/savepoints/s"))
+    plane.until(lambda: plane.latest.failure is not None)
+    assert (plane.latest.failure or "").startswith("StateError: ")
+    assert text in (plane.latest.failure or "")
+    assert plane.latest.epoch == 0
 
 
 def test_a_job_that_has_committed_takes_no_foreign_savepoint_without_leave() -> None:
-    town = importing(savepoint(40), Restore("", path="/savepoints/s"))
-    town.until(lambda: town.latest.epoch >= 2)
-    town.want(restore=Restore("n2", path="/savepoints/s"))
-    town.until(lambda: town.latest.failure is not None)
-    assert "allowOutputReplay" in (town.latest.failure or "")
+    plane = importing(savepoint(40), Restore("", path="/savepoints/s"))
+    plane.until(lambda: plane.latest.epoch >= 2)
+    plane.want(restore=Restore("n2", path="/savepoints/s"))
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "allowOutputReplay" in (plane.latest.failure or "")
 
 
 @pytest.mark.parametrize(("hidden", "lost"), [(True, (2,)), (False, ())])
 def test_output_that_a_foreign_savepoint_leaves_behind_is_named(
     hidden: bool, lost: tuple[int, ...]
 ) -> None:
-    town = importing(savepoint(40), Restore("", path="/savepoints/s"))
-    town.until(lambda: town.latest.epoch == 1)
+    plane = importing(savepoint(40), Restore("", path="/savepoints/s"))
+    plane.until(lambda: plane.latest.epoch == 1)
     if hidden:
-        town.engine(1).mute = ["Commit"]
-    town.until(lambda: town.latest.epoch == 2)
-    town.want(restore=Restore("n2", path="/savepoints/s", allow_output_replay=True))
-    town.until(lambda: town.latest.epoch > 3)
-    assert town.latest.lost_output == lost
+        plane.engine(1).mute = ["Commit"]
+    plane.until(lambda: plane.latest.epoch == 2)
+    plane.want(restore=Restore("n2", path="/savepoints/s", allow_output_replay=True))
+    plane.until(lambda: plane.latest.epoch > 3)
+    assert plane.latest.lost_output == lost
 
 
 def test_a_changed_job_does_not_continue_from_its_own_checkpoint() -> None:
-    town = running(epoch=2)
-    town.plan = OTHER_PLAN
+    plane = running(epoch=2)
+    plane.plan = OTHER_PLAN
     for ordinal in (0, 1):
-        town.kill(ordinal)
-    town.run(0.1)
+        plane.kill(ordinal)
+    plane.run(0.1)
     for ordinal in (0, 1):
-        town.start(ordinal)
-    town.until(lambda: town.latest.failure is not None)
-    assert "does not fit this job" in (town.latest.failure or "")
+        plane.start(ordinal)
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "does not fit this job" in (plane.latest.failure or "")
 
 
 def test_what_fits_is_compatible() -> None:
-    town = running()
-    assert incompatible(root(town), PLAN) is None
+    plane = running()
+    assert incompatible(root(plane), PLAN) is None
     assert incompatible(None, PLAN) is None
 
 
 def test_a_damaged_root_manifest_fails_the_job_and_is_never_skipped() -> None:
-    town = running(epoch=3)
-    assert town.latest.root is not None
-    del town.blobs[town.latest.root.name]
-    town.kill(town.leader().ordinal)
-    town.until(lambda: town.latest.failure is not None)
-    assert "checkpoint 3 cannot be read" in (town.latest.failure or "")
-    assert town.latest.epoch == 3
+    plane = running(epoch=3)
+    assert plane.latest.root is not None
+    del plane.blobs[plane.latest.root.name]
+    plane.kill(plane.leader().ordinal)
+    plane.until(lambda: plane.latest.failure is not None)
+    assert "checkpoint 3 cannot be read" in (plane.latest.failure or "")
+    assert plane.latest.epoch == 3
 
 
 def test_a_finished_job_stays_finished_unless_it_is_restored() -> None:
-    town = running(epoch=3)
+    plane = running(epoch=3)
     for ordinal in (0, 1):
-        town.engine(ordinal).exhausted = True
-    town.until(lambda: town.latest.finished)
-    town.want(run="run-2")
-    town.run(2.0)
-    assert town.latest.finished
-    kept = town.latest.retained[0].epoch
-    town.want(run="run-3", restore=Restore("n1", epoch=kept, allow_output_replay=True))
-    town.until(lambda: town.latest.attempt == 2)
-    assert (town.latest.finished, town.latest.epoch) == (False, kept)
+        plane.engine(ordinal).exhausted = True
+    plane.until(lambda: plane.latest.finished)
+    plane.want(run="run-2")
+    plane.run(2.0)
+    assert plane.latest.finished
+    kept = plane.latest.retained[0].epoch
+    plane.want(run="run-3", restore=Restore("n1", epoch=kept, allow_output_replay=True))
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert (plane.latest.finished, plane.latest.epoch) == (False, kept)
 
 
 def test_a_damaged_root_manifest_is_passed_over_only_when_asked() -> None:
-    town = running(epoch=4)
-    assert town.latest.root is not None
-    del town.blobs[town.latest.root.name]
-    town.kill(town.leader().ordinal)
-    town.until(lambda: town.latest.failure is not None)
-    town.start(0)
+    plane = running(epoch=4)
+    assert plane.latest.root is not None
+    del plane.blobs[plane.latest.root.name]
+    plane.kill(plane.leader().ordinal)
+    plane.until(lambda: plane.latest.failure is not None)
+    plane.start(0)
     again = Restore("n1", epoch=Epoch(3), allow_output_replay=True)
-    town.want(run="run-2", restore=again)
-    town.until(lambda: town.latest.epoch > 4)
-    assert town.latest.replayed
+    plane.want(run="run-2", restore=again)
+    plane.until(lambda: plane.latest.epoch > 4)
+    assert plane.latest.replayed
 
 
 # --- Size -----------------------------------------------------------------------------------------

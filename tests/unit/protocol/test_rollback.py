@@ -20,7 +20,7 @@ def lose_a_worker(plane: InMemoryControlPlane) -> None:
 
 
 def break_a_stream(plane: InMemoryControlPlane) -> None:
-    plane.say(1, Broken(Attempt(1), "a stream broke"))
+    plane.report(1, Broken(Attempt(1), "a stream broke"))
 
 
 def ask_for_a_restore(plane: InMemoryControlPlane) -> None:
@@ -89,6 +89,6 @@ def test_every_cause_of_a_rollback_is_tested_here() -> None:
 
 def test_a_break_that_no_attempt_can_mend_fails_the_job() -> None:
     plane = running()
-    plane.say(1, Broken(Attempt(1), "ConfigError: no such column", fatal=True))
+    plane.report(1, Broken(Attempt(1), "ConfigError: no such column", fatal=True))
     plane.until(lambda: plane.latest.failure is not None)
     assert plane.latest.failure == "ConfigError: no such column"

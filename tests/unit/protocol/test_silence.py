@@ -14,55 +14,55 @@ LATE_S, TIMEOUT_S, EXCUSED_S = 0.5, 5.0, 10.0
 
 
 def running(workers: int = 3) -> InMemoryControlPlane:
-    town = InMemoryControlPlane(workers)
-    town.until(lambda: town.latest.epoch >= 1)
-    town.run(1.0)
-    return town
+    plane = InMemoryControlPlane(workers)
+    plane.until(lambda: plane.latest.epoch >= 1)
+    plane.run(1.0)
+    return plane
 
 
-def stand_still(town: InMemoryControlPlane, seconds: float) -> None:
-    who = town.leader().ordinal
-    town.freeze(who)
-    town.run(seconds)
-    town.thaw(who)
+def stand_still(plane: InMemoryControlPlane, seconds: float) -> None:
+    who = plane.leader().ordinal
+    plane.freeze(who)
+    plane.run(seconds)
+    plane.thaw(who)
 
 
 @pytest.mark.parametrize("pause_s", [2.2, 2.7, 3.1])
 def test_a_leader_that_stood_still_reads_before_it_judges(pause_s: float) -> None:
-    town = running()
-    at, engines = town.latest, [town.engine(o) for o in range(3)]
-    stand_still(town, pause_s)
-    town.run(8.0)
-    assert [o for o in range(3) if town.keepers[o].engine is not engines[o]] == []
-    assert (town.latest.attempt, town.latest.term) == (at.attempt, at.term)
+    plane = running()
+    at, engines = plane.latest, [plane.engine(o) for o in range(3)]
+    stand_still(plane, pause_s)
+    plane.run(8.0)
+    assert [o for o in range(3) if plane.keepers[o].engine is not engines[o]] == []
+    assert (plane.latest.attempt, plane.latest.term) == (at.attempt, at.term)
 
 
 @pytest.mark.parametrize("pause_s", [3.9, 5.9, 20.0])
 def test_a_leader_that_stood_still_for_longer_hands_over_and_condemns_nobody(
     pause_s: float,
 ) -> None:
-    town = running()
-    at, engines = town.latest, [town.engine(o) for o in range(3)]
-    stand_still(town, pause_s)
-    town.run(8.0)
-    assert town.latest.term > at.term
+    plane = running()
+    at, engines = plane.latest, [plane.engine(o) for o in range(3)]
+    stand_still(plane, pause_s)
+    plane.run(8.0)
+    assert plane.latest.term > at.term
     others = [o for o in range(3) if o != at.leader.ordinal]  # type: ignore[union-attr]
-    assert [o for o in others if town.keepers[o].engine is not engines[o]] == []
+    assert [o for o in others if plane.keepers[o].engine is not engines[o]] == []
 
 
 def test_a_member_that_fell_silent_in_a_standstill_is_lost_soon_after_it() -> None:
-    town = running()
-    attempt, leader = town.latest.attempt, town.leader().ordinal
+    plane = running()
+    attempt, leader = plane.latest.attempt, plane.leader().ordinal
     silent = (leader + 1) % 3
-    town.freeze(leader)
-    town.freeze(silent)
-    town.run(3.0)
-    town.thaw(leader)
-    back = town.now
-    town.until(lambda: bool(town.latest.lost))
-    assert [lost.ordinal for lost in town.latest.lost] == [silent]
-    assert town.latest.attempt == attempt
-    assert town.now - back <= SETTINGS.heartbeat_timeout_s + SETTINGS.heartbeat_interval_s
+    plane.freeze(leader)
+    plane.freeze(silent)
+    plane.run(3.0)
+    plane.thaw(leader)
+    back = plane.now
+    plane.until(lambda: bool(plane.latest.lost))
+    assert [lost.ordinal for lost in plane.latest.lost] == [silent]
+    assert plane.latest.attempt == attempt
+    assert plane.now - back <= SETTINGS.heartbeat_timeout_s + SETTINGS.heartbeat_interval_s
 
 
 def heard_and_woken_at(*steps: float) -> tuple[StepContext, Sign]:
@@ -122,7 +122,7 @@ def test_times_that_do_not_fit_each_other_are_refused(changes: dict[str, float])
         replace(ControlSettings(), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("simulated", [CONTROL, SETTINGS], ids=["simulation", "town"])
+@pytest.mark.parametrize("simulated", [CONTROL, SETTINGS], ids=["simulation", "plane"])
 def test_the_simulator_has_the_ratios_of_a_cluster(simulated: ControlSettings) -> None:
     real = ControlSettings()
     scale = real.lease_duration_s / simulated.lease_duration_s

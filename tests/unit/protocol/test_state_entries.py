@@ -28,9 +28,9 @@ def task(stage: StageIndex, worker: int) -> TaskId:
 
 def two_sources() -> RootManifest:
     """Make a checkpoint of two sources whose splits have the same names."""
-    town = running()
-    assert town.latest.root is not None
-    made = town.blobs[town.latest.root.name]
+    plane = running()
+    assert plane.latest.root is not None
+    made = plane.blobs[plane.latest.root.name]
     assert isinstance(made, RootManifest)
     tasks = (
         TaskManifest(task(LEFT, 0), splits=(SplitState(A, "left", 1),), watermark_us=10),

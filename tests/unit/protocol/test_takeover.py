@@ -91,10 +91,10 @@ def test_a_confirmation_nobody_asked_for_changes_nothing() -> None:
 
 
 def test_without_a_witness_the_lease_has_to_run_out() -> None:
-    town = InMemoryControlPlane(3)
-    town.until(lambda: town.latest.epoch >= 1)
-    town.cut = lambda _a, _to, body: isinstance(body, Confirm)
-    town.kill(town.leader().ordinal)
-    town.run(SETTINGS.lease_duration_s - 1.5)
-    assert town.latest.term == 1
-    town.until(lambda: town.latest.term == 2)
+    plane = InMemoryControlPlane(3)
+    plane.until(lambda: plane.latest.epoch >= 1)
+    plane.cut = lambda _a, _to, body: isinstance(body, Confirm)
+    plane.kill(plane.leader().ordinal)
+    plane.run(SETTINGS.lease_duration_s - 1.5)
+    assert plane.latest.term == 1
+    plane.until(lambda: plane.latest.term == 2)

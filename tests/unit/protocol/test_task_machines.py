@@ -22,19 +22,19 @@ def piece(old: int | None, new: int | None, text: str = "x") -> RoutedRows:
 
 def test_a_tasks_watermark_is_the_lowest_of_its_inputs_and_never_goes_back() -> None:
     time = WatermarkMerge("ab", None)
-    time.say("a", 9)
+    time.note("a", 9)
     assert time.advance() is None
-    time.say("b", 5)
+    time.note("b", 5)
     assert time.advance() == 5
     time.restart()
-    time.say("a", 3)
-    time.say("b", 8)
+    time.note("a", 3)
+    time.note("b", 8)
     assert (time.advance(), time.task_us, time.low_us) == (None, 5, 3)
 
 
 def test_an_idle_input_holds_nothing_back_and_new_inputs_begin_silent() -> None:
     time = WatermarkMerge("ab", 2)
-    time.say("a", 7)
+    time.note("a", 7)
     time.idle("b")
     assert time.advance() == 7
     time.replace("abc")

@@ -1,4 +1,4 @@
-"""The witness sees each promise at the moment it is broken, and nothing else."""
+"""The monitor sees each promise at the moment it is broken, and nothing else."""
 
 import pytest
 
@@ -34,43 +34,43 @@ AT = replace(Latest(JobUid("job"), SwapId("s")), attempt=ONE, version=Version(1)
 
 
 def test_a_stream_of_the_same_attempt_only() -> None:
-    witness = ProtocolMonitor()
-    witness.let_in(CHANNEL, ONE, ONE)
+    monitor = ProtocolMonitor()
+    monitor.let_in(CHANNEL, ONE, ONE)
     for mine, theirs in ((ONE, TWO), (TWO, ONE)):
         with pytest.raises(Violation, match="let in"):
-            witness.let_in(CHANNEL, mine, theirs)
+            monitor.let_in(CHANNEL, mine, theirs)
 
 
 def test_an_epoch_is_not_aborted_by_the_term_that_commits_it_in_either_order() -> None:
-    witness = ProtocolMonitor()
-    witness.aborted(ONE, Term(1), Epoch(5))
-    witness.committed(ONE, Term(2), Epoch(5))  # the number recurs under a higher term
-    witness.aborted(ONE, Term(1), Epoch(5))  # a late word of the old one
+    monitor = ProtocolMonitor()
+    monitor.aborted(ONE, Term(1), Epoch(5))
+    monitor.committed(ONE, Term(2), Epoch(5))  # the number recurs under a higher term
+    monitor.aborted(ONE, Term(1), Epoch(5))  # a late word of the old one
     with pytest.raises(Violation, match="aborts epoch 5"):
-        witness.aborted(ONE, Term(2), Epoch(5))
-    witness.aborted(ONE, Term(2), Epoch(6))
+        monitor.aborted(ONE, Term(2), Epoch(5))
+    monitor.aborted(ONE, Term(2), Epoch(6))
     with pytest.raises(Violation, match="which aborted it"):
-        witness.committed(ONE, Term(2), Epoch(6))
+        monitor.committed(ONE, Term(2), Epoch(6))
 
 
 def test_no_task_goes_back_behind_a_committed_version() -> None:
-    witness = ProtocolMonitor()
-    witness.learn(AT, None)
-    witness.goes_on(ONE, Version(1))
-    witness.learn(replace(AT, version=Version(2)), None)
-    witness.goes_on(ONE, Version(2))
-    witness.goes_on(Attempt(0), Version(1))  # an attempt that is over harms nobody
+    monitor = ProtocolMonitor()
+    monitor.learn(AT, None)
+    monitor.goes_on(ONE, Version(1))
+    monitor.learn(replace(AT, version=Version(2)), None)
+    monitor.goes_on(ONE, Version(2))
+    monitor.goes_on(Attempt(0), Version(1))  # an attempt that is over harms nobody
     with pytest.raises(Violation, match="goes on in version 1"):
-        witness.goes_on(ONE, Version(1))
+        monitor.goes_on(ONE, Version(1))
 
 
 def test_what_is_being_prepared_stays_until_it_is_withdrawn() -> None:
-    witness, name = ProtocolMonitor(), BlobName("1-1-a-1.state")
-    witness.learn(AT, MembersFile(ONE, (), TABLE, NEXT))
+    monitor, name = ProtocolMonitor(), BlobName("1-1-a-1.state")
+    monitor.learn(AT, MembersFile(ONE, (), TABLE, NEXT))
     with pytest.raises(Violation, match="is gone while version 2"):
-        witness.missing(ONE, NEXT.version, name)
-    witness.learn(AT, MembersFile(ONE, (), TABLE, None))
-    witness.missing(ONE, NEXT.version, name)
+        monitor.missing(ONE, NEXT.version, name)
+    monitor.learn(AT, MembersFile(ONE, (), TABLE, None))
+    monitor.missing(ONE, NEXT.version, name)
 
 
 def test_a_barrier_leaves_behind_the_newest_watermark() -> None:

@@ -170,7 +170,7 @@ class IngestHub:
             if batch is not None or not message.header:  # else a schema, or dictionaries
                 yield decode_push(bytes(message.metadata)), batch
 
-    def _reply(self, say: core.Say, partition: int) -> Reply:
+    def _reply(self, say: core.Reply, partition: int) -> Reply:
         owner = ""
         answer = say.answer
         if answer is Answer.RETRY:

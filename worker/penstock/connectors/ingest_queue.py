@@ -41,7 +41,7 @@ class PartitionQueue:
         self._changed = threading.Condition()
         self._rows: deque[tuple[int, pa.RecordBatch]] = deque()
         self._bytes = 0
-        self._says: dict[int, list[core.Say]] = {}
+        self._says: dict[int, list[core.Reply]] = {}
 
     # --- From the task ------------------------------------------------------------------------
 
@@ -101,14 +101,14 @@ class PartitionQueue:
 
     # --- From the handler of a stream ---------------------------------------------------------
 
-    def greet(self, stream: int, sender: int) -> core.Say:
+    def greet(self, stream: int, sender: int) -> core.Reply:
         """Let a stream in, or say why not."""
         with self._changed:
             self._says[stream] = []
             self._step(core.Greeted(stream, sender))
             return self._says[stream].pop(0)
 
-    def push(self, stream: int, offset: int, batch: pa.RecordBatch) -> core.Say:
+    def push(self, stream: int, offset: int, batch: pa.RecordBatch) -> core.Reply:
         """Queue rows when there is room, and answer. Raises PeerError on a contradiction."""
         with self._changed:
             while self._bytes >= limits.INGEST_QUEUE_BYTES_MAX and self._core.stream == stream:
@@ -123,7 +123,7 @@ class PartitionQueue:
                     self._bytes += _charge(kept)
             return self._says[stream].pop(0)
 
-    def finish(self, stream: int, offset: int) -> core.Say:
+    def finish(self, stream: int, offset: int) -> core.Reply:
         """Wait until the end is committed, or the stream is dismissed."""
         with self._changed:
             actions = self._step(core.EndCame(stream, offset))
@@ -141,7 +141,7 @@ class PartitionQueue:
     def _step(self, event: core.Event) -> tuple[core.Action, ...]:
         actions = self._core.step(event)
         for action in actions:
-            if isinstance(action, core.Say) and action.stream in self._says:
+            if isinstance(action, core.Reply) and action.stream in self._says:
                 self._says[action.stream].append(action)
         self._changed.notify_all()
         return actions

@@ -12,7 +12,7 @@ from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.keeper.engine_process import EngineProcess, Spawn
 from penstock.keeper.keeper_inbox import ForMember, KeeperInbox
-from penstock.protocol.control_events import EngineGone, EngineSaid
+from penstock.protocol.control_events import EngineGone, EngineReported
 
 PAGE_NAME = "in-flight"  # one life at a time writes it
 
@@ -138,7 +138,7 @@ class Engines:
         process = self._process
         if process is not None and process.incarnation == incarnation:
             self.view.pid = process.pid  # of another container it comes later than the start
-        self._inbox.put(ForMember(EngineSaid(incarnation, report)))
+        self._inbox.put(ForMember(EngineReported(incarnation, report)))
 
     def _progressed(self, progress: EngineProgress) -> None:
         self.view.progress = progress

@@ -158,7 +158,7 @@ class Keeper:
             case events.EngineGone(incarnation, reason):
                 self._log.say("engine gone", incarnation=incarnation, reason=reason)
                 self._engines.forget(incarnation, reason)
-            case events.EngineSaid(incarnation, EngineHello() as hello):
+            case events.EngineReported(incarnation, EngineHello() as hello):
                 self._log.say("engine says hello", incarnation=incarnation, flight=hello.flight)
                 self._engines.ready(incarnation)
                 self._performer.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))

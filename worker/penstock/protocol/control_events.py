@@ -273,7 +273,7 @@ class PlanKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSaid:
+class EngineReported:
     """A report of the own engine; the first one of its life is EngineHello."""
 
     incarnation: Incarnation
@@ -331,7 +331,7 @@ MemberEvent = (
     | LatestRead
     | LatestUnreadable
     | CommandArrived
-    | EngineSaid
+    | EngineReported
     | EngineGone
 )
 
@@ -347,7 +347,7 @@ __all__ = [
     "DesiredRead",
     "Drain",
     "EngineGone",
-    "EngineSaid",
+    "EngineReported",
     "ImportFailed",
     "Imported",
     "LatestRead",

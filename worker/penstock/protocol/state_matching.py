@@ -146,7 +146,7 @@ def _task_without(task: TaskManifest, steps: tuple[str, ...], drop: set[str]) ->
 
 
 def fits(stored: StepState, wanted: StepState) -> bool:
-    """Say whether a step takes over what is stored under its name."""
+    """Return whether a step takes over what is stored under its name."""
     same = (stored.kind, stored.connector, stored.times)
     return (
         same == (wanted.kind, wanted.connector, wanted.times)

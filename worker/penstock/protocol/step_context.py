@@ -49,7 +49,7 @@ class StepContext:
         self.alarm = None
 
     def due_or_wake(self, at: float) -> bool:
-        """Say whether ``at`` is reached; otherwise the core asks to be woken then."""
+        """Return whether ``at`` is reached; otherwise the core asks to be woken then."""
         if self.now >= at:
             return True
         self.alarm = at if self.alarm is None else min(self.alarm, at)

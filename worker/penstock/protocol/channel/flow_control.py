@@ -391,7 +391,7 @@ class ReceiveChannel:
         return True
 
     def brings_rows(self, now: float) -> bool:
-        """Say whether rows wait, or have come in the last half second; to be asked regularly."""
+        """Return whether rows wait, or have come in the last half second; to be asked regularly."""
         if self.queued_bytes or self._received > self._seen:
             self._seen, self._active_at = self._received, now
         return now - self._active_at < CHANNEL_ACTIVE_S
@@ -442,7 +442,7 @@ class ReceiveChannel:
             self._choked = False
 
     def owed(self) -> Owed:
-        """Say whether the sender must hear of news: a version or half a window at once.
+        """Return whether the sender must hear of news: a version or half a window at once.
 
         Less can wait while the queue holds data: the task goes on taking, and owes more soon.
         Another window can wait a little, for the sender may cut its batches too large meanwhile.

@@ -72,7 +72,7 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Reply:
     """Answer a stream; ``last`` ends it."""
 
     stream: int
@@ -87,7 +87,7 @@ class WantCheckpoint:
     """Ask for an epoch soon: a sender waits for its end to be committed."""
 
 
-Action = Take | Say | WantCheckpoint
+Action = Take | Reply | WantCheckpoint
 
 
 class IngestPartition:
@@ -107,7 +107,7 @@ class IngestPartition:
 
     @property
     def is_open(self) -> bool:
-        """Say whether this worker owns the partition."""
+        """Reply whether this worker owns the partition."""
         return self._open
 
     @property
@@ -142,36 +142,36 @@ class IngestPartition:
 
     def _greeted(self, stream: int, sender: int) -> tuple[Action, ...]:
         if not self._open:
-            return (self._say(stream, Answer.RETRY, last=True),)
+            return (self._reply(stream, Answer.RETRY, last=True),)
         if sender < self._sender:
-            return (self._say(stream, Answer.SUPERSEDED, last=True),)
+            return (self._reply(stream, Answer.SUPERSEDED, last=True),)
         if self._done:
-            return (self._say(stream, Answer.FINISHED, last=True),)
+            return (self._reply(stream, Answer.FINISHED, last=True),)
         # The same sender again has lost its stream and dials anew: it must not stop for good.
         loser = Answer.RETRY if sender == self._sender else Answer.SUPERSEDED
         dismissed = self._dismiss(loser)
         self._sender = sender
         self._stream = stream
-        return (*dismissed, self._say(stream, Answer.TAKEN))
+        return (*dismissed, self._reply(stream, Answer.TAKEN))
 
     def _rows(self, stream: int, offset: int, rows: int) -> tuple[Action, ...]:
         if stream != self._stream:
             return ()
         if offset > self.next:
-            return (self._say(stream, Answer.REWIND),)
+            return (self._reply(stream, Answer.REWIND),)
         skip = self.next - offset
         if skip >= rows:
-            return (self._say(stream, Answer.TAKEN),)
+            return (self._reply(stream, Answer.TAKEN),)
         if self.end is not None:
             raise PeerError(f"rows beyond {self.end}, where the sender said that it ends")
         self.next = offset + rows
-        return (Take(skip), self._say(stream, Answer.TAKEN))
+        return (Take(skip), self._reply(stream, Answer.TAKEN))
 
     def _ended(self, stream: int, offset: int) -> tuple[Action, ...]:
         if stream != self._stream:
             return ()
         if offset > self.next:
-            return (self._say(stream, Answer.REWIND),)
+            return (self._reply(stream, Answer.REWIND),)
         if offset < self.next:
             raise PeerError(f"the sender ends at {offset}, and {self.next} rows were taken")
         self.end = offset
@@ -186,7 +186,7 @@ class IngestPartition:
 
     def _dismiss(self, answer: Answer) -> tuple[Action, ...]:
         stream, self._stream = self._stream, None
-        return () if stream is None else (self._say(stream, answer, last=True),)
+        return () if stream is None else (self._reply(stream, answer, last=True),)
 
-    def _say(self, stream: int, answer: Answer, *, last: bool = False) -> Say:
-        return Say(stream, answer, self.next, self._committed, last)
+    def _reply(self, stream: int, answer: Answer, *, last: bool = False) -> Reply:
+        return Reply(stream, answer, self.next, self._committed, last)

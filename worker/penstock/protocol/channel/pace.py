@@ -170,7 +170,7 @@ class CreditWindows:
             channel.begin(window)
 
     def due(self, now: float) -> bool:
-        """Say whether windows may change again; ``now`` is monotonic seconds."""
+        """Return whether windows may change again; ``now`` is monotonic seconds."""
         return now - self._at >= CREDIT_CHANGE_INTERVAL_S
 
     def share(

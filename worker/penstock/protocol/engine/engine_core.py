@@ -61,7 +61,7 @@ class EngineCore:
             at.published_for = max(at.published_for, epoch)
 
     def has_left(self, peer: Ordinal) -> bool:
-        """Say whether a worker is in no table any more: its streams may close as they like."""
+        """Return whether a worker is in no table any more: its streams may close as they like."""
         tables = [t for t in (self.at.assignment, self.at.proposed) if t is not None]
         return bool(tables) and all(peer >= table.workers for table in tables)
 

@@ -102,7 +102,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
 
 
 def is_leaving(core: TaskCore) -> bool:
-    """Say whether a task leaves with the version that holds, or has left."""
+    """Return whether a task leaves with the version that holds, or has left."""
     state = core.state
     return state.life is TaskLifecycle.LEAVING or state.task not in state.assignment.tasks()
 

@@ -49,7 +49,7 @@ def deals_all(
     plan: PhysicalPlan,
     listed: tuple[StageSplits, ...],
 ) -> bool:
-    """Say whether a table of this plan deals out just the splits that ``root`` and a list know."""
+    """Return whether a table of this plan deals out just the splits that ``root`` and a list know."""
     for stage, names in _splits(root, plan, listed).items():
         if {n for task in table.stages[stage].splits for n in task} != set(names):
             return False

@@ -64,7 +64,7 @@ class CheckpointCleaner:
     def _list(self, state: LeaderState) -> None:
         if self.names is None and self.token is None and state.context.due_or_wake(self.next_at):
             lives = state.registry.lives.values()
-            self.quiet = not any(state.registry.heard(state.context, life) for life in lives)
+            self.quiet = not any(state.registry.recent(state.context, life) for life in lives)
             self.token = state.context.number()
             state.context.do(ListBlobs(self.token))
 

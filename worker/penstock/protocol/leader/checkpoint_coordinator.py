@@ -204,7 +204,11 @@ class CheckpointCoordinator:
         at = state.latest
         for member in state.admitted():
             heartbeat = state.life(member).heartbeat
-            if heartbeat is None or not state.heard(member) or heartbeat.injected < in_flight.epoch:
+            if (
+                heartbeat is None
+                or not state.confirmed(member)
+                or heartbeat.injected < in_flight.epoch
+            ):
                 version = in_flight.assignment.version
                 inject = Inject(at.attempt, in_flight.epoch, version, in_flight.kind, at.epoch)
                 state.ensure(member, inject, in_flight.epoch)
@@ -268,7 +272,7 @@ class CheckpointCoordinator:
         in_flight = self.in_flight.epoch if self.in_flight is not None else Epoch(0)
         for member in state.admitted():
             heartbeat = state.life(member).heartbeat
-            if heartbeat is None or not state.heard(member):
+            if heartbeat is None or not state.confirmed(member):
                 continue
             if heartbeat.status.attempt != at.attempt:
                 continue

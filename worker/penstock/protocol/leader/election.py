@@ -71,7 +71,7 @@ class Election:
 
     @property
     def held(self) -> bool:
-        """Say whether this keeper holds the Lease, and may lead."""
+        """Return whether this keeper holds the Lease, and may lead."""
         return self.phase is ElectionPhase.HOLDING
 
     def _enter(self, phase: ElectionPhase) -> None:

@@ -90,7 +90,7 @@ class JobCompletion:
         """End engines, answer whoever still asks, and open again for a new run."""
         self.stop_seen_at = None
         for life in state.registry.lives.values():
-            if state.registry.heard(state.context, life):
+            if state.registry.recent(state.context, life):
                 state.ensure(member_of(life), Shutdown(life.incarnation, _state(state.latest)), 0)
         at = state.latest
         if state.cas.busy:
@@ -104,7 +104,7 @@ class JobCompletion:
             state.propose(replace(at, answers=state.answers(*(_late(r, at) for r in left))))
 
     def _opens(self, state: LeaderState) -> bool:
-        """Say whether a new run begins; what is finished stays so, unless it is restored."""
+        """Return whether a new run begins; what is finished stays so, unless it is restored."""
         if state.desired is None or state.desired.run == state.latest.run:
             return False
         return not state.latest.finished or pending(state) is not None

@@ -54,7 +54,7 @@ def pending(state: LeaderState) -> Restore | None:
 
 
 def owes_output(state: LeaderState, wanted: Restore) -> bool:
-    """Say whether committed output must become visible first: nothing would ever write it again.
+    """Return whether committed output must become visible first: nothing would ever write it again.
 
     A checkpoint that is restored leads to the same output once more; the input read anew, by a
     job that has perhaps changed, need not.

@@ -85,8 +85,8 @@ class LeaderCore:
     def step(self, event: CoordinatorEvent, now: float) -> list[Action]:
         """Take one event at ``now``, this keeper's monotonic seconds; return what is to be done."""
         self.context.begin(now)
-        self._absorb(event)
-        self._pursue()
+        self._on_event(event)
+        self._reconcile()
         return self.context.actions
 
     def wakes_at(self) -> float | None:
@@ -99,7 +99,7 @@ class LeaderCore:
 
     # --- Facts ---------------------------------------------------------------------------------
 
-    def _absorb(self, event: CoordinatorEvent) -> None:
+    def _on_event(self, event: CoordinatorEvent) -> None:
         match event:
             case Tick():
                 pass
@@ -113,7 +113,7 @@ class LeaderCore:
             case DesiredRead(desired):
                 self.desired = desired
             case _:
-                self._absorb_claim(event)
+                self._on_claim_event(event)
                 if self.controller is not None:
                     self.controller.on_event(event)
                 else:
@@ -136,7 +136,7 @@ class LeaderCore:
             self.context.log(f"event=takeover leader={dead}")
             self.election.acquire_expired(self.context, dead)
 
-    def _absorb_claim(self, event: CoordinatorEvent) -> None:
+    def _on_claim_event(self, event: CoordinatorEvent) -> None:
         claim = self.claim
         if claim is None:
             return
@@ -166,7 +166,7 @@ class LeaderCore:
 
     # --- Pursue --------------------------------------------------------------------------------
 
-    def _pursue(self) -> None:
+    def _reconcile(self) -> None:
         self.takeover.reconcile(self.context)
         self.election.reconcile(self.context, self._patience_s())
         if not self.election.held:
@@ -174,7 +174,7 @@ class LeaderCore:
                 self._step_down("the Lease is lost")
             return
         if self.controller is None:
-            self._pursue_claim()
+            self._reconcile_claim()
         if self.controller is not None:
             self._lead(self.controller)
 
@@ -185,7 +185,7 @@ class LeaderCore:
         leaves = self.desired is not None and self.me.ordinal >= self.desired.workers
         return self.settings.lease_duration_s if leaves else 0.0
 
-    def _pursue_claim(self) -> None:
+    def _reconcile_claim(self) -> None:
         if self.claim is None:
             self.claim = TermClaim()
         claim = self.claim
@@ -195,13 +195,13 @@ class LeaderCore:
                 self.context.do(ReadLatest(claim.token))
         elif claim.cas.deposed is not None:
             self.claim = TermClaim()  # another swap came between: claim again, above its term
-            self._pursue_claim()
+            self._reconcile_claim()
         elif claim.cas.busy:
             claim.cas.reconcile(self.context)
         else:
-            self._take_office(claim.cas, claim.uid)
+            self._begin_term(claim.cas, claim.uid)
 
-    def _take_office(self, cas: MetadataCas, uid: str) -> None:
+    def _begin_term(self, cas: MetadataCas, uid: str) -> None:
         settings = self.settings
         at = cas.latest
         retrier = CommandRetrier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)

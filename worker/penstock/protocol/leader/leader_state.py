@@ -108,7 +108,7 @@ class LeaderState:
     failure: str | None = None
     rollback: bool = False
     deaths: Deaths = Deaths()
-    said: dict[str, str] = field(default_factory=dict)
+    logged: dict[str, str] = field(default_factory=dict)
 
     # --- Facts ---------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class LeaderState:
 
     def log_once(self, topic: str, text: str) -> None:
         """Log ``text`` once: again only when it changes."""
-        if self.said.get(topic) != text:
-            self.said[topic] = text
+        if self.logged.get(topic) != text:
+            self.logged[topic] = text
             self.context.log(f"event={topic} term={self.term} {text}")
 
     def put_off(self, failures: int) -> None:
@@ -165,7 +165,7 @@ class LeaderState:
         return tuple(m for m in self.members() if m.ordinal >= self.latest.workers)
 
     def proposing(self) -> bool:
-        """Say whether the members file carries a table that is not committed."""
+        """Return whether the members file carries a table that is not committed."""
         proposed = self.file.proposed if self.file is not None else None
         return proposed is not None and proposed.version != self.latest.version
 
@@ -182,7 +182,7 @@ class LeaderState:
         return self.file.assignment
 
     def is_of_plan(self) -> bool:
-        """Say whether the attempt that the members file is of ran the plan of this leader."""
+        """Return whether the attempt that the members file is of ran the plan of this leader."""
         plan = self.plan
         return self.file is not None and plan is not None and self.file.plan == plan.fingerprint
 
@@ -197,8 +197,8 @@ class LeaderState:
         """Return what is known of a member; of an older term only that it lives."""
         return self.registry.of(member)
 
-    def heard(self, member: Member) -> bool:
-        """Say whether a member has confirmed this term: only then does its status count."""
+    def confirmed(self, member: Member) -> bool:
+        """Return whether a member has confirmed this term: only then does its status count."""
         return self.life(member).term == self.term
 
     # --- Messages ------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class LeaderState:
     # --- Output --------------------------------------------------------------------------------
 
     def published(self) -> bool:
-        """Say whether the committed epoch's output is visible, recorded or reported by all."""
+        """Return whether the committed epoch's output is visible, recorded or reported by all."""
         return self.latest.published_through >= self.latest.epoch or (
             bool(self.members()) and all(self._has_published(m) for m in self.admitted())
         )
@@ -231,7 +231,7 @@ class LeaderState:
     def _has_published(self, member: Member) -> bool:
         status = self.life(member).status
         return (
-            self.heard(member)
+            self.confirmed(member)
             and status.attempt == self.latest.attempt
             and status.published >= self.latest.epoch
         )
@@ -254,7 +254,7 @@ class LeaderState:
         return False
 
     def is_final(self) -> bool:
-        """Say whether the committed epoch is the last one of this attempt's bounded input."""
+        """Return whether the committed epoch is the last one of this attempt's bounded input."""
         root = self.root
         return (
             root is not None
@@ -308,5 +308,5 @@ class LeaderState:
         return Version(max(self.latest.version, self.latest.proposed) + 1)
 
     def is_member_ordinal(self, ordinal: Ordinal) -> bool:
-        """Say whether the committed version has a worker ``ordinal``."""
+        """Return whether the committed version has a worker ``ordinal``."""
         return ordinal < self.latest.workers

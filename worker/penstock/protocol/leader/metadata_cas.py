@@ -51,7 +51,7 @@ class MetadataCas:
 
     @property
     def busy(self) -> bool:
-        """Say whether a swap is undecided."""
+        """Return whether a swap is undecided."""
         return self.intent is not None
 
     def propose(self, context: StepContext, intent: Latest) -> None:

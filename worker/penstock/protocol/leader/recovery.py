@@ -136,7 +136,7 @@ class Recovery:
         return replace(table, version=state.next_version()), first
 
     def _lists_all(self, state: LeaderState) -> bool:
-        """Say whether every source is known whose splits the next attempt needs."""
+        """Return whether every source is known whose splits the next attempt needs."""
         assert state.plan is not None
         listed = {s.stage for s in self._listed(state)}
         return listed.issuperset(stages_to_list(state.root, state.plan))
@@ -206,7 +206,7 @@ class Recovery:
             state.enter(LeaderPhase.PUBLISHING)
             return None
         for member in waiting:
-            if state.heard(member) and state.life(member).status.attempt < state.latest.attempt:
+            if state.confirmed(member) and state.life(member).status.attempt < state.latest.attempt:
                 state.ensure(member, _reset_command(state), state.latest.attempt)
         return overdue(state, waiting, RollbackCause.NOT_READY)
 
@@ -276,7 +276,7 @@ def end_strangers(state: LeaderState) -> None:
         return
     admitted = [m.incarnation for m in state.members()]
     for life in state.registry.lives.values():
-        if not state.registry.heard(state.context, life):
+        if not state.registry.recent(state.context, life):
             continue
         stranger = life.status.attempt > 0 and life.incarnation not in admitted
         if life.lost is not None or stranger:
@@ -285,7 +285,7 @@ def end_strangers(state: LeaderState) -> None:
 
 
 def _differ(deaths: Deaths, recorded: Deaths) -> bool:
-    """Say whether the object has to be told: of a death, or that there were none for a window."""
+    """Return whether the object has to be told: of a death, or that there were none for a window."""
     same = (deaths.count, deaths.total, deaths.unknown) == (
         recorded.count,
         recorded.total,
@@ -365,13 +365,13 @@ def _ready(state: LeaderState, member: Member) -> bool:
     status = state.life(member).status
     attempt = state.latest.attempt
     reached = attempt in (status.ready, status.running)
-    return state.heard(member) and status.attempt == attempt and reached
+    return state.confirmed(member) and status.attempt == attempt and reached
 
 
 def _running(state: LeaderState, member: Member) -> bool:
     status = state.life(member).status
     attempt = state.latest.attempt
-    return state.heard(member) and status.attempt == attempt and status.running == attempt
+    return state.confirmed(member) and status.attempt == attempt and status.running == attempt
 
 
 def _reset_command(state: LeaderState) -> Reset:

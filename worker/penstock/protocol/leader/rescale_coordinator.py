@@ -129,7 +129,7 @@ class RescaleCoordinator:
 
     @property
     def idle(self) -> bool:
-        """Say whether no rescale is under way."""
+        """Return whether no rescale is under way."""
         return self.stage is RescalePhase.IDLE
 
     def _enter(self, state: LeaderState, stage: RescalePhase) -> None:
@@ -176,7 +176,7 @@ class RescaleCoordinator:
             self._begin(state, manifests)
 
     def _unsettled(self, state: LeaderState) -> bool:
-        """Say whether the committed version came by a live rescale that has to go forward."""
+        """Return whether the committed version came by a live rescale that has to go forward."""
         live = state.file is not None and state.file.proposed is not None
         return live and state.latest.settled != state.latest.version
 
@@ -191,7 +191,7 @@ class RescaleCoordinator:
         return bool(strays)
 
     def waits(self, state: LeaderState) -> bool:
-        """Say whether only an epoch in flight keeps a rescale from beginning, or going on."""
+        """Return whether only an epoch in flight keeps a rescale from beginning, or going on."""
         if self.stage is RescalePhase.PREPARING:
             return not self._unprepared(state)
         wanted = state.target() - state.latest.workers
@@ -463,15 +463,15 @@ def _joiner_lost(state: LeaderState) -> RescaleCancel | None:
 
 
 def _prepared(state: LeaderState, member: Member, version: Version) -> bool:
-    return state.heard(member) and state.life(member).status.prepared == version
+    return state.confirmed(member) and state.life(member).status.prepared == version
 
 
 def _cancelled(state: LeaderState, member: Member) -> bool:
-    return state.heard(member) and state.life(member).status.prepared <= state.latest.version
+    return state.confirmed(member) and state.life(member).status.prepared <= state.latest.version
 
 
 def _resumed(state: LeaderState, member: Member) -> bool:
-    return state.heard(member) and state.life(member).status.resumed == state.latest.version
+    return state.confirmed(member) and state.life(member).status.resumed == state.latest.version
 
 
 def _settled(state: LeaderState, member: Member) -> bool:

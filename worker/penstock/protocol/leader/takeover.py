@@ -83,7 +83,7 @@ class Takeover:
             context.do(ReadLatest(self.token))
 
     def suspects(self, context: StepContext, address: str) -> bool:
-        """Say whether ``address`` has refused this keeper's own last dials."""
+        """Return whether ``address`` has refused this keeper's own last dials."""
         count, at = self.refused.get(address, (0, 0.0))
         return count >= REFUSALS and context.now - at < self._fresh_s()
 

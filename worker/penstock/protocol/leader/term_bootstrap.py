@@ -110,7 +110,7 @@ def load(state: LeaderState, manifests: ManifestCache) -> bool:
 
 
 def _goes_elsewhere(state: LeaderState) -> bool:
-    """Say whether another checkpoint was asked for: only then a damaged one is passed over."""
+    """Return whether another checkpoint was asked for: only then a damaged one is passed over."""
     wanted = pending(state)
     if wanted is None:
         return False

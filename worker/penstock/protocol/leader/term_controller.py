@@ -257,7 +257,7 @@ class TermController:
         self.completion.drop()
 
     def leaves(self) -> bool:
-        """Say whether this leader has to hand over: its worker is no member any more."""
+        """Return whether this leader has to hand over: its worker is no member any more."""
         state = self.state
         return (
             state.phase is LeaderPhase.RUNNING
@@ -299,6 +299,6 @@ def _announce(state: LeaderState) -> None:
         if (
             life.heartbeat is not None
             and life.term < state.term
-            and state.registry.heard(state.context, life)
+            and state.registry.recent(state.context, life)
         ):
             state.ensure(member_of(life), state.announcement(), state.term)

@@ -74,7 +74,7 @@ class Copying:
         self.stage = checked(TRANSITIONS, self.stage, stage)
 
     def is_over(self) -> bool:
-        """Say whether it is complete, or was tried often enough."""
+        """Return whether it is complete, or was tried often enough."""
         return self.path is not None or len(self.failed) >= COPY_TRIES_MAX
 
 
@@ -130,7 +130,7 @@ class UserRequests:
             if request not in asked or copying.is_over():
                 self._record(state, request, asked.get(request))
             else:
-                _pursue_copy(state, copying, asked[request], kept.root)
+                _order_copy_step(state, copying, asked[request], kept.root)
 
     def _record(self, state: LeaderState, request: str, asked: Request | None) -> None:
         """Answer, and let the epoch go the way of all others; a stop ends the job with it."""
@@ -168,7 +168,7 @@ class UserRequests:
                 copying.failed.append(reason)
 
 
-def _pursue_copy(state: LeaderState, copying: Copying, asked: Request, root: BlobRef) -> None:
+def _order_copy_step(state: LeaderState, copying: Copying, asked: Request, root: BlobRef) -> None:
     """Order the next step of a savepoint: a copy in a folder of its own, then the index."""
     name = asked.argument or asked.id
     if copying.stage is RequestStage.WAITING and state.context.due_or_wake(copying.retry_at):
@@ -181,7 +181,7 @@ def _pursue_copy(state: LeaderState, copying: Copying, asked: Request, root: Blo
 
 
 def exhausted(state: LeaderState) -> bool:
-    """Say whether every source task has read all that it owns *under the committed version*."""
+    """Return whether every source task has read all that it owns *under the committed version*."""
     lives = [state.life(m) for m in state.admitted()]
     return bool(lives) and all(
         life.term == state.term
@@ -193,7 +193,7 @@ def exhausted(state: LeaderState) -> bool:
 
 
 def is_waited_for(state: LeaderState) -> bool:
-    """Say whether a request, or the end of the input, waits for an epoch."""
+    """Return whether a request, or the end of the input, waits for an epoch."""
     return bool(_unmet(state)) or exhausted(state)
 
 

@@ -126,13 +126,13 @@ class WorkerRegistry:
             life.lost, life.cause = reason, cause
 
     def alive(self, context: StepContext, life: WorkerIncarnation) -> bool:
-        """Say whether a life is neither lost nor silent; silence makes it lost."""
+        """Return whether a life is neither lost nor silent; silence makes it lost."""
         if life.lost is None and context.due_or_wake(self._silent_at(context, life)):
             self.mark_lost(life, f"not heard of for {self.timeout_s:g} s")
         return life.lost is None
 
-    def heard(self, context: StepContext, life: WorkerIncarnation) -> bool:
-        """Say whether a life, lost or not, has been heard of lately."""
+    def recent(self, context: StepContext, life: WorkerIncarnation) -> bool:
+        """Return whether a life, lost or not, has been heard of lately."""
         return life.heartbeat is not None and context.now < self._silent_at(context, life)
 
     def _silent_at(self, context: StepContext, life: WorkerIncarnation) -> float:
@@ -166,7 +166,7 @@ class WorkerRegistry:
         self.lives = {
             i: life
             for i, life in self.lives.items()
-            if not life.lost or i in keep or self.heard(context, life)
+            if not life.lost or i in keep or self.recent(context, life)
         }
 
 

@@ -52,32 +52,32 @@ class LastCheckpointWait:
     committed_at: float | None = None
     over: bool = False
 
-    def asks(self, context: StepContext, sight: DrainView) -> bool:
-        """Say whether the leader is to be asked now: again and again, a new one has not heard."""
-        if sight != self.seen:
-            self.seen, self.moved_at = sight, context.now
-        if self.committed_at is None and sight.committed > self.after:
+    def asks(self, context: StepContext, view: DrainView) -> bool:
+        """Return whether the leader is to be asked now: again and again, a new one has not heard."""
+        if view != self.seen:
+            self.seen, self.moved_at = view, context.now
+        if self.committed_at is None and view.committed > self.after:
             self.committed_at = context.now
-        self.over = self._over(context, sight)
+        self.over = self._over(context, view)
         if self.over or not context.due_or_wake(self.ask_at):
             return False
         self.ask_at = context.now + RESEND_INTERVAL_S
         context.due_or_wake(self.ask_at)
         return True
 
-    def _over(self, context: StepContext, sight: DrainView) -> bool:
-        """Say whether the last epoch is committed and its output visible, or none will come."""
-        status = sight.status
+    def _over(self, context: StepContext, view: DrainView) -> bool:
+        """Return whether the last epoch is committed and its output visible, or none will come."""
+        status = view.status
         if status.running == 0 or status.left or status.ended or status.published > self.after:
             return True
         if self.committed_at is not None:  # whoever recovers makes the output visible
             return context.due_or_wake(self.committed_at + DRAIN_PUBLISH_S)
-        if sight.broken and not sight.undecided:
+        if view.broken and not view.undecided:
             return True  # the attempt goes back to what is committed: nothing here is kept
-        if sight.unread_since is not None and context.due_or_wake(
-            sight.unread_since + DRAIN_UNREAD_S
+        if view.unread_since is not None and context.due_or_wake(
+            view.unread_since + DRAIN_UNREAD_S
         ):
             return True
-        if sight.undecided and not sight.broken:
+        if view.undecided and not view.broken:
             return False  # whoever leads commits it or says that it is aborted
         return context.due_or_wake(self.moved_at + DRAIN_STILL_S)

@@ -69,7 +69,7 @@ from penstock.protocol.control_events import (
     CommandArrived,
     Drain,
     EngineGone,
-    EngineSaid,
+    EngineReported,
     LatestRead,
     LatestUnreadable,
     MemberEvent,
@@ -168,13 +168,13 @@ class MemberCore:
                 self.unread_since = now if self.unread_since is None else self.unread_since
             case CommandArrived(envelope):
                 self._command(envelope)
-            case EngineSaid(incarnation, report):
-                self._said(incarnation, report)
+            case EngineReported(incarnation, report):
+                self._on_report(incarnation, report)
             case EngineGone():
-                self._gone(event)
+                self._on_engine_gone(event)
             case _:
                 pass
-        self._pursue()
+        self._reconcile()
         return self.context.actions
 
     def _enter(self, phase: EnginePhase) -> None:
@@ -185,7 +185,7 @@ class MemberCore:
         return self.context.alarm
 
     def drained(self) -> bool:
-        """Say whether a draining worker may end: nothing runs, or its last epoch is published."""
+        """Return whether a draining worker may end: nothing runs, or its last epoch is published."""
         if self.draining is None:
             return False
         return self.engine is not EnginePhase.UP or self.draining.over
@@ -219,7 +219,7 @@ class MemberCore:
         if envelope.term > self.term:  # its announcement comes first
             return
         if self.engine is EnginePhase.UP:
-            self._obey(command)  # type: ignore[arg-type]
+            self._dispatch(command)  # type: ignore[arg-type]
 
     def _announced(self, term: Term, announce: Announce) -> None:
         self.fence = term
@@ -234,7 +234,7 @@ class MemberCore:
 
     # --- Commands --------------------------------------------------------------------------------
 
-    def _obey(self, command: Command) -> None:
+    def _dispatch(self, command: Command) -> None:
         match command:
             case Announce():
                 pass
@@ -293,7 +293,7 @@ class MemberCore:
 
     # --- The engine ------------------------------------------------------------------------------
 
-    def _said(self, incarnation: Incarnation, report: EngineReport) -> None:
+    def _on_report(self, incarnation: Incarnation, report: EngineReport) -> None:
         if isinstance(report, EngineHello):
             self._hello(report)
         if self.hello is None or incarnation != self.hello.incarnation:
@@ -339,7 +339,7 @@ class MemberCore:
         if failed is not None and status.published >= failed.epoch:
             self.open.unpublished = None
 
-    def _gone(self, gone: EngineGone) -> None:
+    def _on_engine_gone(self, gone: EngineGone) -> None:
         if self.hello is not None and gone.incarnation != self.hello.incarnation:
             return
         cause, reason = Cause.DIED if gone.known else Cause.UNKNOWN, gone.reason
@@ -372,7 +372,7 @@ class MemberCore:
 
     # --- Pursue ----------------------------------------------------------------------------------
 
-    def _pursue(self) -> None:
+    def _reconcile(self) -> None:
         self._watch_engine()
         if self.reading is None and self.context.due_or_wake(self.read_at):
             self.reading = self.context.number()
@@ -384,14 +384,14 @@ class MemberCore:
             for report in self.open.repeated(self.taken):
                 self._report(report)
         going = self.draining if self.engine is EnginePhase.UP else None
-        if going is not None and going.asks(self.context, self._sight()):
+        if going is not None and going.asks(self.context, self._drain_view()):
             self._report(CheckpointWanted(self.taken.attempt))
         if self.context.due_or_wake(self.beat_at):
             self.beat_at = self.context.now + self.settings.heartbeat_interval_s
-            self._beat()
+            self._heartbeat()
         self.context.due_or_wake(min(self.beat_at, self.repeat_at))
 
-    def _sight(self) -> DrainView:
+    def _drain_view(self) -> DrainView:
         told, broken = tuple(self.taken.numbers.items()), self.broken is not None
         undecided = self.fence == self.term and self.open.undecided(self.taken) > 0
         return DrainView(self.status, told, self.committed, undecided, broken, self.unread_since)
@@ -412,7 +412,7 @@ class MemberCore:
             self._enter(EnginePhase.STARTING)
             self.context.do(StartEngine())
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         if self.engine is not EnginePhase.UP or self.hello is None:
             if self.lost is not None and self.engine is not EnginePhase.ENDING:
                 self._report(self.lost)

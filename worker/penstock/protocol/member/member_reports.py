@@ -42,7 +42,7 @@ class CommandDedup:
     enumerated: Enumerate | None = None
 
     def first(self, command: Command, number: int) -> bool:
-        """Say whether ``command`` is newer than all of its kind, and note it."""
+        """Return whether ``command`` is newer than all of its kind, and note it."""
         kind = type(command).__name__
         if number <= self.numbers.get(kind, 0):
             return False

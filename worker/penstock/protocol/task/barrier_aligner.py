@@ -32,7 +32,7 @@ class BarrierAligner:
         self.late = 0
 
     def reads(self, channel: ChannelId) -> bool:
-        """Say whether the next element of a channel may be taken."""
+        """Return whether the next element of a channel may be taken."""
         return channel in self._channels and not (self._blocked and channel in self._blocked)
 
     def barrier(self, channel: ChannelId | None, barrier: Barrier) -> Barrier | None:
@@ -49,7 +49,7 @@ class BarrierAligner:
         return self._complete()
 
     def begins(self, barrier: Barrier) -> bool:
-        """Say whether a barrier is newer than all that this task has heard of."""
+        """Return whether a barrier is newer than all that this task has heard of."""
         newest = self._done if self._current is None else _identity(self._current)
         return _identity(barrier) > newest
 
@@ -73,7 +73,7 @@ class BarrierAligner:
 
     @property
     def all_ended(self) -> bool:
-        """Say whether every channel of the version has ended."""
+        """Return whether every channel of the version has ended."""
         return len(self._ended) == len(self._channels)
 
     def _complete(self) -> Barrier | None:

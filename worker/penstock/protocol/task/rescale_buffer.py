@@ -74,7 +74,7 @@ class RescaleBuffer:
 
     @property
     def full(self) -> bool:
-        """Say whether the task must stop taking input."""
+        """Return whether the task must stop taking input."""
         return self._bytes >= self._limit
 
     @property
@@ -88,7 +88,7 @@ class RescaleBuffer:
         return tuple(self._closed)
 
     def open(self, channel: ChannelId) -> bool:
-        """Say whether marks may be put on an output: never before the rows held for it."""
+        """Return whether marks may be put on an output: never before the rows held for it."""
         return channel not in self._closed
 
     def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:

@@ -35,7 +35,7 @@ class SnapshotLedger:
 
     @property
     def busy(self) -> bool:
-        """Say whether a snapshot is being stored; the next cut waits for it, aborted or not."""
+        """Return whether a snapshot is being stored; the next cut waits for it, aborted or not."""
         return self._open is not None
 
     def confirm(self, epoch: Epoch) -> bool:

@@ -65,17 +65,17 @@ class SourceSplits:
         nothing = self._bounded and not self._finished
         self.time.replace((_NO_SPLIT,) if nothing else self._finished)
         for split in self._finished:
-            self._say(split)
+            self._note_mark(split)
         if nothing:
-            self.time.say(_NO_SPLIT, END_OF_TIME)
+            self.time.note(_NO_SPLIT, END_OF_TIME)
 
     @property
     def exhausted(self) -> bool:
-        """Say whether nothing will ever be read here; false for a source that never ends."""
+        """Return whether nothing will ever be read here; false for a source that never ends."""
         return self._bounded and all(self._finished.values())
 
     def reads(self, split: SplitId) -> bool:
-        """Say whether rows of a split may be read now."""
+        """Return whether rows of a split may be read now."""
         return not self._finished.get(split, True) and split not in self._moving
 
     def stamp_us(self, split: SplitId) -> int | None:
@@ -90,7 +90,7 @@ class SourceSplits:
         was_idle = self.time.active(split)
         if max_ts is not None:
             self._max_ts[split] = max(max_ts, self._max_ts.get(split, max_ts))
-            self._say(split)
+            self._note_mark(split)
         return was_idle
 
     def empty(self, split: SplitId, now: float) -> None:
@@ -109,7 +109,7 @@ class SourceSplits:
         """Note that a split has no more rows."""
         assert self.reads(split), f"split {split} ended though it must not be read"
         self._finished[split] = True
-        self._say(split)
+        self._note_mark(split)
 
     def stop(self, moving: Iterable[SplitId]) -> None:
         """Read no more of the splits that move, until told whether they do."""
@@ -126,7 +126,7 @@ class SourceSplits:
             return None
         return min(self._silent_since.values()) + self._idle_after_s
 
-    def _say(self, split: SplitId) -> None:
+    def _note_mark(self, split: SplitId) -> None:
         stamp = END_OF_TIME if self._finished[split] else self.stamp_us(split)
         if stamp is not None:
-            self.time.say(split, stamp)
+            self.time.note(split, stamp)

@@ -75,7 +75,7 @@ def to_merge(files: Sequence[StateFile], files_max: int) -> Files:
 
 
 def drops_tombstones(merged: Sequence[StateFile], files: Sequence[StateFile]) -> bool:
-    """Say whether a merge covers all older entries of its range: only then tombstones may go."""
+    """Return whether a merge covers all older entries of its range: only then tombstones may go."""
     groups = groups_of_files(merged)
     newest = max(f.order for f in merged)
     left = [f for f in files if f not in merged and f.order < newest]

@@ -57,30 +57,30 @@ class TaskCore:
         return _HANDLERS[type(event)](self, event, now)
 
     def reads(self, channel: ChannelId) -> bool:
-        """Say whether the next element of an input channel may be taken."""
+        """Return whether the next element of an input channel may be taken."""
         state = self.state
         if state.retired and channel in state.retired:
             return True
         return self.takes_input and state.aligner.reads(channel)
 
     def joins(self, channel: ChannelId) -> bool:
-        """Say whether rows of a channel may be taken as another's: not if they end its idleness."""
+        """Return whether rows of a channel may be taken as another's: not if they end its idleness."""
         return not self.state.time.is_idle(channel)
 
     def reads_split(self, split: SplitId) -> bool:
-        """Say whether rows of a split may be read."""
+        """Return whether rows of a split may be read."""
         return self.takes_input and self.state.splits is not None and self.state.splits.reads(split)
 
     @property
     def takes_input(self) -> bool:
-        """Say whether any input may be taken: not while a cut waits or held rows are full."""
+        """Return whether any input may be taken: not while a cut waits or held rows are full."""
         state = self.state
         alive = state.life is TaskLifecycle.RUNNING or state.life is TaskLifecycle.FROZEN
         return alive and state.waiting is None and not state.buffer.full
 
     @property
     def exhausted(self) -> bool:
-        """Say whether a source task has read all its splits; true for every other task."""
+        """Return whether a source task has read all its splits; true for every other task."""
         return self.state.splits is None or self.state.splits.exhausted
 
     def wakes_at(self) -> float | None:
@@ -121,7 +121,7 @@ class TaskCore:
         if state.life is not TaskLifecycle.READY:
             return []
         state.enter(TaskLifecycle.RUNNING)
-        return state.advance() + state.say()
+        return state.advance() + state.send_marks()
 
     def _reset(self, event: ev.ResetTo, _: float) -> list[ev.Action]:
         self.state.enter(TaskLifecycle.ENDED)
@@ -158,13 +158,13 @@ class TaskCore:
             return actions
         match element:
             case Watermark(time_us):
-                state.time.say(event.channel, time_us)
+                state.time.note(event.channel, time_us)
                 return state.activate() + state.advance()
             case Barrier():
                 return self._barrier(event.channel, element)
             case Idle():
                 state.time.idle(event.channel)
-                return state.advance() + (state.say() if state.time.all_idle else [])
+                return state.advance() + (state.send_marks() if state.time.all_idle else [])
             case Active():
                 return self._active(event.channel)
             case EndOfStream():
@@ -189,7 +189,7 @@ class TaskCore:
         return actions + self._end() if state.aligner.all_ended else actions
 
     def _quiet(self, _: ev.InputIdle, __: float) -> list[ev.Action]:
-        return self.state.say()
+        return self.state.send_marks()
 
     def _rows(self, event: ev.RowsRead, _: float) -> list[ev.Action]:
         state = self.state
@@ -203,13 +203,13 @@ class TaskCore:
         state = self.state
         assert state.splits is not None, "only a source task reads splits"
         state.splits.empty(event.split, now)
-        return state.advance() + (state.say() if state.time.all_idle else [])
+        return state.advance() + (state.send_marks() if state.time.all_idle else [])
 
     def _split_ended(self, event: ev.SplitEnded, _: float) -> list[ev.Action]:
         state = self.state
         assert state.splits is not None, "only a source task reads splits"
         state.splits.ended(event.split)
-        return state.advance() + (state.say() if state.splits.exhausted else [])
+        return state.advance() + (state.send_marks() if state.splits.exhausted else [])
 
     def _waited(self, _: ev.ReadBlocked, __: float) -> list[ev.Action]:
         if self.state.splits is not None:
@@ -259,7 +259,7 @@ class TaskCore:
             state.aligner.late += 1  # cancelled while its barrier was under way
             return []
         actions = self.rescale.before_cut(barrier)
-        actions += state.say()  # pending watermarks go before the barrier
+        actions += state.send_marks()  # pending watermarks go before the barrier
         since = state.snapshots.cut(SnapshotInProgress(barrier, state.time.task_us, self.exhausted))
         actions.append(ev.Snapshot(barrier, since, state.time.task_us))
         if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= state.hurried:

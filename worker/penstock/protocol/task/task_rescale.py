@@ -144,7 +144,7 @@ class TaskRescale:
         """A receiver has loaded a version: release what was held for it, then the marks."""
         state = self.state
         actions: list[ev.Action] = list(state.buffer.announced(event.channel, event.version))
-        actions += state.say()
+        actions += state.send_marks()
         if state.buffer.settled() and state.life is TaskLifecycle.RUNNING:
             state.previous = None
         return actions
@@ -189,7 +189,7 @@ class TaskRescale:
         if state.splits is not None:
             state.splits.go_on()
         actions: list[ev.Action] = list(state.buffer.abort())
-        return actions + state.advance() + state.say()
+        return actions + state.advance() + state.send_marks()
 
     def _join(self, load: ev.LoadState) -> list[ev.Action]:
         state = self.state
@@ -201,7 +201,7 @@ class TaskRescale:
             ev.AnnounceVersion(load.version),
             ev.Resumed(load.version),
         ]
-        return resumed + state.advance() + state.say()
+        return resumed + state.advance() + state.send_marks()
 
     def _switch(self, load: ev.LoadState) -> list[ev.Action]:
         state = self.state
@@ -230,7 +230,7 @@ class TaskRescale:
         if lost:
             actions.append(ev.DropGroups(lost))
         actions += [ev.AnnounceVersion(load.version), ev.Resumed(load.version)]
-        return actions + state.advance() + state.say()
+        return actions + state.advance() + state.send_marks()
 
     def _leave(self, table: Assignment) -> list[ev.Action]:
         state = self.state

@@ -171,10 +171,10 @@ class TaskState:
 
     @property
     def has_marks(self) -> bool:
-        """Say whether there is anything to say about time: without event time there never is."""
+        """Return whether there is anything to say about time: without event time there never is."""
         return self.low_us is not None or self.time.all_idle
 
-    def say(self) -> list[ev.Action]:
+    def send_marks(self) -> list[ev.Action]:
         """Put on the outputs what they have not been told: the watermark, then idleness."""
         if self.life is not TaskLifecycle.RUNNING:
             return []  # no mark leaves from a rescale barrier until the task has resumed

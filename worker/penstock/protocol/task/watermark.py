@@ -1,16 +1,16 @@
-"""Watermarks: the minimum over what holds a task back, and what each output was told.
+"""Watermarks: the minimum over what holds a task back, and what each output was sent.
 
     input speaks ----> WatermarkMerge.low_us  = min over active inputs (None until all have spoken)
                                      task_us  = the largest low_us ever: what the steps know
-                       Marks                  = what each output channel was told, said once
+                       Marks                  = what each output channel was sent, mark once
 
 Scale: a watermark is the largest event time so far minus the bound on disorder, the same scale
 as the lateness stamp of a row. A window emits when the watermark reaches its end plus the
 allowed lateness.
 
-At a restore and at a rescale barrier every *channel* forgets what it said, and every sender says
+At a restore and at a rescale barrier every *channel* forgets what it mark, and every sender says
 it again when it has resumed. Until then the task stands at its own watermark. Keeping the old
-value instead would be wrong twice: a source that has just gained a slower split may have said
+value instead would be wrong twice: a source that has just gained a slower split may have mark
 more than is true of that split, and a sender that has nothing new to say (it is at the end of
 time) would leave its receivers waiting for ever.
 """
@@ -30,18 +30,18 @@ K = TypeVar("K", bound=Hashable)
 class WatermarkMerge(Generic[K]):
     """Merges the watermarks of channels (or splits) into a task's, which never goes back."""
 
-    __slots__ = ("_idle", "_said", "task_us")
+    __slots__ = ("_idle", "_marks", "task_us")
 
     def __init__(self, inputs: Iterable[K], task_us: int | None) -> None:
         """Begin with every input active and silent, and the task where its snapshot left it."""
-        self._said: dict[K, int | None] = dict.fromkeys(inputs)
+        self._marks: dict[K, int | None] = dict.fromkeys(inputs)
         self._idle: dict[K, None] = {}
         self.task_us = task_us
 
-    def say(self, key: K, time_us: int) -> None:
+    def note(self, key: K, time_us: int) -> None:
         """Note an input's watermark; it is active with it."""
         self._idle.pop(key, None)
-        self._said[key] = time_us
+        self._marks[key] = time_us
 
     def idle(self, key: K) -> None:
         """Note that an input holds nothing back until it is active again."""
@@ -56,44 +56,44 @@ class WatermarkMerge(Generic[K]):
 
     def end(self, key: K) -> None:
         """Forget an input that has ended."""
-        self._said.pop(key, None)
+        self._marks.pop(key, None)
         self._idle.pop(key, None)
 
     def restart(self) -> None:
         """Let every input be silent and active again; the task's watermark stands."""
-        self._said = dict.fromkeys(self._said)
+        self._marks = dict.fromkeys(self._marks)
         self._idle.clear()
 
     def replace(self, inputs: Iterable[K]) -> None:
         """Change the set of inputs: new ones begin silent, those that stay keep their word."""
-        self._said = {key: self._said.get(key) for key in inputs}
-        self._idle = {key: None for key in self._idle if key in self._said}
+        self._marks = {key: self._marks.get(key) for key in inputs}
+        self._idle = {key: None for key in self._idle if key in self._marks}
 
     def is_idle(self, key: K) -> bool:
-        """Say whether an input is idle."""
+        """Return whether an input is idle."""
         return key in self._idle
 
     @property
     def any_idle(self) -> bool:
-        """Say whether some input is idle."""
+        """Return whether some input is idle."""
         return bool(self._idle)
 
     @property
     def all_idle(self) -> bool:
-        """Say whether no input has anything to expect; true when there is none."""
-        return len(self._idle) == len(self._said)
+        """Return whether no input has anything to expect; true when there is none."""
+        return len(self._idle) == len(self._marks)
 
     @property
     def low_us(self) -> int | None:
         """Return the minimum over active inputs; None while one is silent or none is active."""
         low = None
-        for key, said in self._said.items():
+        for key, mark in self._marks.items():
             if key in self._idle:
                 continue
-            if said is None:
+            if mark is None:
                 return None
-            if low is None or said < low:
-                low = said
+            if low is None or mark < low:
+                low = mark
         return low
 
     def advance(self) -> int | None:
@@ -106,18 +106,18 @@ class WatermarkMerge(Generic[K]):
 
 
 class OutputMarks:
-    """What each output channel was told last; nothing is said twice, nothing is left out."""
+    """What each output channel was sent last; nothing is mark twice, nothing is left out."""
 
-    __slots__ = ("_idle", "_told")
+    __slots__ = ("_idle", "_sent")
 
     def __init__(self) -> None:
-        """Begin with nothing said to anyone."""
-        self._told: dict[ChannelId, int] = {}
+        """Begin with nothing mark to anyone."""
+        self._sent: dict[ChannelId, int] = {}
         self._idle: dict[ChannelId, None] = {}
 
     def restart(self) -> None:
-        """Behind a rescale barrier the receivers have forgotten: all will be said again."""
-        self._told.clear()
+        """Behind a rescale barrier the receivers have forgotten: all will be mark again."""
+        self._sent.clear()
         self._idle.clear()
 
     def activate(self) -> list[Send]:
@@ -132,9 +132,9 @@ class OutputMarks:
         """Tell those channels that have not heard of ``low_us`` yet."""
         sends = []
         for channel in channels:
-            told = self._told.get(channel)
-            if told is None or told < low_us:
-                self._told[channel] = low_us
+            sent = self._sent.get(channel)
+            if sent is None or sent < low_us:
+                self._sent[channel] = low_us
                 sends.append(Send(channel, Watermark(low_us)))
         return sends
 

@@ -154,14 +154,14 @@ def newer_record(seen: Observed) -> str | None:
 
 
 def reconcile_metadata(
-    seen: Observed, target: Target | None, taken: tuple[ChildKey, ...], builder: DecisionBuilder
+    seen: Observed, target: Target | None, foreign: tuple[ChildKey, ...], builder: DecisionBuilder
 ) -> Metadata:
     """Look at ``-latest``, and create both objects when this is certainly right.
 
-    No job begins while another owner's object has one of its names (``taken``).
+    No job begins while another owner's object has one of its names (``foreign``).
     """
     found = seen.latest
-    if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in taken:
+    if ChildKey("ConfigMap", pod.latest_name(seen.job.name)) in foreign:
         return Metadata(None)
     newer = newer_record(seen)
     if newer is not None:
@@ -170,12 +170,12 @@ def reconcile_metadata(
         text = f"-latest cannot be read: {found.problem}"
         return Metadata(None, Problem(Reason.METADATA_MISSING, text))
     if found is not None and found.value is not None and found.value.job_uid != seen.job.uid:
-        return Metadata(None) if taken else _archive_earlier(seen, builder)
+        return Metadata(None) if foreign else _archive_earlier(seen, builder)
     if found is None or found.value is None:
-        return Metadata(None) if taken else _create_latest(seen, target, builder)
+        return Metadata(None) if foreign else _create_latest(seen, target, builder)
     key = ChildKey("ConfigMap", pod.desired_name(seen.job.name))
     wanted = target is not None and (seen.job.deleting_since is None or _ends_with_savepoint(seen))
-    if seen.desired is None and wanted and key not in taken:
+    if seen.desired is None and wanted and key not in foreign:
         assert target is not None
         builder.do(initial_desired(seen, target, found.value, found.uid))
     return Metadata(found.value)
@@ -248,15 +248,17 @@ def foreign_objects(seen: Observed, target: Target | None) -> tuple[ChildKey, ..
     return tuple(key for key in found if _is_foreign(seen, key, seen.children[key]))
 
 
-def foreign_objects_problem(seen: Observed, taken: tuple[ChildKey, ...]) -> Problem | None:
+def foreign_objects_problem(seen: Observed, foreign: tuple[ChildKey, ...]) -> Problem | None:
     """Say which foreign objects have names of the job, and what to do; None when there are none."""
-    if not taken:
+    if not foreign:
         return None
-    listed = [f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in taken[:OBJECTS_NAMED_MAX]]
-    more = len(taken) - len(listed)
+    listed = [
+        f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in foreign[:OBJECTS_NAMED_MAX]
+    ]
+    more = len(foreign) - len(listed)
     text = ", ".join(listed) + (f" and {more} more" if more else "")
     advice = "remove it or have its owner rename it, or give the job another name"
-    if any(k.kind == kinds.CLAIM.kind for k in taken):
+    if any(k.kind == kinds.CLAIM.kind for k in foreign):
         advice += "; to use a claim that exists, set checkpoint.volume.claimName"
     return Problem(
         Reason.NAME_TAKEN,

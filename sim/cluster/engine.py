@@ -16,9 +16,9 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
     Term,
+    blob_name,
 )
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState
-from penstock.contract.names import blob_name
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_events as ev

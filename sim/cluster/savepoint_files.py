@@ -7,9 +7,8 @@ the reply, and returns the event that answers its action.
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
-from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.ids import ROOT_SUFFIX, BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.contract.names import ROOT_SUFFIX
 from penstock.protocol import control_actions as act
 from penstock.protocol import control_events as ev
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of

@@ -237,7 +237,7 @@ MUTANTS = (
         "names-without-life",
         "names",
         line(
-            "penstock.contract.names",
+            "penstock.contract.ids",
             'return BlobName(f"{term}-{epoch}-{life}-{number}{suffix}")',
             'return BlobName(f"{term}-{epoch}-x-{number}{suffix}")',
         ),

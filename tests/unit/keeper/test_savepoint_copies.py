@@ -23,6 +23,8 @@ from penstock.contract.ids import (
     TaskId,
     Term,
     Version,
+    blob_name,
+    parse_name,
 )
 from penstock.contract.keygroups import first_shares
 from penstock.contract.manifest import (
@@ -33,7 +35,6 @@ from penstock.contract.manifest import (
     StateFile,
     TaskManifest,
 )
-from penstock.contract.names import blob_name, parse_name
 from penstock.keeper.savepoint_copies import (
     SavepointIndex,
     copy_savepoint,

@@ -1,10 +1,9 @@
 """Collection: what is garbage is decided from names and manifests, and stays garbage."""
 
 from penstock.base.values import replace
-from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
+from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, parse_name
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest
-from penstock.contract.names import parse_name
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane, Keeper

@@ -1,7 +1,11 @@
-"""The numbers and names that travel: each has one meaning and a type of its own.
+"""The numbers and names that travel, and the names of stored files.
 
-``Term``, ``Attempt`` and ``Version`` are three separate numbers: leadership, rollback,
-assignment. ``Epoch`` numbers checkpoints and rises for ever.
+``Term``, ``Attempt`` and ``Version`` are three separate numbers: leadership, rollback and
+assignment. ``Epoch`` numbers checkpoints and only rises. Each of them has a type of its own.
+
+A stored file is named ``<term>-<epoch>-<incarnation>-<n>`` and a suffix. The epoch in a name is
+that of the only manifest that may list the file first. The incarnation is a UUID of one life of an
+engine or keeper, so two lives never write the same name, and no name is used twice.
 """
 
 from dataclasses import dataclass
@@ -68,3 +72,29 @@ class ChannelId:
     def __str__(self) -> str:
         """Spell the channel as ``edge:sender>receiver``."""
         return f"{self.edge}:{self.sender}>{self.receiver}"
+
+
+MEMBERS_SUFFIX = ".members.json"
+ROOT_SUFFIX = ".root.json"
+
+
+@dataclass(frozen=True, slots=True)
+class NameParts:
+    """What collection reads from a name; ``members`` says that it is a members file."""
+
+    term: Term
+    epoch: Epoch
+    members: bool
+
+
+def blob_name(term: Term, epoch: Epoch, life: "Incarnation", number: int, suffix: str) -> BlobName:
+    """Spell the name of a new file; ``number`` counts the files of this ``life``."""
+    return BlobName(f"{term}-{epoch}-{life}-{number}{suffix}")
+
+
+def parse_name(name: BlobName) -> NameParts | None:
+    """Read a name back; None when it is none of ours, and so never to be collected."""
+    parts = name.rsplit("/", 1)[-1].split("-", 2)
+    if len(parts) < 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return None
+    return NameParts(Term(int(parts[0])), Epoch(int(parts[1])), name.endswith(MEMBERS_SUFFIX))

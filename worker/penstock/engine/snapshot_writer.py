@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.errors import StorageError
-from penstock.contract.ids import BlobName, Epoch, Incarnation, Term
+from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, blob_name
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile
-from penstock.contract.names import blob_name
 from penstock.protocol.task.task_events import SnapshotParts, SnapshotStored, StoreFailed
 
 if TYPE_CHECKING:

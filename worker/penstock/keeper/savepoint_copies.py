@@ -17,9 +17,8 @@ from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.contract.codec import Message, decode, encode
-from penstock.contract.ids import BlobName, JobUid
+from penstock.contract.ids import ROOT_SUFFIX, BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.contract.names import ROOT_SUFFIX
 from penstock.contract.paths import PATH_RULE, plain_parts
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events

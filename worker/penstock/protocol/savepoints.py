@@ -1,9 +1,8 @@
 """What copiers of savepoints share, whatever they copy with: which files, and under which names."""
 
 from penstock.base.values import replace
-from penstock.contract.ids import BlobName, Incarnation, JobUid
+from penstock.contract.ids import BlobName, Incarnation, JobUid, blob_name
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, StateFile, TaskManifest
-from penstock.contract.names import blob_name
 from penstock.protocol.control_actions import ImportSnapshot
 
 

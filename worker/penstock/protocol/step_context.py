@@ -10,8 +10,7 @@ the counter never goes back: the core needs no source of randomness.
 from dataclasses import dataclass, field
 
 from penstock.base.limits import HEARTBEAT_INTERVAL_S
-from penstock.contract.ids import BlobName, Epoch, Incarnation, SwapId, Term
-from penstock.contract.names import blob_name
+from penstock.contract.ids import BlobName, Epoch, Incarnation, SwapId, Term, blob_name
 from penstock.protocol.control_actions import Action, Note
 
 

@@ -13,9 +13,8 @@ spared.
 from dataclasses import dataclass
 
 from penstock.base.limits import COLLECT_BATCH_MAX
-from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.ids import BlobName, Epoch, parse_name
 from penstock.contract.manifest import RootManifest
-from penstock.contract.names import parse_name
 from penstock.protocol.control_actions import DeleteBlobs, ListBlobs
 from penstock.protocol.control_events import BlobsListed
 from penstock.protocol.leader.leader_state import LeaderState

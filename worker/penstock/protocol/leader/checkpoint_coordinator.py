@@ -26,10 +26,9 @@ from penstock.contract.control import (
     PublishFailed,
     TaskAck,
 )
-from penstock.contract.ids import BlobName, Epoch, TaskId
+from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch, TaskId
 from penstock.contract.latest import Answer, Retained
 from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
-from penstock.contract.names import ROOT_SUFFIX
 from penstock.model.elements import BarrierKind
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOST_OUTPUT_MAX
 from penstock.base.values import replace
-from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch
 from penstock.contract.latest import Latest, Restore, Retained
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.contract.names import ROOT_SUFFIX
 from penstock.protocol.control_actions import ImportSnapshot, ReadSnapshot
 from penstock.protocol.control_events import Imported, ImportFailed, SnapshotRead
 from penstock.protocol.leader.checkpoint_coordinator import retain

@@ -20,10 +20,9 @@ from penstock.contract.control import (
     StageSplits,
     Start,
 )
-from penstock.contract.ids import Attempt, BlobName, Ordinal
+from penstock.contract.ids import MEMBERS_SUFFIX, Attempt, BlobName, Ordinal
 from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
-from penstock.contract.names import MEMBERS_SUFFIX
 from penstock.protocol.leader.attempt_assignment import (
     deal_anew,
     deals_all,

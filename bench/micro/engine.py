@@ -24,9 +24,9 @@ from penstock.base.values import replace
 from penstock.cluster.system import SystemClock
 from penstock.connectors.registry import ConnectorInspector
 from penstock.contract import control as c
-from penstock.contract.assignment import first_assignment
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
+from penstock.contract.plan import first_assignment
 from penstock.engine.build import JobParts
 from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.worker import Worker

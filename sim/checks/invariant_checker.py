@@ -7,12 +7,12 @@ C  after every commit: copy only what it lists elsewhere, restore the copy, comp
    of the input; and nothing that a retained checkpoint lists is ever deleted
 """
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
+from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
 from sim.checks.oracle import OutputJudge, check_restorable
 from sim.cluster.protocol_monitor import ProtocolMonitor

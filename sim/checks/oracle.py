@@ -13,10 +13,10 @@ The reference shares nothing with the core but the two formats that it must read
 from collections import Counter
 from collections.abc import Iterable
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import BlobName, SplitId, TaskId
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
+from penstock.contract.plan import Assignment
 from sim.cluster.services import Disk, Torn, ref_of
 from sim.kernel.kernel import Violation
 from sim.workload import (

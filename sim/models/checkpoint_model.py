@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.values import replace
-from penstock.contract.assignment import channels_of, first_assignment, next_assignment
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -24,7 +23,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import PhysicalPlan, channels_of, first_assignment, next_assignment
 from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.routes import routes

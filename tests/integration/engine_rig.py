@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.link import KeeperLink
 from penstock.contract import control as c
-from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.codec import encode
 from penstock.contract.ids import (
     NO_EPOCH,
@@ -36,7 +35,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Member
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, TaskManifest
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import Assignment, PhysicalPlan, first_assignment, next_assignment
 from penstock.model.elements import BarrierKind
 from penstock.storage.blobs import DirectoryBlobStore
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment
 from penstock.contract.commands import StageSplits
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, Term
 from penstock.contract.keygroups import groups_of
@@ -18,7 +17,7 @@ from penstock.contract.manifest import (
     StateFile,
     TaskManifest,
 )
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft

@@ -1,7 +1,6 @@
 """A keeper's core for its own worker, driven as tests of it begin with it."""
 
 from penstock.contract import control
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -15,6 +14,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.latest import Latest, Leader
+from penstock.contract.plan import Assignment
 from penstock.protocol.control_actions import Action, ReadLatest, SendReport, ToEngine
 from penstock.protocol.control_events import (
     CommandArrived,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import control
-from penstock.contract.assignment import Assignment
 from penstock.contract.columns import Column
 from penstock.contract.ids import (
     Attempt,
@@ -19,7 +18,14 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, StateFile, TaskManifest
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
+from penstock.contract.plan import (
+    Assignment,
+    EdgePlan,
+    Partitioning,
+    PhysicalPlan,
+    StagePlan,
+    StepState,
+)
 
 PLAN = PhysicalPlan(
     job="wordcount",

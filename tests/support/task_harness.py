@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.ids import (
     Attempt,
     ChannelId,
@@ -16,7 +15,16 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState, TaskManifest
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
+from penstock.contract.plan import (
+    Assignment,
+    EdgePlan,
+    Partitioning,
+    PhysicalPlan,
+    StagePlan,
+    StepState,
+    first_assignment,
+    next_assignment,
+)
 from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskCore

@@ -8,9 +8,16 @@ import pytest
 from penstock.base.errors import UserCodeError
 from penstock.base.values import replace
 from penstock.connectors.event_time import STAMP_FIELD
-from penstock.contract.assignment import Assignment, first_assignment, next_assignment
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.plan import (
+    Assignment,
+    EdgePlan,
+    Partitioning,
+    PhysicalPlan,
+    StagePlan,
+    first_assignment,
+    next_assignment,
+)
 from penstock.engine.partitioner import Partitioner
 from penstock.engine.router import Custom, EdgeRouter
 from penstock.model.keyhash import hash_columns, key_groups

@@ -1,7 +1,6 @@
 import pytest
 from prometheus_client import generate_latest
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import (
     Envelope,
     EpochFailed,
@@ -25,6 +24,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
+from penstock.contract.plan import Assignment
 from penstock.contract.progress import CheckpointDone, WorkerReport
 from penstock.contract.reports import NO_ROOM, STREAM_BROKE, Broken, EngineStatus
 from penstock.keeper.checkpoint_stats import CheckpointWatch

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock.contract import pod
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, Term, Version
 from penstock.contract.manifest import RootManifest
+from penstock.contract.plan import Assignment
 from penstock.keeper.savepoint_check import look, main
 from penstock.keeper.savepoint_copies import copy_savepoint, index_savepoint
 from penstock.protocol.control_actions import CopySavepoint, IndexSavepoint

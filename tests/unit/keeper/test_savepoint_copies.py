@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
 from penstock.contract.ids import (
     Attempt,
@@ -35,6 +34,7 @@ from penstock.contract.manifest import (
     StateFile,
     TaskManifest,
 )
+from penstock.contract.plan import Assignment
 from penstock.keeper.savepoint_copies import (
     SavepointIndex,
     copy_savepoint,

@@ -6,7 +6,6 @@ import pytest
 from penstock.base.errors import StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import encode
 from penstock.contract.control import MembersFile, StageSplits
 from penstock.contract.ids import (
@@ -20,6 +19,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, SplitState
+from penstock.contract.plan import Assignment
 from penstock.keeper import stores
 from penstock.ports import LeaseView, SwapUnknown, Versioned
 from penstock.protocol import control_actions as actions

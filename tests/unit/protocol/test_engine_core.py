@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import control as c
-from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -17,6 +16,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef
+from penstock.contract.plan import Assignment, next_assignment
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.engine.engine_status import TaskMarks

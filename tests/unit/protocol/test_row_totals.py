@@ -1,6 +1,5 @@
 """The rows that a checkpoint stands for: exact through carried handles and finished splits."""
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -19,7 +18,7 @@ from penstock.contract.manifest import (
     StepRows,
     TaskManifest,
 )
-from penstock.contract.plan import PhysicalPlan, StagePlan
+from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan
 from penstock.protocol.leader.row_totals import total_rows
 
 PLAN = PhysicalPlan(

@@ -1,8 +1,8 @@
 """Parts of immutable worlds: equal ones are one, and keeping one changes none."""
 
-from penstock.contract.assignment import first_assignment
 from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.manifest import SplitState
+from penstock.contract.plan import first_assignment
 from penstock.model.elements import Data
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.task_core import TaskCore, TaskSetup

@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.assignment import first_assignment
 from penstock.contract.control import MembersFile
 from penstock.contract.ids import (
     Attempt,
@@ -19,6 +18,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.latest import Latest
+from penstock.contract.plan import first_assignment
 from penstock.model.elements import Barrier, BarrierKind, Watermark
 from sim.cluster.protocol_monitor import ChannelOrder, ProtocolMonitor
 from sim.kernel.kernel import Violation

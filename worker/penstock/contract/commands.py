@@ -1,10 +1,10 @@
 """What a leader tells a member, and the member its engine; see :mod:`control`."""
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, Epoch, Incarnation, StageIndex, Version
 from penstock.contract.latest import Leader, Member
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
+from penstock.contract.plan import Assignment
 
 
 class StageSplits(Message, tag="StageSplits"):

@@ -6,7 +6,6 @@ and the leader repeats each command until a heartbeat shows its effect, so a los
 repaired by the next one and a repeated one does no harm. Data never travels here.
 """
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.commands import (
     Abort,
@@ -29,6 +28,7 @@ from penstock.contract.commands import (
 )
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
+from penstock.contract.plan import Assignment
 from penstock.contract.reports import (
     Broken,
     CheckpointWanted,

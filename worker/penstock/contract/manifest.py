@@ -4,11 +4,10 @@ One root manifest per epoch holds the manifests of all tasks inline: one file, o
 whole. It lists every live file in order and never refers to a parent. Hashes live here only.
 """
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.codec import Message
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
 from penstock.contract.keygroups import Share
-from penstock.contract.plan import StepState
+from penstock.contract.plan import Assignment, StepState
 
 ROOT_FORMAT = 2
 

@@ -1,13 +1,18 @@
-"""The physical plan as the keepers know it: stages, edges, and no user code.
+"""The physical plan as the keepers know it, and the assignment of its tasks. No user code.
 
-A stage is a chain of steps without a shuffle inside; its parallel instances are tasks.
+A stage is a chain of steps without a shuffle inside. Its parallel instances are tasks. An
+assignment says which task owns which key groups of keyed stages and which splits of sources, under
+one version. The functions here are pure and deterministic: every worker computes the same table.
+A task never changes its worker. A rescale makes and ends tasks. It moves as few key groups and
+splits as a balance of +-1 allows.
 """
 
 from enum import StrEnum
 
 from penstock.contract.codec import Message
 from penstock.contract.columns import Columns
-from penstock.contract.ids import StageIndex
+from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
+from penstock.contract.keygroups import Share, first_shares, rebalance, to_share
 
 SOURCE, SINK = "source", "sink"  # kinds of steps that checkpoints know besides the keyed ones
 
@@ -102,3 +107,112 @@ class PhysicalPlan(Message, tag="PhysicalPlan"):
     def outputs_of(self, stage: StageIndex) -> tuple[EdgePlan, ...]:
         """List the edges out of a stage, in plan order."""
         return tuple(e for e in self.edges if e.sender == stage)
+
+
+class StageAssignment(Message, tag="StageAssignment"):
+    """``shares[i]`` and ``splits[i]`` belong to ``tasks[i]``; empty where a stage has none."""
+
+    stage: StageIndex
+    tasks: tuple[TaskId, ...]
+    shares: tuple[Share, ...] = ()
+    splits: tuple[tuple[SplitId, ...], ...] = ()
+
+
+class Assignment(Message, tag="Assignment"):
+    """The whole table of one version; workers are the ordinals ``0 .. workers-1``."""
+
+    version: Version
+    workers: int
+    stages: tuple[StageAssignment, ...]
+
+    def tasks(self) -> tuple[TaskId, ...]:
+        """List every task, stage by stage."""
+        return tuple(t for s in self.stages for t in s.tasks)
+
+    def tasks_on(self, worker: Ordinal) -> tuple[TaskId, ...]:
+        """List the tasks of one worker, stage by stage."""
+        return tuple(t for t in self.tasks() if t.worker == worker)
+
+    def share_of(self, task: TaskId) -> Share:
+        """Return the key groups of a task; empty when its stage is not keyed or has none for it."""
+        stage = self.stages[task.stage]
+        return stage.shares[stage.tasks.index(task)] if stage.shares and task in stage.tasks else ()
+
+    def splits_of(self, task: TaskId) -> tuple[SplitId, ...]:
+        """Return the splits of a source task."""
+        stage = self.stages[task.stage]
+        return stage.splits[stage.tasks.index(task)] if stage.splits and task in stage.tasks else ()
+
+
+def stage_tasks(stage: StagePlan, workers: int) -> tuple[TaskId, ...]:
+    """Place a stage: one task per worker, or its fixed number spread evenly, lowest first."""
+    total = workers if stage.parallelism is None else stage.parallelism
+    size, larger = divmod(total, workers)
+    return tuple(
+        TaskId(stage.index, Ordinal(worker), slot)
+        for worker in range(workers)
+        for slot in range(size + (1 if worker < larger else 0))
+    )
+
+
+def first_assignment(
+    plan: PhysicalPlan, workers: int, splits: dict[StageIndex, tuple[SplitId, ...]]
+) -> Assignment:
+    """Build version 1 from nothing: contiguous shares, splits dealt round-robin in order."""
+    return Assignment(
+        Version(1), workers, tuple(_first_stage(plan, s, workers, splits) for s in plan.stages)
+    )
+
+
+def _first_stage(
+    plan: PhysicalPlan,
+    stage: StagePlan,
+    workers: int,
+    splits: dict[StageIndex, tuple[SplitId, ...]],
+) -> StageAssignment:
+    tasks = stage_tasks(stage, workers)
+    shares = first_shares(plan.max_key_groups, len(tasks)) if stage.keyed else ()
+    dealt: tuple[tuple[SplitId, ...], ...] = ()
+    if stage.source is not None:
+        names = splits.get(stage.index, ())
+        dealt = tuple(tuple(names[i :: len(tasks)]) for i in range(len(tasks)))
+    return StageAssignment(stage.index, tasks, shares, dealt)
+
+
+def next_assignment(plan: PhysicalPlan, old: Assignment, workers: int) -> Assignment:
+    """Build the following version for another number of workers, with minimal movement."""
+    stages = tuple(_next_stage(s, o, workers) for s, o in zip(plan.stages, old.stages, strict=True))
+    return Assignment(Version(old.version + 1), workers, stages)
+
+
+def _next_stage(stage: StagePlan, old: StageAssignment, workers: int) -> StageAssignment:
+    tasks = stage_tasks(stage, workers)
+    index = {task: i for i, task in enumerate(old.tasks)}
+    keep = [index.get(task) for task in tasks]
+    shares = rebalance(old.shares, keep) if old.shares else ()
+    splits = _rebalance_splits(old.splits, keep) if old.splits else ()
+    return StageAssignment(stage.index, tasks, shares, splits)
+
+
+def _rebalance_splits(
+    old: tuple[tuple[SplitId, ...], ...], keep: list[int | None]
+) -> tuple[tuple[SplitId, ...], ...]:
+    """Move splits like key groups: number them, share the numbers out, name them again."""
+    names = [name for splits in old for name in splits]
+    number = {name: i for i, name in enumerate(names)}
+    from_names = tuple(to_share(number[n] for n in splits) for splits in old)
+    moved = rebalance(from_names, keep)
+    return tuple(tuple(names[i] for r in share for i in range(r.start, r.stop)) for share in moved)
+
+
+def channels_of(plan: PhysicalPlan, assignment: Assignment) -> tuple[ChannelId, ...]:
+    """List every channel of a version: all pairs of an edge, or slot by slot when it is forward."""
+    return tuple(c for edge in plan.edges for c in _edge_channels(edge, assignment))
+
+
+def _edge_channels(edge: EdgePlan, assignment: Assignment) -> list[ChannelId]:
+    senders = assignment.stages[edge.sender].tasks
+    receivers = assignment.stages[edge.receiver].tasks
+    if edge.partitioning is Partitioning.FORWARD:
+        return [ChannelId(edge.index, s, TaskId(edge.receiver, s.worker, s.slot)) for s in senders]
+    return [ChannelId(edge.index, s, r) for s in senders for r in receivers]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.connectors.event_time import STAMP_FIELD
-from penstock.contract.assignment import first_assignment
 from penstock.contract.graph import MAIN, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range
+from penstock.contract.plan import first_assignment
 from penstock.engine.router import EdgeRouter
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage
 from penstock.protocol.task.routes import routes

@@ -13,10 +13,9 @@ proposed once: an order to prepare one that was called off, or is known, changes
 from collections.abc import Callable, Iterable
 
 from penstock.contract import control as c
-from penstock.contract.assignment import Assignment, channels_of
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, Term, Version
 from penstock.contract.manifest import RootManifest
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import Assignment, PhysicalPlan, channels_of
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_status import EngineAttempt, EngineTask, status_of

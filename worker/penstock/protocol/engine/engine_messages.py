@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import Adopt, Command, Enumerate, Prepare, Reset, StageSplits
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Term, Version
 from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, SinkHandle
+from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier
 from penstock.protocol.task import task_events as ev
 

@@ -7,10 +7,10 @@ which a reset replaces whole. A task that is expected and not made yet counts as
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import EngineStatus
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
+from penstock.contract.plan import Assignment
 from penstock.protocol.task.task_core import TaskCore
 from penstock.protocol.task.task_state import TaskLifecycle
 

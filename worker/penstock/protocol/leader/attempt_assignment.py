@@ -5,11 +5,10 @@ tasks: then no file and no split goes to another worker. State is found by the n
 any case, so a new table is never wrong, only slower to load.
 """
 
-from penstock.contract.assignment import Assignment, first_assignment, stage_tasks
 from penstock.contract.commands import StageSplits
 from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.manifest import RootManifest
-from penstock.contract.plan import SINK, PhysicalPlan
+from penstock.contract.plan import SINK, Assignment, PhysicalPlan, first_assignment, stage_tasks
 from penstock.protocol.state_entries import all_splits_of
 from penstock.protocol.state_matching import known, sources_to_list
 

@@ -16,7 +16,6 @@ From the moment the swap is sent the epoch's fate is the swap's: nothing aborts 
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import (
     Abort,
     Commit,
@@ -29,6 +28,7 @@ from penstock.contract.control import (
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch, TaskId
 from penstock.contract.latest import Answer, Retained
 from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
+from penstock.contract.plan import Assignment
 from penstock.model.elements import BarrierKind
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.manifest_cache import ManifestCache

@@ -35,12 +35,11 @@ from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment
 from penstock.contract.control import Announce, Command, MembersFile, StageSplits
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
-from penstock.contract.plan import PhysicalPlan
+from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.protocol.leader.attempt_assignment import stages_to_list
 from penstock.protocol.leader.command_retrier import CommandRetrier
 from penstock.protocol.leader.metadata_cas import MetadataCas

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import (
     Commit,
     Enumerate,
@@ -23,6 +22,7 @@ from penstock.contract.control import (
 from penstock.contract.ids import MEMBERS_SUFFIX, Attempt, BlobName, Ordinal
 from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
+from penstock.contract.plan import Assignment, next_assignment
 from penstock.protocol.leader.attempt_assignment import (
     deal_anew,
     deals_all,

@@ -32,11 +32,11 @@ from enum import StrEnum
 
 from penstock.base.limits import PREPARED_ALONE_S, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.assignment import Assignment, next_assignment
 from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import MEMBERS_SUFFIX, BlobName, Ordinal, Version
 from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.manifest import BlobRef
+from penstock.contract.plan import Assignment, next_assignment
 from penstock.model.elements import BarrierKind
 from penstock.protocol.leader.checkpoint_coordinator import (
     CheckpointCoordinator,

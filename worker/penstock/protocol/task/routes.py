@@ -7,10 +7,9 @@ each version, for the others the receivers of both: place by place, who is there
 
 from dataclasses import dataclass
 
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, TaskId
 from penstock.contract.keygroups import groups_of
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan
+from penstock.contract.plan import Assignment, EdgePlan, Partitioning, PhysicalPlan
 
 Receivers = tuple[ChannelId | None, ...]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.values import hot_dataclass
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
 from penstock.contract.manifest import (
     RootManifest,
@@ -18,6 +17,7 @@ from penstock.contract.manifest import (
     SplitState,
     StateFile,
 )
+from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier, Control, Data
 from penstock.protocol.task.task_actions import (
     Ack,

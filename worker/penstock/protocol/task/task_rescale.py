@@ -13,9 +13,9 @@ settle     all have resumed: end the streams that v + 1 does not have
 from typing import Any
 
 from penstock.base.errors import PeerError
-from penstock.contract.assignment import Assignment
 from penstock.contract.ids import ChannelId, Epoch, Term
 from penstock.contract.keygroups import groups_of
+from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
 from penstock.protocol.task import task_events as ev

@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.contract.assignment import Assignment, channels_of
 from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, SplitId, TaskId
 from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState
-from penstock.contract.plan import PhysicalPlan, StagePlan
+from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels_of
 from penstock.model.elements import Barrier
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list

@@ -1,9 +1,16 @@
 """Assignments place tasks, deal splits and follow the number of workers."""
 
-from penstock.contract.assignment import channels_of, first_assignment, next_assignment
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId, parse_task
 from penstock.contract.keygroups import groups_of, share_size
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.plan import (
+    EdgePlan,
+    Partitioning,
+    PhysicalPlan,
+    StagePlan,
+    channels_of,
+    first_assignment,
+    next_assignment,
+)
 
 SOURCE = StagePlan(StageIndex(0), "lines", ("lines",), source="lines", bounded=True)
 COUNT = StagePlan(StageIndex(1), "count", ("count",), parallelism=3, keyed=True)

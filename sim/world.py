@@ -7,7 +7,7 @@ more and the job must end within a bound. Then everything is compared and counte
 from dataclasses import dataclass
 
 from penstock.base.values import replace
-from penstock.contract.control import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol import control_events as ev

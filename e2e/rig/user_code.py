@@ -15,7 +15,7 @@ from penstock.base.errors import PeerError
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable
 from penstock.contract import pod
-from penstock.contract.control import Envelope, Shutdown
+from penstock.contract.control_messages import Envelope, Shutdown
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.contract.trust import Trust
 from penstock.keeper.pod_platform import CONTROL_TOKEN

@@ -7,7 +7,7 @@ C  after every commit: copy only what it lists elsewhere, restore the copy, comp
    of the input; and nothing that a retained checkpoint lists is ever deleted
 """
 
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest

@@ -5,7 +5,7 @@ the events that the keeper's commands stand for, takes their input in an order t
 chooses, and says where it stands whenever that changes.
 """
 
-from penstock.contract import control as msg
+from penstock.contract import control_messages as msg
 from penstock.contract.ids import (
     Attempt,
     BlobName,

@@ -7,7 +7,7 @@ keeper dies first.
 
 from dataclasses import dataclass
 
-from penstock.contract.control import EngineHello, EngineReport, MembersFile
+from penstock.contract.control_messages import EngineHello, EngineReport, MembersFile
 from penstock.contract.ids import Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef

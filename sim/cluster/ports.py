@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.contract.control import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import (
     Attempt,
     BlobName,

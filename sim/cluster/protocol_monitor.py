@@ -16,7 +16,7 @@ W  a channel from which all was taken counts nothing as queued
 
 from collections import deque
 
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import Attempt, BlobName, ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.latest import Latest
 from penstock.model.elements import Barrier, Watermark

@@ -13,7 +13,7 @@ from random import Random
 from typing import Protocol
 
 from penstock.contract.codec import decode, encode
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName, Epoch, JobUid
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, Origin, RootManifest

@@ -6,7 +6,7 @@ order, and gives back what the steps emit.
 
 from typing import Any
 
-from penstock.contract.control import EpochFailed, TaskAck
+from penstock.contract.control_messages import EpochFailed, TaskAck
 from penstock.contract.ids import ChannelId, SplitId
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Partitioning

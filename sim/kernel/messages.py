@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.contract.control import Command
+from penstock.contract.control_messages import Command
 from penstock.contract.ids import Attempt, TaskId, Term
 from penstock.model.elements import Barrier
 

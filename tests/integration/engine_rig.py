@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.link import KeeperLink
-from penstock.contract import control as c
+from penstock.contract import control_messages as c
 from penstock.contract.codec import encode
 from penstock.contract.ids import (
     NO_EPOCH,

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.link import KeeperLink
-from penstock.contract.control import EngineHello
+from penstock.contract.control_messages import EngineHello
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_process import EngineChild, LocalChild

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.reports import NO_ROOM
+from penstock.contract.control_messages import NO_ROOM
 from tests.integration.local_job import (
     after_more,
     cluster_settings,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.base.values import replace
-from penstock.contract.commands import StageSplits
+from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, Term
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.codec import encode
 from penstock.contract.ids import (
     BlobName,

@@ -1,6 +1,6 @@
 """A keeper's core for its own worker, driven as tests of it begin with it."""
 
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import (
     Attempt,
     Epoch,

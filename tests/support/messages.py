@@ -12,7 +12,7 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import FromEngine, TermedCommand
 from penstock.cluster.rpc import Method
 from penstock.contract.codec import Message
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.graph import LogicalGraph
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.launch import EngineLaunch

@@ -1,7 +1,7 @@
 """A plane of keepers and engines as most tests of the control core begin with it."""
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.columns import Column
 from penstock.contract.manifest import RootManifest
 from penstock.protocol.control_actions import SendCommand

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.columns import Column
 from penstock.contract.ids import (
     Attempt,

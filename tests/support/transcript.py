@@ -4,7 +4,7 @@ What repeats without news is left out: heartbeats that change nothing, the Lease
 object, ticks. A swap is shown as what it changes.
 """
 
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import control_actions as do

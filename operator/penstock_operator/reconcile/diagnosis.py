@@ -6,14 +6,14 @@ from penstock.base.errors import PeerError
 from penstock.base.units import span_text
 from penstock.contract import pod
 from penstock.contract.codec import decode, parsed
-from penstock.contract.latest import Death, Deaths, Latest
-from penstock.contract.reader import clipped
-from penstock.contract.reports import (
+from penstock.contract.control_messages import (
     DOES_NOT_LOAD,
     NO_ROOM,
     OUT_OF_MEMORY,
     RESTARTS_EXHAUSTED,
 )
+from penstock.contract.latest import Death, Deaths, Latest
+from penstock.contract.reader import clipped
 from penstock.contract.streamjob_status import (
     ConditionType,
     Pending,

@@ -10,7 +10,7 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_DEPTH_MAX
 from penstock.cluster.link import TermedCommand
 from penstock.contract.codec import Message, decode, depth_of, digest, encode, parsed
-from penstock.contract.control import EngineHello, Envelope, Inject
+from penstock.contract.control_messages import EngineHello, Envelope, Inject
 from penstock.contract.ids import (
     Attempt,
     BlobName,

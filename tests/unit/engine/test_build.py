@@ -6,7 +6,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.framing import framed
 from penstock.connectors.parquet_files import FileIdentity
-from penstock.contract.control import Splits, StageSplits
+from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.ids import Attempt, SplitId, StageIndex
 from penstock.contract.manifest import SplitState
 from penstock.engine.build import check_splits

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from penstock.contract.commands import StageSplits
+from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState, TaskManifest

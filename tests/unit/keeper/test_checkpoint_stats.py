@@ -1,7 +1,11 @@
 import pytest
 from prometheus_client import generate_latest
 
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
+    NO_ROOM,
+    STREAM_BROKE,
+    Broken,
+    EngineStatus,
     Envelope,
     EpochFailed,
     Heartbeat,
@@ -26,7 +30,6 @@ from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.contract.progress import CheckpointDone, WorkerReport
-from penstock.contract.reports import NO_ROOM, STREAM_BROKE, Broken, EngineStatus
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.metrics.registry import registry_of
 from penstock.protocol import control_actions as actions

@@ -8,7 +8,7 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import COURIER_IDLE_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Nothing, Server
-from penstock.contract.control import CheckpointWanted, Envelope
+from penstock.contract.control_messages import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
 from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
 from penstock.keeper.peer_senders import PeerSenders

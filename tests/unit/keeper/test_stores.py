@@ -7,7 +7,7 @@ from penstock.base.errors import StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.base.values import replace
 from penstock.contract.codec import encode
-from penstock.contract.control import MembersFile, StageSplits
+from penstock.contract.control_messages import MembersFile, StageSplits
 from penstock.contract.ids import (
     Attempt,
     BlobName,

@@ -4,10 +4,10 @@ import pytest
 
 import penstock as ps
 from penstock.base.values import replace
+from penstock.contract.control_messages import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest, Request
 from penstock.contract.plan import PhysicalPlan
-from penstock.contract.reports import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.graph import JobFile

@@ -4,9 +4,9 @@ import pytest
 
 from penstock.base.values import replace
 from penstock.contract import pod
+from penstock.contract.control_messages import OUT_OF_MEMORY
 from penstock.contract.ids import Attempt, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest
-from penstock.contract.reports import OUT_OF_MEMORY
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal

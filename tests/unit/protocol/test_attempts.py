@@ -4,7 +4,7 @@ from functools import partial
 from itertools import pairwise
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
 from penstock.protocol.control_actions import SendCommand, SwapLatest

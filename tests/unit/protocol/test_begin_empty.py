@@ -1,7 +1,7 @@
 """To begin without state: what is forgotten, what comes first, and what is refused."""
 
 from penstock.base.values import replace
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.latest import Request, Restore
 from penstock.protocol import control_actions as do
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper

@@ -6,7 +6,7 @@ import pytest
 
 import penstock as ps
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import JobUid, StageIndex
 from penstock.contract.latest import ANY_STATE, Request, Restore
 from penstock.contract.plan import PhysicalPlan

@@ -1,7 +1,7 @@
 """Epochs: one in flight, one swap, published before the next; aborted ones cost nothing else."""
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, SwapId, TaskId, Term
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
-from penstock.contract import control as c
+from penstock.contract import control_messages as c
 from penstock.contract.ids import (
     Attempt,
     BlobName,

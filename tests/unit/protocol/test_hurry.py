@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import Attempt, Epoch, Term, Version
 from penstock.contract.latest import Request
 from tests.support.in_memory_control_plane import InMemoryControlPlane

@@ -2,7 +2,7 @@
 
 from penstock.base.limits import PREPARED_ALONE_S
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request
 from penstock.contract.manifest import RootManifest

@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
+from penstock.contract.control_messages import Cause
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -17,7 +18,6 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
-from penstock.contract.reports import Cause
 from penstock.protocol.control_actions import EndEngine, StartEngine, ToEngine
 from penstock.protocol.control_events import (
     CommandArrived,

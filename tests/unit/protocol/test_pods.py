@@ -2,7 +2,7 @@
 
 from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
 from penstock.base.values import replace
-from penstock.contract.control import Broken
+from penstock.contract.control_messages import Broken
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.latest import Lost
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane

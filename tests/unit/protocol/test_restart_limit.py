@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract import control
+from penstock.contract import control_messages as control
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, Incarnation, Ordinal, SwapId
 from penstock.contract.latest import Death, Deaths, Latest, encode_latest

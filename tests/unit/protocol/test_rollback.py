@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.contract.control import Broken
+from penstock.contract.control_messages import Broken
 from penstock.contract.ids import Attempt
 from penstock.contract.latest import Restore
 from penstock.protocol.control_events import PlanKnown, Retire

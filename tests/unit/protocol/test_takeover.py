@@ -1,6 +1,6 @@
 """An early takeover needs two refusals, the right address, and another witness."""
 
-from penstock.contract.control import Confirm, Envelope, Suspect
+from penstock.contract.control_messages import Confirm, Envelope, Suspect
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import ReadLatest, SendReport

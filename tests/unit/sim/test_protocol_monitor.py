@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import (
     Attempt,
     BlobName,

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from penstock.base.errors import ConfigError
 from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, framed, read_exactly
 from penstock.contract.codec import Message, decode
-from penstock.contract.control import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Term
 from penstock.contract.progress import EngineProgress
 

@@ -14,7 +14,7 @@ from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.own import OwnSink, OwnSource
 from penstock.connectors.registry import open_sink, open_source
 from penstock.contract.codec import encode
-from penstock.contract.control import Splits, StageSplits
+from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.graph import Sink, Source
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin

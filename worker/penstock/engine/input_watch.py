@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.base.limits import INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE
-from penstock.contract.commands import StageSplits
+from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.manifest import RootManifest

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
-from penstock.contract.control import EngineHello, EngineReport, Shutdown
+from penstock.contract.control_messages import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace

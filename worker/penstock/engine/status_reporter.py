@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from penstock.contract.control import EngineStatus
+from penstock.contract.control_messages import EngineStatus
 
 
 class StatusReporter(threading.Thread):

@@ -1,11 +1,19 @@
 """How long checkpoints take and how large they are, observed from the actions of a leader."""
 
-from penstock.contract.control import Command, EpochFailed, Heartbeat, Inject, PublishFailed, Report
+from penstock.contract.control_messages import (
+    STREAM_BROKE,
+    Broken,
+    Command,
+    EpochFailed,
+    Heartbeat,
+    Inject,
+    PublishFailed,
+    Report,
+)
 from penstock.contract.ids import Attempt, Epoch, Incarnation, SwapId
 from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
 from penstock.contract.progress import CheckpointDone
-from penstock.contract.reports import STREAM_BROKE, Broken
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.cluster.launch import KeeperLaunch, latest_name
-from penstock.contract.control import Envelope
+from penstock.contract.control_messages import Envelope
 from penstock.keeper import savepoint_copies as savepoints
 from penstock.keeper import stores
 from penstock.keeper.engines import Engines

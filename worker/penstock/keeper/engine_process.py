@@ -22,7 +22,7 @@ from penstock.cluster.host import spawn
 from penstock.cluster.in_flight import read_in_flight
 from penstock.cluster.link import KeeperLink
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
-from penstock.contract.control import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
 from penstock.contract.progress import EngineProgress

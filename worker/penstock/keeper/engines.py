@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.system import RandomIds
-from penstock.contract.control import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.progress import EngineProgress

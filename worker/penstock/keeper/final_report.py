@@ -15,7 +15,7 @@ from penstock.base.limits import (
     LOG_TAIL_BYTES_MAX,
 )
 from penstock.cluster.in_flight import InFlight
-from penstock.contract.reports import DOES_NOT_LOAD, OUT_OF_MEMORY
+from penstock.contract.control_messages import DOES_NOT_LOAD, OUT_OF_MEMORY
 
 STDOUT = 1
 LOG = f"/proc/self/fd/{STDOUT}"

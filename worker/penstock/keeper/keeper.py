@@ -15,7 +15,7 @@ from penstock.cluster.control import DELIVER
 from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
 from penstock.cluster.rpc import Nothing, Server
 from penstock.cluster.system import RandomIds
-from penstock.contract.control import Command, EngineHello, Envelope
+from penstock.contract.control_messages import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
 from penstock.contract.progress import WorkerReport

@@ -12,7 +12,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.limits import COURIER_IDLE_S, COURIER_QUEUE_MAX
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable, refuses
-from penstock.contract.control import Envelope
+from penstock.contract.control_messages import Envelope
 from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
 from penstock.protocol.control_events import PeerRefused
 

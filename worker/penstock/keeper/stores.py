@@ -9,7 +9,7 @@ import uuid
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.contract.codec import decode, encode
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.latest import Desired, decode_desired, decode_latest, encode_latest
 from penstock.contract.manifest import RootManifest

@@ -6,7 +6,7 @@ Actions of one step are begun in their order. None blocks the core: an answer co
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.control import Command, Envelope, MembersFile
+from penstock.contract.control_messages import Command, Envelope, MembersFile
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Ordinal, Term
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef, RootManifest

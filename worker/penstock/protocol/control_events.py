@@ -7,7 +7,7 @@ the ``token``, name or swap id of its action; cores drop answers they no longer 
 
 from dataclasses import dataclass
 
-from penstock.contract.control import Command, EngineReport, Envelope, MembersFile
+from penstock.contract.control_messages import Command, EngineReport, Envelope, MembersFile
 from penstock.contract.ids import BlobName, Incarnation, SwapId
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest

@@ -12,7 +12,7 @@ proposed once: an order to prepare one that was called off, or is known, changes
 
 from collections.abc import Callable, Iterable
 
-from penstock.contract import control as c
+from penstock.contract import control_messages as c
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, Term, Version
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan, channels_of

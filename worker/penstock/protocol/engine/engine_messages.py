@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.contract.control import Adopt, Command, Enumerate, Prepare, Reset, StageSplits
+from penstock.contract.control_messages import (
+    Adopt,
+    Command,
+    Enumerate,
+    Prepare,
+    Reset,
+    StageSplits,
+)
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Term, Version
 from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, SinkHandle

@@ -7,7 +7,7 @@ which a reset replaces whole. A task that is expected and not made yet counts as
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.contract.control import EngineStatus
+from penstock.contract.control_messages import EngineStatus
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.contract.plan import Assignment

@@ -5,7 +5,7 @@ tasks: then no file and no split goes to another worker. State is found by the n
 any case, so a new table is never wrong, only slower to load.
 """
 
-from penstock.contract.commands import StageSplits
+from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import SINK, Assignment, PhysicalPlan, first_assignment, stage_tasks

@@ -16,7 +16,7 @@ From the moment the swap is sent the epoch's fate is the swap's: nothing aborts 
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
     Abort,
     Commit,
     EpochFailed,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control import Command, Envelope
+from penstock.contract.control_messages import Command, Envelope
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.protocol.control_actions import SendCommand
 from penstock.protocol.step_context import StepContext

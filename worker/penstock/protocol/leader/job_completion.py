@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from penstock.base.limits import FAILURE_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.control import EndStreams, Shutdown
+from penstock.contract.control_messages import Cause, EndStreams, Shutdown
 from penstock.contract.latest import Answer, Latest, Request, clip
-from penstock.contract.reports import Cause
 from penstock.protocol.leader.job_restore import pending
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.worker_registry import member_of

@@ -35,7 +35,7 @@ from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.control import Announce, Command, MembersFile, StageSplits
+from penstock.contract.control_messages import Announce, Command, MembersFile, StageSplits
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control import MembersFile
+from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol.control_actions import BlobKind, ReadBlob, WriteBlob

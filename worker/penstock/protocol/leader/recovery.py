@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
     Commit,
     Enumerate,
     MembersFile,

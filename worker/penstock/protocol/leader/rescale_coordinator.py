@@ -32,7 +32,7 @@ from enum import StrEnum
 
 from penstock.base.limits import PREPARED_ALONE_S, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.control import Adopt, CancelRescale, MembersFile, Prepare, Settled
+from penstock.contract.control_messages import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import MEMBERS_SUFFIX, BlobName, Ordinal, Version
 from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.manifest import BlobRef

@@ -26,10 +26,9 @@ from penstock.base.limits import (
     RESTART_ATTEMPTS_MAX,
 )
 from penstock.base.units import span_text
-from penstock.contract.control import EngineLost
+from penstock.contract.control_messages import RESTARTS_EXHAUSTED, Cause, EngineLost
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, clip
-from penstock.contract.reports import RESTARTS_EXHAUSTED, Cause
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.worker_registry import WorkerIncarnation
 from penstock.protocol.step_context import StepContext

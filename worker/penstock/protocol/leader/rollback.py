@@ -8,8 +8,8 @@ cause is one that every further attempt would meet again, ``failure`` says why t
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.contract.control_messages import Cause
 from penstock.contract.latest import Member
-from penstock.contract.reports import Cause
 from penstock.protocol.leader.job_restore import owes_output, pending
 from penstock.protocol.leader.leader_state import LeaderState
 

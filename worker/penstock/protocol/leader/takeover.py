@@ -22,7 +22,7 @@ loses the Lease by a conflict, and the term fences everything that such a leader
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.contract.control import Confirm, Envelope, MembersFile, Suspect
+from penstock.contract.control_messages import Confirm, Envelope, MembersFile, Suspect
 from penstock.contract.ids import Term
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef

@@ -6,7 +6,7 @@ rules themselves are in the parts.
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
     CheckpointWanted,
     EngineLost,
     Envelope,

@@ -13,10 +13,9 @@ them, and a stranger is at most a candidate for the next one. A lost life is nev
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control import EngineLost, EngineStatus, Envelope, Heartbeat
+from penstock.contract.control_messages import Cause, EngineLost, EngineStatus, Envelope, Heartbeat
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Member
-from penstock.contract.reports import Cause
 from penstock.protocol.leader.command_retrier import Address
 from penstock.protocol.step_context import Sign, StepContext
 

@@ -14,7 +14,7 @@ from penstock.base.limits import (
     DRAIN_UNREAD_S,
     RESEND_INTERVAL_S,
 )
-from penstock.contract.control import EngineStatus
+from penstock.contract.control_messages import EngineStatus
 from penstock.contract.ids import Epoch
 from penstock.protocol.step_context import StepContext
 

@@ -23,12 +23,13 @@ shows its effect.
 from enum import StrEnum
 
 from penstock.base.values import replace
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
     Abort,
     Adopt,
     Announce,
     Broken,
     CancelRescale,
+    Cause,
     CheckpointWanted,
     Command,
     Commit,
@@ -56,7 +57,6 @@ from penstock.contract.control import (
 )
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.contract.reports import Cause
 from penstock.protocol.control_actions import (
     Action,
     EndEngine,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control import (
+from penstock.contract.control_messages import (
     Abort,
     Adopt,
     CancelRescale,

@@ -25,8 +25,14 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
-from penstock.contract.progress import CheckpointDone, WorkerReport
-from penstock.contract.status import CheckpointStatus, JobState, JobStatus, StepStatus
+from penstock.contract.status import (
+    CheckpointDone,
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    StepStatus,
+    WorkerReport,
+)
 from penstock.model.ingest import Hello
 
 INJECT = Envelope(

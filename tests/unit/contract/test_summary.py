@@ -13,8 +13,15 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Death, Deaths, Desired, Latest, Leader, Request
 from penstock.contract.manifest import BlobRef
-from penstock.contract.progress import CheckpointDone, EngineProgress, WorkerReport
-from penstock.contract.status import DeathStatus, JobState, RestartStatus, StepStatus
+from penstock.contract.status import (
+    CheckpointDone,
+    DeathStatus,
+    EngineProgress,
+    JobState,
+    RestartStatus,
+    StepStatus,
+    WorkerReport,
+)
 from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
 ROOT = BlobRef(BlobName("1-9-x-0.root.json"), "", 1)

@@ -29,7 +29,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
-from penstock.contract.progress import CheckpointDone, WorkerReport
+from penstock.contract.status import CheckpointDone, WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.metrics.registry import registry_of
 from penstock.protocol import control_actions as actions

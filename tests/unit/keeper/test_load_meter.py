@@ -4,8 +4,7 @@ from penstock.base.limits import LOAD_WINDOW_S, LOAD_WINDOWS_KEPT
 from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Incarnation, JobUid, Ordinal, SwapId, Term, Version
 from penstock.contract.latest import Latest
-from penstock.contract.progress import EngineProgress, WorkerReport
-from penstock.contract.status import StepStatus
+from penstock.contract.status import EngineProgress, StepStatus, WorkerReport
 from penstock.keeper.load_meter import LoadMeter
 
 LATEST = Latest(

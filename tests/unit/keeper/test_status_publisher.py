@@ -3,8 +3,7 @@ from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.progress import EngineProgress, WorkerReport
-from penstock.contract.status import JobStatus, Load, StepStatus
+from penstock.contract.status import EngineProgress, JobStatus, Load, StepStatus, WorkerReport
 from penstock.keeper.status_publisher import StatusBoard, WorkerStatuses
 from tests.support.fakes import FakeMetaStore
 

@@ -3,8 +3,7 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
-from penstock.contract.progress import CheckpointDone, EngineProgress, WorkerReport
-from penstock.contract.status import StepStatus
+from penstock.contract.status import CheckpointDone, EngineProgress, StepStatus, WorkerReport
 from penstock.metrics.exporter import Exporter
 from penstock.metrics.registry import registry_of
 

@@ -8,8 +8,7 @@ supervisor  announce    which lives are up on a worker
 from penstock.cluster.rpc import Method, Nothing
 from penstock.contract.codec import Message
 from penstock.contract.control_messages import Envelope
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import JobStatus, RequestAnswer
+from penstock.contract.status import JobStatus, RequestAnswer, WorkerReport
 
 
 class Rescale(Message, tag="Rescale"):

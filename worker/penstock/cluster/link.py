@@ -16,7 +16,7 @@ from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, frame
 from penstock.contract.codec import Message, decode
 from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Term
-from penstock.contract.progress import EngineProgress
+from penstock.contract.status import EngineProgress
 
 Received = TypeVar("Received")
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from penstock.base.values import replace
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Deaths, Desired, Latest
-from penstock.contract.progress import WorkerReport
 from penstock.contract.status import (
     CheckpointStatus,
     DeathStatus,
@@ -15,6 +14,7 @@ from penstock.contract.status import (
     RequestAnswer,
     RestartStatus,
     StepStatus,
+    WorkerReport,
     WorkerStatus,
 )
 from penstock.contract.wanted import is_over

@@ -22,7 +22,7 @@ from penstock.base.errors import PenstockError
 from penstock.contract.codec import decode
 from penstock.contract.control_messages import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
-from penstock.contract.progress import EngineProgress
+from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.memory import keep_freed_memory
 from penstock.transport.polling import let_waiting_threads_poll

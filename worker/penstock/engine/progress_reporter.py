@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.plan import PhysicalPlan, StagePlan
-from penstock.contract.progress import EngineProgress
-from penstock.contract.status import SinkStatus, StepStatus
+from penstock.contract.status import EngineProgress, SinkStatus, StepStatus
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats

@@ -22,7 +22,7 @@ from penstock.contract.control_messages import STREAM_BROKE
 from penstock.contract.ids import Attempt as AttemptId
 from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
-from penstock.contract.progress import EngineProgress
+from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_reader import Preloader, read_base, read_root

@@ -13,7 +13,7 @@ from penstock.contract.control_messages import (
 from penstock.contract.ids import Attempt, Epoch, Incarnation, SwapId
 from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
-from penstock.contract.progress import CheckpointDone
+from penstock.contract.status import CheckpointDone
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 

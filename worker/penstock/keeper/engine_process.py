@@ -25,7 +25,7 @@ from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, Term
 from penstock.contract.launch import EngineLaunch
-from penstock.contract.progress import EngineProgress
+from penstock.contract.status import EngineProgress
 from penstock.keeper.final_report import (
     EXIT_CANNOT_START,
     EXIT_NOBODY_LISTENS,

@@ -9,7 +9,7 @@ from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.launch import EngineLaunch, EnginePlace
-from penstock.contract.progress import EngineProgress
+from penstock.contract.status import EngineProgress
 from penstock.keeper.engine_process import EngineProcess, Spawn
 from penstock.keeper.keeper_inbox import ForMember, KeeperInbox
 from penstock.protocol.control_events import EngineGone, EngineReported

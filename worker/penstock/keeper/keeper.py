@@ -18,7 +18,7 @@ from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
-from penstock.contract.progress import WorkerReport
+from penstock.contract.status import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.keeper.desired_watcher import watch_desired
 from penstock.keeper.effects import KeeperEffects, Outside, Stores

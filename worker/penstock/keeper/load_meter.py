@@ -11,8 +11,7 @@ from penstock.base.limits import LOAD_WINDOW_S, LOAD_WINDOWS_KEPT
 from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Ordinal, Version
 from penstock.contract.latest import Latest
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import Load, StepStatus
+from penstock.contract.status import Load, StepStatus, WorkerReport
 from penstock.contract.summary import merge_steps
 
 Counters = tuple[StepStatus, ...]

@@ -14,7 +14,7 @@ from penstock.cluster.rpc import Client, Handler, ListenAddress, Method
 from penstock.cluster.watch import watch_changes
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
-from penstock.contract.progress import WorkerReport
+from penstock.contract.status import WorkerReport
 from penstock.contract.trust import signed
 from penstock.keeper.engine_process import LocalChild, Spawn
 from penstock.keeper.forked_engine import spawn_by

@@ -29,8 +29,7 @@ from penstock.cluster.rpc import Client, Handler, Method, Nothing, Unreachable
 from penstock.contract.codec import encode
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import JobState, JobStatus, WorkerReport
 from penstock.contract.summary import Seen, job_status
 from penstock.keeper.load_meter import LoadMeter
 from penstock.keeper.platforms import Facts, Voice

@@ -10,7 +10,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
 from penstock.cluster.control import ANNOUNCE
 from penstock.cluster.rpc import Client, Handler, Method, Unreachable
-from penstock.contract.progress import WorkerReport
+from penstock.contract.status import WorkerReport
 from penstock.keeper.keeper_inbox import KeeperInbox, Leave
 
 LAST_WORDS_TIMEOUT_S = 0.5

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import StepStatus
+from penstock.contract.status import StepStatus, WorkerReport
 
 STEP_LABELS = ("job", "worker", "step")
 WORKER_LABELS = ("job", "worker")

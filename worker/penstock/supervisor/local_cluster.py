@@ -24,8 +24,7 @@ from penstock.cluster.rpc import Handler, Method, Nothing, Server
 from penstock.cluster.watch import Changes, NotedMetaStore
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Latest, Restore, is_done
-from penstock.contract.progress import WorkerReport
-from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
+from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer, WorkerReport
 from penstock.contract.summary import Seen, job_status
 from penstock.metrics.logs import Log
 from penstock.ports import SwapConflict, SwapUnknown

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 
 from penstock.contract.ids import Ordinal
-from penstock.contract.progress import WorkerReport
+from penstock.contract.status import WorkerReport
 from penstock.supervisor.restart_policy import AnnouncedWorker
 
 

@@ -23,7 +23,7 @@ HUNTED = 60  # seeds from the mutant's own seed on: other changes may move the o
 NOTICED = 10
 WORLDS_KEPT = 50
 UNCHANGED = (
-    "penstock.contract.replacing",
+    "penstock.contract.worker_rules",
     "penstock.contract.streamjob_status",
     "penstock_operator.api.views",
     "penstock_operator.resources.rbac",

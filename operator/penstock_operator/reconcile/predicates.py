@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from penstock.base.errors import PeerError
 from penstock.contract import pod
 from penstock.contract.codec import parsed
-from penstock.contract.replacing import SILENT_POD_S
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
+from penstock.contract.worker_rules import SILENT_POD_S
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
 
 # Of -latest: what each commit changes. Names of savepoints among the retained are in `always`.

@@ -22,10 +22,9 @@ from functools import lru_cache
 
 from penstock.base.values import replace
 from penstock.contract.latest import Desired, Latest, Request, Restore
-from penstock.contract.replacing import SILENT_POD_S, PodSeen, to_replace
 from penstock.contract.streamjob import UpgradeMode
 from penstock.contract.streamjob_status import Pending
-from penstock.contract.wanted import workers_needed
+from penstock.contract.worker_rules import SILENT_POD_S, PodSeen, to_replace, workers_needed
 from penstock_operator.api.observed import DesiredView, Observed, PodView, SetView
 from penstock_operator.api.plain import Object
 from penstock_operator.reconcile import snapshots

@@ -20,9 +20,9 @@ from penstock.contract import pod
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import Desired, Latest, decode_latest, encode_latest
-from penstock.contract.replacing import PodSeen
 from penstock.contract.status import JobStatus
 from penstock.contract.trust import Trust
+from penstock.contract.worker_rules import PodSeen
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.support.certificates import trust

@@ -13,8 +13,8 @@ import yaml
 
 from penstock.contract import pod
 from penstock.contract.latest import Desired, Restore
-from penstock.contract.replacing import to_replace
 from penstock.contract.status import JobState
+from penstock.contract.worker_rules import to_replace
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.pods import Job

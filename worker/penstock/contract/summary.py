@@ -17,7 +17,7 @@ from penstock.contract.status import (
     WorkerReport,
     WorkerStatus,
 )
-from penstock.contract.wanted import is_over
+from penstock.contract.worker_rules import is_over
 
 
 @dataclass(frozen=True, slots=True)

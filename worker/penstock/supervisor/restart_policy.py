@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.contract.ids import Incarnation, Ordinal
 from penstock.contract.latest import Lost
-from penstock.contract.wanted import is_over, workers_needed
+from penstock.contract.worker_rules import is_over, workers_needed
 
 __all__ = ["AnnouncedWorker", "is_over", "to_end", "workers_needed"]
 

@@ -1,8 +1,8 @@
 from penstock.base.values import replace
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Lost
-from penstock.contract.replacing import PodSeen, to_replace
 from penstock.contract.status import JobState, JobStatus, WorkerStatus
+from penstock.contract.worker_rules import PodSeen, to_replace
 
 LOST = Latest(
     JobUid("job"), SwapId("s"), Term(3), lost=(Lost(Ordinal(1), Incarnation("e1"), "pod-b"),)

@@ -1,7 +1,7 @@
-"""Folders that survive a power failure, or that nobody else enters; for the adapters.
+"""Folders that survive a power failure, and folders that other users cannot enter.
 
-A new name is durable when the folder that holds it was synced. Whoever made a folder may have
-died before that, so a folder that is found is not known to be durable either.
+A new name is durable once the folder that holds it is synced. A process may make a folder and die
+before the sync, so a folder that already exists may not be durable either.
 """
 
 import os
@@ -15,10 +15,10 @@ _HANDLES = Path("/proc/self/fd")
 
 
 def make_durable(folder: Path) -> None:
-    """Make ``folder`` with its parents, so that no power failure takes its name away any more.
+    """Make ``folder`` with its parents, such that its name survives a power failure.
 
-    Each parent on the same file system is synced, also one that was there. Blocks for the disk.
-    Raises OSError. A parent that may not be read is passed by: nobody made it a moment ago.
+    Each parent on the same file system is synced, even one that existed before. Blocks for the
+    disk. Raises OSError. A parent that may not be read is skipped: this user cannot have made it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     real = folder.resolve()
@@ -40,17 +40,17 @@ def sync(folder: Path) -> None:
 
 
 class PrivateFolder:
-    """A folder that its user alone may enter, held open: what is checked is what is used.
+    """A folder that only its user may enter. It is held open, so what was checked is what is used.
 
-    :attr:`path` leads to it even when somebody puts another folder at its name, where the system
-    has such paths (Linux); it is also short, as the path of a socket has to be.
+    On Linux, :attr:`path` leads to it even when another folder is put at its name. The path is also
+    short, as the path of a socket has to be.
     """
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
-        """Open a folder; ``make`` it, with its parents, where it is missing.
+        """Open a folder; with ``make``, make it and its parents where they are missing.
 
-        Raises FileNotFoundError where it is missing, ConfigError when it is a link, belongs to
-        another user, lets others in, or has something of another user in it.
+        Raises FileNotFoundError when it is missing; ConfigError when it is a link, belongs to
+        another user, lets others in, or holds something that belongs to another user.
         """
         if make:
             with suppress(FileExistsError):
@@ -74,14 +74,14 @@ class PrivateFolder:
         self.path = _HANDLES / str(self._handle) if _HANDLES.is_dir() else folder
 
     def close(self) -> None:
-        """Let go of the folder; :attr:`path` leads nowhere then. Idempotent."""
+        """Release the folder, after which :attr:`path` is invalid. Idempotent."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
 
 def check_private(folder: Path) -> None:
-    """Raise as :class:`PrivateFolder` does; nobody else can put anything there afterwards."""
+    """Raise as :class:`PrivateFolder` does. If not, no other user can put anything there later."""
     PrivateFolder(folder).close()
 
 
@@ -100,10 +100,10 @@ def _check_private(folder: Path, found: os.stat_result) -> None:
 
 
 def _check_contents(folder: Path, handle: int) -> None:
-    """Others may have been able to enter before: a socket of theirs would be taken for ours."""
+    """Refuse entries of other users, who may have had access before: we could trust their socket."""
     with os.scandir(handle) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # removed meanwhile, which only its user can do
+            with suppress(FileNotFoundError):  # removed meanwhile, which only this user can do
                 owner = entry.stat(follow_symlinks=False).st_uid
                 if owner != os.geteuid():
                     raise ConfigError(

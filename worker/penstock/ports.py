@@ -1,7 +1,7 @@
-"""The Protocols between the pure part and the world: what an adapter must guarantee.
+"""The Protocols between the pure core and the outside world: what an adapter must guarantee.
 
-The real adapters and the fakes in ``tests/support`` pass the same contract tests.
-Blocking methods say so; none may be called from a task's hot loop unless it says it is cheap.
+The real adapters and the fakes in ``tests/support`` pass the same contract tests. A method that
+blocks says so. A task's hot loop may call only methods that are described as cheap.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time. No decision compares the clocks of two machines."""
+    """The time. No decision compares the clocks of two machines."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; the origin means nothing."""
+        """Return seconds that never go back; the origin has no meaning."""
         ...
 
     def wall_us(self) -> int:
-        """Return microseconds since 1970, for people and event time only."""
+        """Return microseconds since 1970; used for people and for event time only."""
         ...
 
 
 class Ids(Protocol):
-    """Fresh names. Two calls never return the same text, in any process, ever."""
+    """New names. No two calls return the same text, not even in different processes."""
 
     def fresh(self) -> str:
         """Return a new UUID in text form."""
@@ -43,8 +43,8 @@ class Ids(Protocol):
 class Versioned:
     """A stored object and the version that a swap must name.
 
-    ``uid`` is that of the object, given at its creation and kept by every swap: an object that
-    was deleted and created again has another one.
+    ``uid`` is given to the object at its creation and kept by every swap. An object that was
+    deleted and created again has another uid.
     """
 
     data: bytes
@@ -57,11 +57,11 @@ class SwapConflict(Exception):
 
 
 class SwapUnknown(Exception):
-    """The reply was lost: the swap may or may not have happened. Read, and look for your id."""
+    """The reply was lost, so the swap may have happened or not. Read the object to find out."""
 
 
 class MetaStore(Protocol):
-    """A few small objects, linearizable. Blocking, with a deadline of its own."""
+    """A few small objects, linearizable. Calls block, up to the store's own deadline."""
 
     def get(self, name: str) -> Versioned | None:
         """Return the newest object, or None. Raises StorageError when it cannot be read."""
@@ -72,13 +72,13 @@ class MetaStore(Protocol):
         ...
 
     def swap(self, name: str, data: bytes, version: str) -> Versioned:
-        """Replace exactly ``version``. Raises SwapConflict, SwapUnknown; nothing in between."""
+        """Replace exactly ``version``, wholly or not at all. Raises SwapConflict, SwapUnknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """A Lease as it was read: whoever holds it, and the version that a change must name."""
+    """A Lease as it was read: who holds it, and the version that a change must name."""
 
     holder: str | None
     renewed: str
@@ -87,51 +87,51 @@ class LeaseView:
 
 
 class LeaseStore(Protocol):
-    """Says who tries to lead; never who leads (that is the swap of the term). Blocking."""
+    """Says who may try to lead. The swap of the term decides who leads. Blocking."""
 
     def read(self) -> LeaseView:
-        """Return the Lease; its reader judges by its own clock since ``renewed`` changed."""
+        """Return the Lease. It is expired when ``renewed`` stays the same by the reader's clock."""
         ...
 
     def write(self, holder: str | None, version: str) -> LeaseView:
-        """Take, renew or give up (None) the Lease. Raises SwapConflict, SwapUnknown."""
+        """Take, renew or release (holder None) the Lease. Raises SwapConflict, SwapUnknown."""
         ...
 
 
 class BlobStore(Protocol):
-    """Immutable files under one job's directory. Nothing relies on rename or listing. Blocking."""
+    """Immutable files in one job's directory. Correctness needs no rename and no listing. Blocking."""
 
     def put(self, name: "BlobName", data: bytes) -> "BlobRef":
-        """Create exclusively, write, fsync file and directory; never overwrites.
+        """Create the file exclusively, write it, fsync file and directory. Never overwrites.
 
-        Raises StorageError. After an error the name is burnt: the caller takes a fresh one.
+        Raises StorageError. After an error the name must not be used again.
         """
         ...
 
     def put_file(self, name: "BlobName", path: str) -> "BlobRef":
-        """Like :meth:`put`, from a local file."""
+        """Like :meth:`put`, with the content of a local file."""
         ...
 
     def get(self, ref: "BlobRef") -> bytes:
-        """Read whole and check length and SHA-256. Raises StateError when it is not that file."""
+        """Read the file, check length and SHA-256. Raises StateError when it is missing or altered."""
         ...
 
     def fetch(self, ref: "BlobRef", path: str) -> None:
-        """Like :meth:`get`, into a local file."""
+        """Like :meth:`get`, but write to a local file."""
         ...
 
     def delete(self, name: "BlobName") -> None:
-        """Remove; a missing file is no error."""
+        """Remove the file; a missing file is no error."""
         ...
 
     def list_for_collection(self) -> "Iterator[BlobName]":
-        """List the names, for garbage collection only; it may miss new files."""
+        """List the names, for garbage collection only: the list may lack new files."""
         ...
 
 
 @hot_dataclass
 class Read:
-    """Rows of one split, in order: ``batch[i]`` has the offset ``offset + i``."""
+    """Rows of one split, in order: row i of ``batch`` has the offset ``offset + i``."""
 
     batch: "pa.RecordBatch"
     offset: int
@@ -141,18 +141,18 @@ class SplitReader(Protocol):
     """Reads one split in order from a given offset. Used by one thread."""
 
     def read(self, max_rows: int) -> Read | None:
-        """Return 1..max_rows rows, or None when nothing is there now. Bounded blocking (50 ms).
+        """Return 1..max_rows rows, or None when there are none now. May block up to 50 ms.
 
-        Raises StateError when the data at the offset is gone or is not what it was.
+        Raises StateError when the data at the offset is gone or has changed.
         """
         ...
 
     def state(self) -> "SplitState":
-        """Return where the next read begins; ``finished`` when nothing will ever follow."""
+        """Return where the next read begins; ``finished`` when no row will ever follow."""
         ...
 
     def committed(self, epoch: "Epoch", state: "SplitState") -> None:
-        """Hear that ``state`` is in a committed checkpoint: it may be acknowledged upstream."""
+        """Called when ``state`` is in a committed checkpoint: rows before it may be acknowledged."""
         ...
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class SplitReader(Protocol):
 
 @runtime_checkable
 class PacedReader(Protocol):
-    """A split reader that knows when its rows were to be sent: the loop is open."""
+    """A split reader that knows when each row should have been sent (an open loop)."""
 
     def due_ns(self, offset: int) -> int | None:
         """Return the monotonic time at which a row was due; None when there is no rate."""
@@ -171,51 +171,54 @@ class PacedReader(Protocol):
 
 @runtime_checkable
 class GatheringReader(Protocol):
-    """A split reader that gets few rows at a time, and puts them together in compiled code."""
+    """A split reader that gets few rows at a time and joins them in compiled code."""
 
     def gather(self, batch_rows: int, batches: int) -> Read | None:
-        """Return what up to ``batches`` calls of ``read(batch_rows)`` would, as one; None likewise.
+        """Return the rows of up to ``batches`` calls of ``read(batch_rows)`` as one batch, or None.
 
-        Fewer when no more are there now.
+        Returns fewer rows when no more are there now.
         """
         ...
 
 
 @runtime_checkable
 class ReleasingReader(Protocol):
-    """A split reader that holds files and memory while it is read: few of a task are, at a time."""
+    """A split reader that holds files and memory while it is read; a task reads few at a time."""
 
     def release(self) -> bool:
-        """Hold nothing until the next read, unless that repeats too much; say whether it does."""
+        """Release files and memory until the next read, unless that would repeat too much work.
+
+        Returns whether it released them.
+        """
         ...
 
 
 @runtime_checkable
 class RestingReader(Protocol):
-    """A split reader that knows how long it will have nothing to give."""
+    """A split reader that knows how long it will have no rows."""
 
     def wait_s(self) -> float:
-        """Return how long a task need not look for rows; 0 when that cannot be said."""
+        """Return for how many seconds there will be no rows; 0 when that is not known."""
         ...
 
 
 @runtime_checkable
 class LatencyMeter(Protocol):
-    """A sink writer that counts how old latency markers are when they reach it."""
+    """A sink writer that counts the ages of latency markers that reach it."""
 
     def mark(self, latency_ns: int) -> None:
-        """Count one marker. Cheap."""
+        """Count one marker of this age. Cheap."""
         ...
 
 
 class Source(Protocol):
-    """A replayable input made of splits. Offsets live in the checkpoint and nowhere else."""
+    """A replayable input made of splits. Only the checkpoint holds the offsets."""
 
     bounded: bool
     schema: "pa.Schema"
 
     def splits(self) -> "list[SplitState]":
-        """List all splits at offset 0 in a deterministic order; called once in a job's life."""
+        """List all splits at offset 0 in a deterministic order. Called once, when the job is new."""
         ...
 
     def open(self, state: "SplitState") -> SplitReader:
@@ -225,123 +228,126 @@ class Source(Protocol):
 
 @runtime_checkable
 class PreparedSource(Protocol):
-    """A source that takes long before it can open its first split; optional, beside Source."""
+    """A source that needs long before it can open its first split; optional, with Source."""
 
     def prepare(self) -> None:
-        """Do what every split needs, once, before the worker is ready. Blocking.
+        """Prepare what every split needs; called once, before the worker is ready. Blocking.
 
-        Splits are opened while rows wait for it: at a start, in a recovery and in a rescale.
+        Opening a split must be quick, because rows wait for it: at a start, in a recovery and in a
+        rescale.
         """
         ...
 
 
 @runtime_checkable
 class ListedSource(Protocol):
-    """A source whose input may have files that the job does not know; beside :class:`Source`."""
+    """A source whose input may have files that the job does not know; optional, with Source."""
 
     def look(self, known: "Collection[SplitId]") -> "InputSeen":
-        """Compare the input with the splits ``known``. Blocking; raises OSError."""
+        """Compare the input with the splits that are ``known``. Blocking; raises OSError."""
         ...
 
 
 @runtime_checkable
 class PushedSource(Protocol):
-    """A source that others push to; optional, beside :class:`Source`."""
+    """A source that receives pushed rows; optional, with Source."""
 
     def listen(self, want_checkpoint: Callable[[], None], place: "IngestPlace") -> None:
-        """Call ``want_checkpoint`` (any thread) when a sender waits for its end to be committed.
+        """Remember ``want_checkpoint``: call it when a sender waits for its end to be committed.
 
-        ``place`` is where senders are to be heard; its credentials are asked for with every dial.
+        It may be called from any thread. ``place`` is where senders connect; its credentials are
+        read anew for every connection.
         """
         ...
 
 
 class Pending(Protocol):
-    """The second half of a prepare: run once, off the task's thread."""
+    """The second half of a prepare. It runs once, off the task's thread."""
 
     def finish(self) -> "SinkHandle | None":
         """Make the output durable and return its handle; None when there were no rows. Blocking.
 
-        Raises StorageError: the epoch aborts, and the rows stay in the writer for the next one.
+        Raises StorageError: then the epoch aborts, and the rows stay in the writer for the next one.
         """
         ...
 
 
 class SinkWriter(Protocol):
-    """Exactly-once output of one task. ``write`` and ``seal`` are called by the task's thread."""
+    """Exactly-once output of one task. The task's thread calls ``write`` and ``seal``."""
 
     guarantee: str
 
     def room(self) -> bool:
-        """Say whether :meth:`write` may be called now; cheap.
+        """Return whether :meth:`write` may be called now. Cheap.
 
-        False means that the disk is behind or full: the task takes no input (backpressure) and
-        asks again later, so that no thread sleeps inside a sink while a reset waits.
+        False means that the disk is slow or full: the task takes no input (backpressure) and asks
+        again later. So no thread sleeps inside a sink while a reset waits.
         """
         ...
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        """Take rows of the current epoch, in order. Bounded memory, and never blocks."""
+        """Take rows of the current epoch, in order. Uses bounded memory and never blocks."""
         ...
 
     def seal(self, epoch: "Epoch", name: str) -> Pending:
-        """Cut: rows so far belong to ``epoch``. Cheap. ``name`` is unique for ever, for staging.
+        """Cut: all rows so far belong to ``epoch``. Cheap. ``name`` is unique, for staged files.
 
-        One cut at a time: ``finish`` of the one before must have returned or raised, also when
-        its epoch was aborted; otherwise its rows could fail behind a younger cut and be lost.
+        One cut at a time: ``finish`` of the previous cut must have returned or raised, even when
+        its epoch was aborted. Otherwise its rows could fail after a newer cut and be lost.
         """
         ...
 
     def close(self) -> None:
-        """Drop what was not prepared; idempotent."""
+        """Drop rows that were not prepared; idempotent."""
         ...
 
 
 class SinkPublisher(Protocol):
-    """Makes prepared output visible, or drops it; works from a handle alone, on any worker."""
+    """Makes prepared output visible, or drops it. Any worker can, with nothing but the handle."""
 
     def publish(self, handle: "SinkHandle", epoch: "Epoch") -> None:
-        """Make visible; idempotent.
+        """Make the output visible; idempotent.
 
-        Raises StorageError to be retried, StateError when it cannot be.
+        Raises StorageError when a retry may help, StateError when it cannot.
 
-        ``epoch`` is the committed one whose manifest lists the handle, not the one that prepared
-        it: the visible name begins with it. A carried handle may come from a number that recurs
-        or is higher (aborted under an older term), and a key that moves at the commit would then
-        have its rows sorted wrongly.
+        ``epoch`` is the committed epoch whose manifest lists the handle, and the visible name
+        begins with it. It may differ from the epoch that prepared the output: a handle of an
+        aborted epoch is listed by a later one. The number of the aborted epoch may be higher, or
+        may be used again under a newer term. With that number in the name, the rows of a key that
+        moves at the commit would be sorted wrongly.
         """
         ...
 
     def discard(self, handle: "SinkHandle") -> None:
-        """Drop prepared output that will never be committed: at a reset only; idempotent."""
+        """Drop prepared output that will never be committed. Only a reset does so; idempotent."""
         ...
 
     def forget(self, handle: "SinkHandle") -> None:
-        """Remove the staging of output known published for good; idempotent."""
+        """Remove the staged files of output that is published; idempotent."""
         ...
 
 
 class Sink(Protocol):
-    """A sink step of one engine. Order of calls: claim, publish (recovery), sweep, writer."""
+    """A sink step of one engine. Calls come in this order: claim, publish (recovery), sweep, writer."""
 
     guarantee: str
 
     @property
     def publisher(self) -> SinkPublisher:
-        """Return what publishes from handles; any thread."""
+        """Return the publisher, which any thread may use."""
         ...
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Take the output for a job; ``fresh``: no checkpoint is loaded.
+        """Take the output for a job; ``fresh`` when no checkpoint is loaded.
 
-        Raises ConfigError when it holds what another job wrote, fresh or not.
+        Raises ConfigError when it holds the output of another job, fresh or not.
         """
         ...
 
     def sweep(self, attempt: "Attempt") -> None:
-        """Remove what older attempts left; only after START.
+        """Remove what older attempts left. Called only after START.
 
-        What their threads still write then has to go as well: nobody sweeps this attempt again.
+        Files that their threads finish later must be removed too: this attempt sweeps once only.
         """
         ...
 
@@ -350,20 +356,21 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """End threads; idempotent."""
+        """End the threads of the sink; idempotent."""
         ...
 
 
 @runtime_checkable
 class InheritingSink(Protocol):
-    """A sink that can go on in another job's output; optional, beside :class:`Sink`."""
+    """A sink that can continue another job's output; optional, with :class:`Sink`."""
 
     def inherit(self, job_uid: str, parent: str, epoch: "Epoch") -> None:
-        """Take the output for a job that begins from epoch ``epoch`` of the job ``parent``.
+        """Take the output for a job that starts from epoch ``epoch`` of the job ``parent``.
 
-        Called in the place of ``claim`` until the job has a checkpoint of its own; all epochs that
-        it will publish are above ``epoch``. Raises ConfigError when the output is of a third job,
-        or the parent's above ``epoch`` is visible: rows would be there twice, and out of order.
+        Called instead of ``claim`` until the job has a checkpoint of its own. The job publishes
+        only epochs above ``epoch``. Raises ConfigError when the output belongs to a third job, or
+        when output of the parent above ``epoch`` is visible: rows would be there twice and out of
+        order.
         """
         ...
 

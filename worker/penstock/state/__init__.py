@@ -1,5 +1,5 @@
-"""Keyed state of tasks: tables in memory, RocksDB below them, files of snapshots.
+"""Keyed state of tasks: tables in memory, RocksDB for what does not fit, and snapshot files.
 
-``hot`` is the table, ``task`` all tables of a task, ``snapshot`` their files, ``rocks`` state
-larger than its memory budget.
+``hot`` is one table in memory, ``tiered`` adds its rows on disk (``rocks``), ``keyed_backend`` has
+all tables of a task, and ``snapshot`` writes and reads their files.
 """

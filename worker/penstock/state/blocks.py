@@ -1,19 +1,19 @@
-"""State files: Arrow blocks, each sorted by key group, and an index of them behind.
+"""State files: Arrow blocks, each sorted by key group, followed by an index of the blocks.
 
 ::
 
     magic | block | block | ... | index: place, size, first and last key group of each | end, magic
 
 A block is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group, compressed by LZ4:
-``group, deleted, hash, key`` and one column for each value. Blocks come in the order in which rows
-were copied, a few hundred thousand sorted at a time. The blob store has compared length and
-SHA-256. Who wrote the file is not known by that: the folder may be shared. So the sizes of a block
-are read before it is unpacked, and its values are validated before a kernel sees them.
+``group, deleted, hash, key`` and one column for each value. Blocks are in the order in which rows
+were copied: a few hundred thousand rows are sorted at a time. The blob store checks length and
+SHA-256, which does not show who wrote the file: the folder may be shared. So the sizes of a block
+are read before it is decompressed, and its values are validated before a kernel reads them.
 
-Not an SST of RocksDB, as before: its writer compresses, writes and syncs with the interpreter
-in its hands, and so stops every other thread of the engine: see docs/decisions/.
+Files are not SST files of RocksDB, as they once were: its writer holds the interpreter lock while
+it compresses, writes and syncs, which stops every other thread of the engine (docs/decisions/).
 
-The schema of the state is in each block's metadata and must be that of the reader.
+The metadata of each block has the schema of the state, which must equal the reader's schema.
 """
 
 import json
@@ -44,7 +44,7 @@ BLOCK_ROWS = 32_768
 _MAGIC = b"PENSTK\0\2"
 _ENTRY = struct.Struct("<QQHH")
 _END = struct.Struct("<QQ8s")
-# On the caller's thread: it is its time that is bounded.
+# No threads of Arrow: the caller bounds the time of its own thread.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 _META = b"penstock"
@@ -55,17 +55,17 @@ _FRAME = {
     "hash": pa.uint64(),
     "key": pa.large_binary(),
 }
-REST_MAX_S = 0.1  # a disk that stands still is no work
+REST_MAX_S = 0.1  # a longer write was waiting for the disk, not working
 Block = TypeVar("Block")
 
 
 def all_values(schema: StateSchema) -> tuple[Value, ...]:
-    """List the stored value columns, the end of a timed state included."""
+    """List the stored value columns; timed state also stores its end."""
     return (*schema.values, Value(END, "int64")) if schema.timed else schema.values
 
 
 def described(schema: StateSchema, max_key_groups: int) -> bytes:
-    """Spell the schema of a state as stored: equal bytes mean that files fit."""
+    """Return the stored form of a state's schema. Files fit exactly when these bytes are equal."""
     plain = {
         "format": FORMAT,
         "state": schema.name,
@@ -84,7 +84,7 @@ def write_file(
     parts: Iterator[RowsCopy],
     hurry: threading.Event,
 ) -> int:
-    """Write copies of rows, at half speed until ``hurry`` is set; return how many rows.
+    """Write copies of rows, at half speed until ``hurry`` is set; return the number of rows.
 
     Raises StorageError when the disk is full or fails.
     """
@@ -107,7 +107,7 @@ def write_file(
 
 
 def at_half_speed(blocks: Iterable[Block], hurry: threading.Event) -> Iterator[Block]:
-    """Rest before each block but the first as long as the one before it took, or REST_MAX_S."""
+    """Before each block but the first, rest as long as the block before it took (REST_MAX_S)."""
     since: float | None = None
     for block in blocks:
         if since is not None:
@@ -124,7 +124,7 @@ def _encoded(block: pa.RecordBatch) -> pa.Buffer:
 
 
 def _batch(part: RowsCopy, schema: StateSchema) -> pa.RecordBatch:
-    """Make one batch of copied rows; nothing is copied but flags."""
+    """Make a batch of copied rows; only flags are copied again."""
     columns = {
         "group": pa.array(part.groups),
         "deleted": pa.array(part.deleted),
@@ -151,16 +151,16 @@ def _plain(values: npt.NDArray[Any]) -> pa.Array:
 
 
 class Loadable(Protocol):
-    """A table that files are loaded into."""
+    """A table that state files are loaded into."""
 
     schema: StateSchema
 
     def loading(self) -> AbstractContextManager[None]:
-        """Count what is loaded inside as committed."""
+        """Treat rows that are loaded inside the ``with`` block as committed."""
         ...
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
-        """Load rows; a later load of the same key wins."""
+        """Load rows; of several loads of a key the last one counts."""
         ...
 
 
@@ -170,7 +170,7 @@ class BlockReader:
     def __init__(self, path: Path, origin: str) -> None:
         """Map ``path``; ``origin`` names file and epoch in errors.
 
-        Raises StateError when it is no state file, StorageError when it cannot be opened now.
+        Raises StateError when it is not a state file, StorageError when it cannot be opened now.
         """
         self._origin = origin
         try:
@@ -207,7 +207,7 @@ def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
 
 
 def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
-    """Read one block. Raises StateError when it is another thing, or a kernel could not use it."""
+    """Read one block. Raises StateError when it is no block, or unsafe for a kernel."""
     try:
         sizes = list(ipc.stream_sizes(value))
         if [s.kind for s in sizes] != [ipc.SCHEMA, ipc.ROWS]:
@@ -234,7 +234,7 @@ def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
 def check_schema(
     block: pa.RecordBatch, schema: StateSchema, max_key_groups: int, origin: str
 ) -> None:
-    """Refuse a block of another schema or number of key groups, showing both (StateError)."""
+    """Raise StateError, showing both, when a block has another schema or number of key groups."""
     stored = (block.schema.metadata or {}).get(_META, b"")
     wanted = described(schema, max_key_groups)
     if stored != wanted:

@@ -1,4 +1,4 @@
-"""The memory of a worker's keyed state, shared by all of its tasks that live now."""
+"""The memory budget of a worker's keyed state, shared equally by its running tasks."""
 
 from weakref import ref
 
@@ -6,9 +6,9 @@ from penstock.state.keyed_backend import KeyedStateBackend
 
 
 class StateBudget:
-    """Equal parts of ``memory_bytes`` for every task: divided anew when one comes.
+    """Gives every task an equal part of ``memory_bytes``; divides again when a task is added.
 
-    For the thread that makes tasks.
+    Only the thread that makes tasks calls it.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -16,7 +16,7 @@ class StateBudget:
         self._states: list[ref[KeyedStateBackend]] = []
 
     def admit(self, state: KeyedStateBackend) -> None:
-        """Give a new task its part; the parts of the others shrink, those of closed ones go."""
+        """Add a new task. The parts of the others shrink; closed tasks give up their part."""
         live = [s for r in self._states if (s := r()) is not None and not s.closed]
         live.append(state)
         self._states = [ref(s) for s in live]

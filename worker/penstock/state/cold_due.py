@@ -1,8 +1,8 @@
-"""When the rows that are only on disk come due: of each key group, where the first of them may be.
+"""When rows on disk come due: for each key group, a lower bound of its first row.
 
-Database keys of timed state are in the order in which rows come due, so a key for each group is
-all that has to be known: in front of it no row is on disk only. That is a lower bound, made exact
-by one look at the database when it matters. So memory follows the key groups, not the rows.
+Database keys of timed state are in the order in which rows come due. So one key per key group is
+enough: no row before that key is on disk only. The key is a lower bound; one read of the database
+makes it exact when that matters. So the memory used grows with the key groups, not with the rows.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from penstock.model.columns import Int64s
 from penstock.state.due import NEVER
 from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, end_of, group_of
 
-_PAST = b"\xff" * 9  # more than any hash and tag
+_PAST = b"\xff" * 9  # greater than any hash and tag
 
 
 class ColdDue:
-    """The order in which rows come due that are in ``cold``, which is of timed state."""
+    """The order in which the rows in ``cold``, the database of a timed state, come due."""
 
     def __init__(self, cold: ColdRows) -> None:
         """Begin with no row."""
@@ -27,7 +27,7 @@ class ColdDue:
         self._ends: Int64s = np.full(KEY_GROUPS_MAX, NEVER, np.int64)
 
     def add(self, keys: Iterable[bytes]) -> None:
-        """Hear of rows that have moved out of memory."""
+        """Add rows that have moved from memory to disk, by their database keys."""
         for key in keys:
             known = self._from.get(group_of(key))
             if known is None or key < known:
@@ -39,10 +39,10 @@ class ColdDue:
         return NEVER if key is None else end_of(key)
 
     def take(self, bound: int, most: int) -> list[ColdRow]:
-        """Return up to ``most`` rows due at ``bound``: no row on disk only comes before the last.
+        """Return up to ``most`` rows due at ``bound``, the first of all rows on disk.
 
-        Some are stale copies of rows in memory. The caller brings the others there at once: they
-        count as there from now on.
+        Some may be stale copies of rows in memory. The caller must bring the others into memory at
+        once: from now on they do not count as rows on disk.
         """
         found: list[ColdRow] = []
         while len(found) < most:
@@ -61,7 +61,7 @@ class ColdDue:
         self._from[group], self._ends[group] = key, end_of(key)
 
     def _first_key(self) -> bytes | None:
-        """Return the first key there is, by end and group."""
+        """Return the first key by end and group; None when there is none."""
         while True:
             group = int(np.argmin(self._ends))
             if self._ends[group] == NEVER:

@@ -1,4 +1,4 @@
-"""Copies of rows: what a cut takes from a table, a few rows at a time, while others change."""
+"""Copies of rows: a cut copies a table's rows a few at a time, while other rows change."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from penstock.model.keys import EncodedKeys
 
 COPIED_ROWS_MAX = 4096  # at once: about a millisecond of the task's thread
 COPIED_BYTES_MAX = 4 * 1024 * 1024  # at once, of rows that are large
-PART_ROWS = 262_144  # brought in order together: all rows of a large state are in no cache
-PART_BYTES_MAX = 32 * 1024 * 1024  # of them, where rows are large
+PART_ROWS = 262_144  # sorted at once: all rows of a large state would not fit in a cache
+PART_BYTES_MAX = 32 * 1024 * 1024  # sorted at once, of rows that are large
 
 
 @dataclass(frozen=True, slots=True)
 class RowsCopy:
-    """Values of n rows, copied: what a snapshot writes. Bytes columns are (ends, data, null)."""
+    """Copied values of n rows, which a snapshot writes. A bytes column is (ends, data, null)."""
 
     groups: npt.NDArray[np.uint16]
     deleted: npt.NDArray[np.bool_]
@@ -30,13 +30,13 @@ class RowsCopy:
 
     @property
     def size_bytes(self) -> int:
-        """Return about how much memory keys and values take."""
+        """Return about how much memory the keys and values use."""
         values = (v if isinstance(v, np.ndarray) else v[1] for v in self.values.values())
         return self.keys.data.nbytes + sum(v.nbytes for v in values)
 
 
 def by_group(copied: RowsCopy, rows_max: int) -> Iterator[RowsCopy]:
-    """Yield all rows by key group, ``rows_max`` at a time."""
+    """Yield all rows sorted by key group, ``rows_max`` at a time."""
     order = np.argsort(copied.groups, kind="stable")
     for start in range(0, len(order), rows_max):
         yield _taken(copied, order[start : start + rows_max])
@@ -73,14 +73,14 @@ def gathered(data: Bytes, starts: Int64s, sizes: npt.NDArray[Any]) -> tuple[Int6
 
 
 class CutRows:
-    """The rows of one cut: those that are still to be copied, and the copies.
+    """The rows of one cut: the rows still to be copied, and the copies.
 
-    They are those that were changed, or all there are (``whole``). Filled by the task's thread.
-    Whoever writes them waits until nothing is :attr:`left`.
+    A cut has the changed rows, or all rows of the table (``whole``). The task's thread copies them.
+    The thread that writes them waits until nothing is :attr:`left`.
     """
 
     def __init__(self, rows: Int32s | range, none: RowsCopy) -> None:
-        """Begin with rows of a table, a range if with all; ``none`` is a copy of no row."""
+        """Begin with the row numbers of a cut, a range for all; ``none`` is a copy of no row."""
         self.whole = isinstance(rows, range)
         self._rows = rows
         self._at = 0
@@ -88,17 +88,17 @@ class CutRows:
 
     @property
     def left(self) -> int:
-        """Return how many rows were not looked at yet."""
+        """Return how many rows were not handled yet."""
         return len(self._rows) - self._at
 
     def next(self, most: int) -> Int32s:
-        """Return the next rows to look at."""
+        """Return the next rows to handle."""
         rows = self._rows[self._at : self._at + most]
         self._at += len(rows)
         return np.arange(rows.start, rows.stop, dtype=np.int32) if isinstance(rows, range) else rows
 
     def add(self, copied: RowsCopy) -> None:
-        """Keep a copy of some rows: each row of the cut is in one of them."""
+        """Keep a copy of some rows. Each row of the cut must be in one such copy."""
         self._copies.append(copied)
 
     def groups(self) -> list[int]:
@@ -111,7 +111,7 @@ class CutRows:
         return groups
 
     def parts(self) -> Iterator[RowsCopy]:
-        """Yield the copies, many joined to one, and let go of them; once, from any thread."""
+        """Yield the copies, joined to larger parts, and release them. Call it once, on any thread."""
         self._assert_copied()
         return self._parts()
 
@@ -133,7 +133,7 @@ class CutRows:
 
 
 def joined(copies: Sequence[RowsCopy]) -> RowsCopy:
-    """Put copies of rows of one table one behind the other."""
+    """Concatenate copies of rows of one table."""
     if len(copies) == 1:
         return copies[0]
     first = copies[0]

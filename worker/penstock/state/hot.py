@@ -1,12 +1,12 @@
-"""The table of one step's state in memory: columns by row, found by key in compiled loops.
+"""The table of one step's state in memory: columns by row; compiled loops find rows by key.
 
-Every row has its key, hash, key group, status and the generation of its last change. A generation
-ends with each cut; a delta holds the rows changed since the last committed one, so an aborted
-epoch needs no undoing. A deleted row stays as a tombstone until its deletion is committed.
+Every row has its key, hash, key group, status and the generation of its last change. Each cut ends
+a generation. A delta holds the rows changed since the last committed generation, so an aborted
+epoch needs no undo. A deleted row stays as a tombstone until its deletion is committed.
 
-Costs: nothing stalls by size. Arrays of rows and bytes grow in reserved address space without a
-copy; the slots grow eight for each new key (see ``kernels.table``); what has changed is copied for
-a cut little by little, a row that changes again before it did.
+Costs: no pause grows with the size of the state. Arrays of rows and bytes grow in reserved address
+space without a copy. The slots grow by eight for each new key (see ``kernels.table``). A cut copies
+the changed rows little by little; a row that is about to change again is copied first.
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ from penstock.steps.base import StateSchema, Value
 
 FIRST_BITS = 10
 COMMITTED = 0  # the generation before the first one
-WHOLE_SHARE = 2  # a cut is of all rows when one in so many has changed: see decision 026
+WHOLE_SHARE = 2  # when one row in this many has changed, a cut has all rows: see decision 026
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
-MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: done long before the next limit
+MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: ends long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
 END = "end"
 BYTES = "bytes"
@@ -43,7 +43,7 @@ class HotTable:
     """A :class:`penstock.steps.base.KeyedState` in memory. Used by one thread."""
 
     def __init__(self, schema: StateSchema) -> None:
-        """Make an empty table; address space is reserved, memory is not."""
+        """Make an empty table: reserves address space, but no memory."""
         self.schema = schema
         self.values = (*schema.values, Value(END, "int64")) if schema.timed else schema.values
         self._capacity = ROWS_RESERVED
@@ -74,7 +74,7 @@ class HotTable:
             self._columns[value.name] = reserve(value.dtype, self._capacity, value.width)
 
     def _bundle(self) -> None:
-        """Put the arrays together as kernels take them; again after one was replaced."""
+        """Bundle the arrays in the form that kernels take; called again when one was replaced."""
         self._blocks = (self._bytes, self._heads)
         slots_and_rows = (self._a, self._b, self._records)
         self._table = (*slots_and_rows, *self._blocks, self._changed, self._counters)
@@ -84,7 +84,7 @@ class HotTable:
     # --- The handle that steps use ----------------------------------------------------------
 
     def rows(self, keys: Keys) -> Int32s:
-        """Find or make the row of each of n keys, and mark it changed."""
+        """Find or make the row of each of n keys, and mark the rows as changed."""
         count = len(keys.hashes)
         self.reserve_rows(count, int(keys.text[0][-1] - keys.text[0][0]))
         rows = np.empty(count, np.int32)
@@ -126,20 +126,20 @@ class HotTable:
         table.delete(self._table, rows)
 
     def set_due(self, rows: Int32s, times: Int64s) -> None:
-        """Set when rows that :meth:`rows` gave come due (timed state)."""
+        """Set the times at which rows come due (timed state). :meth:`rows` returned the rows."""
         assert self._due is not None, f"state {self.schema.name!r} has no times"
         self._due.set(self._table, self._columns[END], rows, times)
 
     def take_due(self, bound: int, most: int) -> Int32s:
-        """Return up to ``most`` live rows that are due at ``bound``, and queue them no more.
+        """Return up to ``most`` live rows that are due at ``bound``, and take them off the queue.
 
-        By time, key group, hash and key. They stay live until they are deleted.
+        They are in the order of time, key group, hash and key, and stay live until deleted.
         """
         assert self._due is not None, f"state {self.schema.name!r} has no times"
         return self._due.take(self._table, bound, most)
 
     def next_due(self) -> int:
-        """Return when the first queued row comes due; NEVER when there is none."""
+        """Return the time at which the first queued row comes due; NEVER when there is none."""
         return NEVER if self._due is None else self._due.first()
 
     def about_keys(self) -> int:
@@ -149,15 +149,15 @@ class HotTable:
     # --- Cuts -------------------------------------------------------------------------------
 
     def cut(self, *, all_here: bool = True) -> tuple[int, CutRows]:
-        """Take note of every row changed since the last commit and begin another generation.
+        """List every row changed since the last commit, and begin another generation.
 
-        Of every row there is, where half of them or more have changed and ``all_here`` says that
-        none is elsewhere. Returns the generation that ended (see :meth:`settle`), and the rows,
-        which :meth:`copy_on` copies: a row that changes before its turn is copied then.
+        Lists all rows instead when at least half of them have changed and ``all_here`` says that
+        no row is on disk. Returns the generation that ended (see :meth:`settle`) and the rows.
+        :meth:`copy_on` copies the rows; a row that changes before its turn is copied first.
         """
         self._copy_rest()
         whole = all_here and WHOLE_SHARE * self.changed >= self.used
-        # A range, not its numbers: a million fresh ones take longer than all the rest here.
+        # A range, not an array: making an array of a million numbers would take longer than all else.
         rows = range(self.high_row) if whole else self._changed[: self.changed].copy()
         ended = int(self._counters[table.GENERATION])
         self._counters[table.GENERATION] += 1
@@ -166,7 +166,7 @@ class HotTable:
         return ended, cut
 
     def copy_on(self) -> bool:
-        """Copy some more rows of the last cut; say whether all are copied."""
+        """Copy some more rows of the last cut; return whether all are copied."""
         if self._cut is None:
             return True
         row_bytes = 1 + self.size_bytes // max(self.high_row, 1)
@@ -183,25 +183,25 @@ class HotTable:
             pass
 
     def _keep(self, rows: Int32s) -> None:
-        """Copy those of some rows that the last cut has and nobody has copied."""
+        """Copy those of the given rows that belong to the last cut and are not copied yet."""
         if self._cut is not None and len(rows):
             kept = np.empty(len(rows), np.int32)
             self._copy(kept[: table.keep_rows(self._table, rows, kept)])
 
     def _copy(self, kept: Int32s) -> None:
-        """Copy rows as the last cut has them; a row below zero was deleted, and is its inverse."""
+        """Copy rows for the last cut. A negative number is the inverse (~) of a deleted row."""
         if self._cut is not None and len(kept):
             deleted = kept < 0
             copied = self.copy_rows(np.where(deleted, ~kept, kept))
             self._cut.add(replace(copied, deleted=deleted))
 
     def settle(self, generation: int) -> None:
-        """Hear that all changes up to ``generation`` are committed; tombstones go."""
+        """Mark all changes up to ``generation`` as committed, and remove their tombstones."""
         self._copy_rest()
         table.settle(self._table, generation)
 
     def rows_of_groups(self, groups: Bytes) -> Int32s:
-        """Return all rows, tombstones too, of the groups flagged in a uint8 per key group."""
+        """Return all rows, tombstones included, of the flagged groups (one uint8 per key group)."""
         found = np.empty(self.high_row, np.int32)
         return found[: table.rows_of_groups(self._table, groups, found)]
 
@@ -211,11 +211,11 @@ class HotTable:
         return rows if tombstones else rows[(self._records["status"][rows] & table.LIVE) != 0]
 
     def drop(self, groups: Bytes) -> None:
-        """Forget all rows of the flagged groups: they belong to another task now."""
+        """Forget all rows of the flagged groups, which belong to another task now."""
         self.release(self.rows_of_groups(groups))
 
     def close(self) -> None:
-        """Nothing but memory is held."""
+        """Do nothing: the table holds nothing but memory."""
 
     def release(self, rows: Int32s) -> None:
         """Forget rows without a tombstone."""
@@ -234,7 +234,7 @@ class HotTable:
         return RowsCopy(records["group"], deleted, records["hash"], keys, values)
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
-        """Take rows of a file, inside :meth:`loading`: a later load of the same key wins.
+        """Load rows of a file, inside :meth:`loading`; of several loads of a key the last counts.
 
         ``values`` are as in :class:`RowsCopy`, a bytes column as a binary array.
         """
@@ -253,9 +253,9 @@ class HotTable:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Take what is loaded inside as committed: no delta holds it, and tombstones go.
+        """Treat rows loaded inside the ``with`` block as committed; no later delta has them.
 
-        Changes of one's own that are not committed yet stay listed.
+        Tombstones are removed at the end. Other uncommitted changes stay listed.
         """
         self._copy_rest()
         generation = self._counters[table.GENERATION]
@@ -269,17 +269,17 @@ class HotTable:
     # --- What a table with a colder one below needs ------------------------------------------
 
     def found(self, keys: Keys) -> Int32s:
-        """Return the row of each of n keys, -1 where there is none; nothing is marked."""
+        """Return the row of each of n keys, -1 where there is none; marks no row as changed."""
         rows = np.empty(len(keys.hashes), np.int32)
         table.look_up(self._table, keys.text, keys.hashes, rows)
         return rows
 
     def missing(self, keys: Keys) -> Int32s:
-        """Return which of n keys have no row (positions, rising)."""
+        """Return the positions, in rising order, of the keys that have no row."""
         return np.flatnonzero(self.found(keys) == table.NO_ROW).astype(np.int32)
 
     def victims(self, most: int, hand: Int64s, *, changed_too: bool) -> Int32s:
-        """Return up to ``most`` live rows that were not used lately."""
+        """Return up to ``most`` live rows that were not used recently."""
         rows = np.empty(most, np.int32)
         return rows[: clock.choose_victims(self._table, int(changed_too), hand, rows)]
 
@@ -317,7 +317,7 @@ class HotTable:
 
     def reserve_rows(self, count: int, key_bytes: int) -> None:
         """Make room for ``count`` new keys of ``key_bytes`` together."""
-        if self.high_row + count > self._rows_free:  # not so for most batches
+        if self.high_row + count > self._rows_free:  # false for most batches
             self._grow_slots(count)
             if self.high_row + count > self._capacity:
                 self._grow_rows(self.high_row + count)
@@ -367,7 +367,7 @@ class HotTable:
             self._move(len(self._a))
 
     def _a_is_crowded(self, count: int) -> bool:
-        """Tell whether a batch could still overfill what is left of the old slots."""
+        """Return whether a batch could overfill the slots that are left in the old table."""
         return len(self._b) > 1 and count > (1 << int(self._counters[table.BITS_A])) // 8
 
     def _move(self, least: int) -> None:
@@ -380,7 +380,7 @@ class HotTable:
             self._bundle()
 
     def _read(self, rows: Int32s) -> npt.NDArray[Any]:
-        """Copy records, as rows of plain words: numpy copies structured items field by field."""
+        """Copy records as rows of plain words: numpy would copy structured items field by field."""
         words = self._records.view(np.uint64).reshape(-1, table.ROW.itemsize // 8)
         copied: npt.NDArray[Any] = words.take(rows, axis=0).view(table.ROW).reshape(-1)
         return copied
@@ -388,7 +388,7 @@ class HotTable:
     # --- Values -----------------------------------------------------------------------------
 
     def _clear(self, rows: Int32s) -> None:
-        """Make the values of rows those of a new key; none of them comes due any more."""
+        """Reset the values of rows to those of a new key, and take the rows off the queue."""
         if self._due is not None:
             self._due.clear(self._table, rows)
         for column in self._columns.values():
@@ -398,9 +398,9 @@ class HotTable:
 
     def _read_spans(self, name: str, rows: Int32s) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
         starts, lengths = self._spans[name]
-        return self._gather(starts[rows], lengths[rows] - 1)  # a length is kept plus one
+        return self._gather(starts[rows], lengths[rows] - 1)  # lengths are stored plus one
 
     def _gather(self, starts: Int64s, sizes: Int32s) -> tuple[Int64s, Bytes, npt.NDArray[np.bool_]]:
-        """Copy variable-width values: ends (n + 1), bytes, which are null (size -1)."""
+        """Copy variable-width values. Returns ends (n + 1), bytes, and which are null (size -1)."""
         found = gathered(self._bytes, np.ascontiguousarray(starts), np.maximum(sizes, 0))
         return (*found, sizes < 0)

@@ -1,7 +1,7 @@
 """All keyed state of one task: one table per stateful step, cut and restored together.
 
-Used by the task's thread; only :meth:`penstock.state.snapshot.Cut.write` runs elsewhere, on
-values of its own.
+The task's thread uses it. Only :meth:`penstock.state.snapshot.StateSnapshot.write` runs on another
+thread, on values that were copied before.
 """
 
 import shutil
@@ -29,7 +29,7 @@ CACHE_PART = 8  # with the backend ``rocksdb`` an eighth of the budget caches ro
 
 
 class KeyedStateBackend:
-    """State of one task. ``open`` every state first, then ``load``, then process."""
+    """The keyed state of one task. First ``open`` every state, then ``load``, then process."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class KeyedStateBackend:
     ) -> None:
         """Own the key groups ``share`` of ``max_key_groups``.
 
-        Local files go below ``scratch``, or where temporary files go if it is None.
+        Local files are made below ``scratch``; None means the system's temporary folder.
         """
         self.max_key_groups = max_key_groups
         self._backend = settings.backend
@@ -55,9 +55,9 @@ class KeyedStateBackend:
         self.limit(settings.memory_bytes)
 
     def limit(self, memory_bytes: int) -> None:
-        """Keep rows in so much memory from the next batch on; the others move to disk.
+        """Keep at most this much of rows in memory, from the next batch on; others move to disk.
 
-        From any thread.
+        Any thread may call it.
         """
         part = CACHE_PART if self._backend is StateBackend.ROCKSDB else 1
         self._budget = memory_bytes // part
@@ -69,7 +69,7 @@ class KeyedStateBackend:
             table.budget_bytes = self._budget // len(tables)
 
     def open(self, schema: StateSchema) -> KeyedState:
-        """Make the empty state of a step. Its name must be new."""
+        """Make the empty state of a step. Its name must not be in use."""
         assert schema.name not in self._tables, f"state {schema.name!r} is opened twice"
         number = str(len(self._tables))
         table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
@@ -78,17 +78,17 @@ class KeyedStateBackend:
         return table
 
     def _cold_folder(self) -> Path:
-        """Make the folder of cold rows when the first of them leaves memory."""
+        """Return the folder of rows on disk; makes it when the first row leaves memory."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="penstock-state-", dir=self._scratch))
         return self._folder
 
     def flip(self, epoch: Epoch, *, merges: bool = True) -> StateSnapshot:
-        """Take note of what has changed since the last commit and begin another generation.
+        """Cut: list what has changed since the last commit, and begin another generation.
 
-        On the task's thread, and quick: the first few thousand rows are copied at once, the others
-        by :meth:`copy_on`. The cut may be written when all are. Without ``merges`` it only adds
-        files.
+        Runs on the task's thread and is quick: it copies the first few thousand rows, and
+        :meth:`copy_on` copies the others. The snapshot may be written when all rows are copied.
+        With ``merges=False`` it only adds files and merges none.
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
@@ -99,17 +99,17 @@ class KeyedStateBackend:
         return cut
 
     def copy_on(self) -> bool:
-        """Copy some more rows of the last cut, about a millisecond; say whether all are copied.
+        """Copy more rows of the last cut for about a millisecond; return whether all are copied.
 
-        One table after the other.
+        The tables are copied one after the other.
         """
         return all(table.copy_on() for table in self._tables.values())
 
     def committed(self, epoch: Epoch) -> None:
-        """Hear that ``epoch`` is committed: its changes are no longer dirty, tombstones go."""
+        """Mark the changes of ``epoch`` as committed, and remove their tombstones."""
         found = self._cuts.get(epoch)
         self._cuts = {e: c for e, c in self._cuts.items() if e > epoch}
-        if found is None:  # cut by another task, or before this one was made
+        if found is None:  # another task made the cut, or it is older than this task
             return
         cut, generations = found
         if cut.listing is not None:
@@ -119,9 +119,9 @@ class KeyedStateBackend:
                 self._tables[name].settle(generation)
 
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
-        """Bring entries here and open them, for :meth:`take`. Blocking, from any thread.
+        """Copy state files to this machine and open them, for :meth:`take`. Blocking; any thread.
 
-        Raises StateError when one is altered, missing or of no step here.
+        Raises StateError when a file is altered or missing, or belongs to no step here.
         """
         for name in dict.fromkeys(f.state for f in files):
             if name not in self._tables:
@@ -131,9 +131,9 @@ class KeyedStateBackend:
         return Fetched(files, blobs, self._scratch)
 
     def take(self, fetched: Fetched) -> None:
-        """Take over fetched entries (their groups become this task's) and close them.
+        """Load fetched state files, whose groups become this task's, and close them.
 
-        Raises StateError when one is damaged or of another schema.
+        Raises StateError when a file is damaged or has another schema.
         """
         try:
             for name in dict.fromkeys(f.state for f in fetched.files):
@@ -146,11 +146,11 @@ class KeyedStateBackend:
         )
 
     def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
-        """Fetch and take at once."""
+        """Fetch state files and load them at once."""
         self.take(self.fetch(files, blobs))
 
     def drop_groups(self, share: Share) -> None:
-        """Forget groups that belong to another task now."""
+        """Forget key groups that belong to another task now."""
         lost = flags(share, self.max_key_groups)
         for table in self._tables.values():
             table.drop(lost)

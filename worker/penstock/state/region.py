@@ -1,11 +1,11 @@
-"""Arrays that grow in place: address space is reserved at once, pages come with their first use.
+"""Arrays that grow in place: address space is reserved at once, memory is used page by page.
 
-A view of the whole reservation is handed out, so growing costs nothing and old views stay valid.
-Only an array that outgrows its reservation is copied, into twice the space.
+An array covers the whole reservation, so growing costs nothing and old views stay valid. Only an
+array that outgrows its reservation is copied, into twice the space.
 
-Behind the first few megabytes pages are large ones, where the system has them: a look-up among a
-million keys touches four pages that no other look-up touches, and the processor remembers where
-some 1,500 are. Arrays fill from the left, so at most one large page of each is there too early.
+After the first few megabytes, pages are large ones where the system has them. A look-up among a
+million keys touches four pages that no other look-up touches, and the processor's page table cache
+has about 1,500 entries. Arrays fill from the left, so at most one large page of each is unused.
 """
 
 import mmap
@@ -17,25 +17,25 @@ import numpy.typing as npt
 
 ROWS_RESERVED = 1 << 24
 BYTES_RESERVED = 1 << 30
-_SMALL_PAGES_BYTES = 1 << 22  # a small state is not made larger
+_SMALL_PAGES_BYTES = 1 << 22  # small pages first, so that a small state uses little memory
 _LARGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)  # where it is known: no promise of memory or swap
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)  # the system need not set memory or swap aside
 
 
 def reserve(dtype: npt.DTypeLike, items: int, width: int = 1) -> npt.NDArray[Any]:
-    """Return a zeroed, writable array of ``items`` (by ``width``) whose pages cost nothing yet."""
+    """Return a zeroed, writable array of ``items`` (by ``width``) that uses no memory yet."""
     kind = np.dtype(dtype)
     size = max(items * width * kind.itemsize, 1)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     if _LARGE_PAGES is not None and size > _SMALL_PAGES_BYTES:
-        with suppress(OSError):  # a system built without them
+        with suppress(OSError):  # the system was built without large pages
             memory.madvise(_LARGE_PAGES, _SMALL_PAGES_BYTES, size - _SMALL_PAGES_BYTES)
     flat: npt.NDArray[Any] = np.frombuffer(memory, kind, items * width)
     return flat if width == 1 else flat.reshape(items, width)
 
 
 def doubled(array: npt.NDArray[Any], used: int, least: int) -> npt.NDArray[Any]:
-    """Return a copy of the first ``used`` items in at least ``least``, and twice, the space."""
+    """Return a copy of the first ``used`` items with room for ``least``, or twice as many as before."""
     items = max(2 * len(array), least)
     wider = reserve(array.dtype, items, array.shape[1] if array.ndim > 1 else 1)
     wider[:used] = array[:used]

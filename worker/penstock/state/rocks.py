@@ -1,10 +1,10 @@
-"""Rows that do not fit in memory, in a RocksDB database of one table's own, by batches.
+"""Rows that do not fit in memory: one RocksDB database per table, read and written in batches.
 
-It is a cache of local life: it has no log, nothing of it is ever restored, and it goes with the
-task. What a checkpoint needs of it is copied into the same files as everything else.
+The database is a local cache: it has no log, it is never restored, and it is deleted with the task.
+Checkpoints copy its rows into the same state files as all other rows.
 
-    key    group (16 bits), tag, key bytes; of timed state group, window end and hash (64 bits
-           each, order-preserving), tag, key bytes: in the order in which rows come due
+    key    group (16 bits), tag, key bytes; for timed state: group, window end and hash (64 bits
+           each, order-preserving), tag, key bytes, which is the order in which rows come due
     value  hash, fixed-width columns, then each bytes column as length plus one (32 bits) and bytes
     dirty  the same keys; value: the generation of the uncommitted change (64 bits)
 """
@@ -28,17 +28,17 @@ from penstock.steps.base import StateSchema, Value
 MEMTABLE_BYTES = 8 * 1024 * 1024
 _GROUP = struct.Struct(">H")
 _TIMED = struct.Struct(">HQQ")
-_DUE = struct.Struct(">HQ")  # how the key of timed state begins
+_DUE = struct.Struct(">HQ")  # the beginning of a key of timed state
 DUE_BYTES = _DUE.size
 _LENGTH = struct.Struct("<I")
 _MARK = struct.Struct("<q")
-_BIAS = 1 << 63  # turns signed into unsigned order
+_BIAS = 1 << 63  # maps signed order to unsigned order
 _NULL, _VALUE = b"\x00", b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
 class ColdRow:
-    """One row as it is stored."""
+    """One stored row."""
 
     key: bytes
     value: bytes
@@ -55,7 +55,7 @@ class ColdRows:
         options.set_write_buffer_size(MEMTABLE_BYTES)
         options.set_compression_type(DBCompressionType.lz4())
         unlogged: Any = WriteOptions()
-        unlogged.disable_wal = True  # it is a cache: nothing of it is restored
+        unlogged.disable_wal = True  # a cache: it is never restored
         self._schema = schema
         self._values: Any = Rdict(str(folder), options)
         self._dirty: Any = self._values.create_column_family("dirty", options)
@@ -70,7 +70,7 @@ class ColdRows:
         self._layout = np.dtype(fields)
 
     def close(self) -> None:
-        """Close; the folder is the caller's to remove."""
+        """Close the database; the caller removes the folder."""
         self._dirty.close()
         self._values.close()
 
@@ -121,12 +121,12 @@ class ColdRows:
         return keys
 
     def get(self, keys: list[bytes]) -> list[ColdRow]:
-        """Return those of the rows that are there."""
+        """Return the rows of those keys that are stored."""
         values = self._values[keys] if keys else []
         return [ColdRow(k, v) for k, v in zip(keys, values, strict=True) if v is not None]
 
     def delete(self, keys: list[bytes]) -> None:
-        """Forget rows and that they were dirty; missing ones are fine."""
+        """Delete rows and their dirty marks; missing rows are ignored."""
         batch = WriteBatch(raw_mode=True)
         for key in keys:
             batch.delete(key)
@@ -144,7 +144,7 @@ class ColdRows:
     # --- Dirty rows ---------------------------------------------------------------------------
 
     def take_dirty(self, keys: list[bytes]) -> list[bytes]:
-        """Return which keys are dirty, and forget that they are."""
+        """Return the keys that are dirty, and delete their dirty marks."""
         marks = self._dirty[keys] if keys else []
         dirty = [k for k, m in zip(keys, marks, strict=True) if m is not None]
         if dirty:
@@ -159,7 +159,7 @@ class ColdRows:
         return list(self._dirty.keys())
 
     def settle(self, generation: int) -> None:
-        """Hear that changes up to ``generation`` are committed."""
+        """Delete the dirty marks of changes up to ``generation``: they are committed."""
         done = [k for k, m in self._dirty.items() if _MARK.unpack(m)[0] <= generation]
         if done:
             self.take_dirty(done)
@@ -167,7 +167,7 @@ class ColdRows:
     # --- Windows ------------------------------------------------------------------------------
 
     def from_key(self, key: bytes, bound: int, most: int) -> list[ColdRow]:
-        """Return up to ``most`` rows of the group of ``key``, from it on, due at ``bound``."""
+        """Return up to ``most`` rows due at ``bound``, from ``key`` on and in its group."""
         found: list[ColdRow] = []
         group = key[: _GROUP.size]
         for at, value in self._values.items(from_key=key):
@@ -177,7 +177,7 @@ class ColdRows:
         return found
 
     def next_key(self, key: bytes) -> bytes | None:
-        """Return the first database key of the group of ``key`` that is not before it."""
+        """Return the first database key at or after ``key`` in its group; None if there is none."""
         return next(_prefixed(self._values.keys(from_key=key), key[: _GROUP.size]), None)
 
     # --- Encoding -----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""From a cut to listed files: what it holds is written, and small files are merged beside it.
+"""Writes the snapshot of a cut: a state file of its rows; many small files are merged.
 
-All of it runs off the task's thread, on values that the cut has copied. Files are built on local
-disk and handed to the blob store under names from the caller, who uses each name once. What is
-written for an epoch that aborts is never listed: the next cut starts from the committed entries.
+It runs off the task's thread, on values that the cut has copied. Files are written on local disk
+and then stored in the blob store under names from the caller, who uses each name once. Files
+written for an epoch that aborts are never listed: the next cut starts from the committed entries.
 """
 
 import tempfile
@@ -42,11 +42,11 @@ Naming = Callable[[str], BlobName]
 
 @dataclass(slots=True)
 class StateSnapshot:
-    """What a task's state was at a barrier: copied changes, and the entries they build on.
+    """The state of a task at a barrier: copied changes, and the state files they add to.
 
-    With ``merges`` many small files become one on the way. The changes are written at half speed
-    until somebody is in a ``hurry``. ``listing`` is what the epoch's manifest lists, once
-    :meth:`write`, which uses up the copies, has returned it.
+    With ``merges`` many small files are merged to one. The changes are written at half speed until
+    ``hurry`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
+    the epoch's manifest lists.
     """
 
     epoch: Epoch
@@ -60,24 +60,24 @@ class StateSnapshot:
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
-        """Write the changes of every state, merge where there are many files; return all entries.
+        """Write the changes of every state, merge where there are many files; return all files.
 
-        Of a state that was cut whole no older entry stays.
+        A state that was cut whole keeps no older file.
 
         Raises StorageError (the epoch aborts) or StateError (a committed file cannot be read).
         """
         listing: list[StateFile] = []
         order = next_order(self.base)
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
-            shelf = SnapshotFiles(self, Path(folder), naming, blobs)
+            files = SnapshotFiles(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
                 changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
-                listing += shelf.merged(schema, own) if self.merges else own
+                listing += files.merged(schema, own) if self.merges else own
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
                     listing.append(
-                        shelf.store(schema, rows.parts(), order, groups, hurry=self.hurry)
+                        files.store(schema, rows.parts(), order, groups, hurry=self.hurry)
                     )
         self.listing = in_order(listing)
         return self.listing
@@ -85,7 +85,7 @@ class StateSnapshot:
 
 @dataclass(slots=True)
 class SnapshotFiles:
-    """Writes files of one cut. ``folder`` is a scratch folder of its own."""
+    """Writes the files of one cut in ``folder``, a scratch folder that only it uses."""
 
     cut: StateSnapshot
     folder: Path
@@ -102,15 +102,15 @@ class SnapshotFiles:
         *,
         hurry: threading.Event,
     ) -> StateFile:
-        """Write one file and hand it to the blob store."""
-        path = self._fresh()
+        """Write one file and put it into the blob store."""
+        path = self._new_path()
         rows = write_file(path, schema, self.cut.max_key_groups, parts, hurry)
         blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
         path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
 
     def merged(self, schema: StateSchema, files: Files) -> Files:
-        """Return the entries of one state, the newest ones merged to one when there are many."""
+        """Return the files of one state; when there are many, the newest are merged to one."""
         chosen = to_merge(files, STATE_FILES_PER_TASK_MAX)
         if not chosen:
             return files
@@ -121,11 +121,11 @@ class SnapshotFiles:
             readers = [(f.groups, stack.enter_context(self._open(f))) for f in chosen]
             parts = self._parts(schema, readers, _slabs(chosen, groups), keep_tombstones)
             first = next(parts, None)
-            if first is None:  # nothing but deleted keys
+            if first is None:  # all keys are deleted
                 return left
             again = _chained(first, parts)
             order = max(f.order for f in chosen)
-            return (*left, self.store(schema, again, order, groups, hurry=_at_once()))
+            return (*left, self.store(schema, again, order, groups, hurry=_no_rest()))
 
     def _parts(
         self,
@@ -134,7 +134,7 @@ class SnapshotFiles:
         slabs: Sequence[Share],
         keep_tombstones: bool,
     ) -> Iterator[RowsCopy]:
-        """Merge slab by slab: only one slab of the state is in memory at a time."""
+        """Merge by ranges of key groups (slabs), so that only one slab is in memory at a time."""
         for slab in slabs:
             table = HotTable(schema)
             for groups, file in readers:
@@ -145,18 +145,18 @@ class SnapshotFiles:
                 yield copied
 
     def _open(self, file: StateFile) -> "OpenFile":
-        return OpenFile(file, self._fresh(), self.blobs)
+        return OpenFile(file, self._new_path(), self.blobs)
 
-    def _fresh(self) -> Path:
+    def _new_path(self) -> Path:
         self._count += 1
         return self.folder / f"{self._count}.state"
 
 
 class OpenFile:
-    """A listed file, fetched, checked against its hash and open for reading; a context manager."""
+    """A listed file that is fetched, checked by its hash and open for reading; a context manager."""
 
     def __init__(self, file: StateFile, path: Path, blobs: "BlobStore") -> None:
-        """Fetch ``file`` to ``path``. Raises StateError naming file and epoch when altered."""
+        """Fetch ``file`` to ``path``. Raises StateError, with file and epoch, when it is altered."""
         origin = f"state file {file.blob.name} (state {file.state!r}, epoch {file.epoch})"
         try:
             blobs.fetch(file.blob, str(path))
@@ -177,9 +177,9 @@ class OpenFile:
 
 
 class Fetched:
-    """Entries whose files are here, checked and open: what is slow about loading, done before.
+    """State files that are fetched, checked and open: the slow part of loading, done in advance.
 
-    Made on any thread, used up by one. ``close`` it, loaded or not.
+    Any thread may make it; one thread loads it. The caller must ``close`` it, loaded or not.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Fetched:
             raise
 
     def load(self, table: Loadable, state: str, max_key_groups: int) -> None:
-        """Load the entries of one state in order, each as narrow as listed. Raises StateError."""
+        """Load the files of one state in order, each for its listed groups. Raises StateError."""
         with table.loading():
             for file, opened in zip(self.files, self._open, strict=True):
                 if file.state == state:
@@ -216,15 +216,15 @@ class Fetched:
 
 
 def _slabs(files: Files, groups: Share) -> list[Share]:
-    """Cut groups into runs whose files hold about ``STATE_MERGE_BYTES_MAX`` together."""
+    """Divide groups into ranges with about ``STATE_MERGE_BYTES_MAX`` of files each."""
     size = sum(f.blob.size for f in files)
     listed = groups_of(groups)
     count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))
     return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
 
 
-def _at_once() -> threading.Event:
-    """Return the hurry of a merge: under kills every few seconds a slow one came to no end."""
+def _no_rest() -> threading.Event:
+    """Return an event that is set: a merge never rests, or it may not end before the next failure."""
     hurry = threading.Event()
     hurry.set()
     return hurry

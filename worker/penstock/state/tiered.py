@@ -1,9 +1,10 @@
-"""A table whose cold rows live on disk: the hot table is a write-back cache of them.
+"""A table whose unused rows are on disk: the table in memory is a write-back cache of them.
 
-A row is in memory while it is used; over the budget, rows that the clock's hand finds unused move
-out at the border of a batch, clean ones first. The copy on disk of a row that is in memory is
-stale and never read. A changed row that moved out stays dirty there until it is committed; a cut
-copies it from disk, so cutting costs more where more has changed than fits in memory.
+A row is in memory while it is used. When memory is over the budget, the clock algorithm finds rows
+that were not used recently, and they move to disk between two batches, unchanged rows first. If a
+row is in memory, its copy on disk is stale and never read. A changed row on disk stays dirty until
+it is committed. A cut copies it from disk, so a cut costs more when more rows have changed than fit
+in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,28 +25,28 @@ from penstock.state.rocks import ColdRow, ColdRows
 from penstock.steps.base import StateSchema
 
 ROWS_MIN = 1024  # in memory, however small the budget
-EVICT_SHARE = 4  # a quarter of the rows moves out at once: the sweep is paid by many batches
+EVICT_SHARE = 4  # a quarter of the rows moves out at once, so that sweeps are rare
 
 
 class TieredTable:
     """A :class:`penstock.steps.base.KeyedState` of any size within ``budget_bytes`` of memory."""
 
     def __init__(self, schema: StateSchema, budget_bytes: int, folder: Callable[[], Path]) -> None:
-        """Begin empty; ``folder`` names the database's when the first row moves out."""
+        """Begin empty; ``folder()`` gives the database's folder when the first row moves out."""
         self.schema = schema
         self.hot = HotTable(schema)
         self.budget_bytes = budget_bytes
         self._folder = folder
         self._cold: ColdRows | None = None
         self._hand = np.zeros(1, np.int64)
-        self._groups: set[int] = set()  # that have rows on disk; iterated sorted only
+        self._groups: set[int] = set()  # groups with rows on disk; always iterated in sorted order
         self._cold_due: ColdDue | None = None  # of timed state on disk
         self._only_cold = 0
 
     # --- The handle that steps use ----------------------------------------------------------
 
     def rows(self, keys: Keys) -> Int32s:
-        """Find or make the row of each of n keys, on disk too, and mark it changed."""
+        """Find or make the row of each of n keys, also on disk, and mark the rows as changed."""
         self._evict()
         if self._cold is not None:
             missing = self.hot.missing(keys)
@@ -70,53 +71,53 @@ class TieredTable:
         return self.hot.keys_of(rows)
 
     def delete(self, rows: Int32s) -> None:
-        """Delete rows; a stale copy on disk goes too, or it would come back."""
+        """Delete rows and their stale copies on disk, which would otherwise come back."""
         self._purge(rows)
         self.hot.delete(rows)
 
     def set_due(self, rows: Int32s, times: Int64s) -> None:
-        """Set when rows come due."""
+        """Set the times at which rows come due."""
         self.hot.set_due(rows, times)
 
     def take_due(self, bound: int, most: int) -> Int32s:
         """Return up to ``most`` live rows that are due: see :meth:`HotTable.take_due`.
 
-        As many rows on disk are brought into memory, so all that come first are there.
+        First brings as many due rows from disk, so that all rows that come first are in memory.
         """
         if self._cold_due is not None:
             self._warm(self._not_hot(self._cold_due.take(bound, most)))
         return self.hot.take_due(bound, most)
 
     def next_due(self) -> int:
-        """Return when the first queued row comes due, here or on disk."""
+        """Return the time at which the first row comes due, in memory or on disk."""
         ends = self.hot.next_due()
         return ends if self._cold_due is None else min(ends, self._cold_due.first())
 
     def about_keys(self) -> int:
-        """Return about how many rows there are, in memory and only on disk."""
+        """Return about how many rows there are, in memory or only on disk."""
         return self.hot.used + self._only_cold
 
     # --- Cuts -------------------------------------------------------------------------------
 
     def cut(self) -> tuple[int, CutRows]:
-        """Take note of every row changed since the last commit: see :meth:`HotTable.cut`.
+        """List every row changed since the last commit: see :meth:`HotTable.cut`.
 
-        Rows on disk are copied at once.
+        Changed rows on disk are copied at once.
         """
         generation, cut = self.hot.cut(all_here=self._cold is None)
         if self._cold is not None:
             dirty = self._cold.dirty_keys()
-            for first in range(0, len(dirty), COPIED_ROWS_MAX):  # a row on its way is large
+            for first in range(0, len(dirty), COPIED_ROWS_MAX):  # decoded rows use much memory
                 few = dirty[first : first + COPIED_ROWS_MAX]
                 cut.add(self._copied(self._cold.get(few)))
         return generation, cut
 
     def copy_on(self) -> bool:
-        """Copy some more rows of the last cut; say whether all are copied."""
+        """Copy some more rows of the last cut; return whether all are copied."""
         return self.hot.copy_on()
 
     def _copied(self, rows: list[ColdRow]) -> RowsCopy:
-        """Bring rows into the form of a copy, through a table of their own."""
+        """Turn rows of the database into a copy, through a temporary table."""
         table = HotTable(self.schema)
         if rows and self._cold is not None:
             keys, values = self._cold.decoded(rows)
@@ -124,7 +125,7 @@ class TieredTable:
         return table.copy_rows(table.all_rows(tombstones=False))
 
     def settle(self, generation: int) -> None:
-        """Hear that all changes up to ``generation`` are committed."""
+        """Mark all changes up to ``generation`` as committed."""
         self.hot.settle(generation)
         if self._cold is not None:
             self._cold.settle(generation)
@@ -148,7 +149,7 @@ class TieredTable:
             yield
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
-        """Load rows of a file; what does not fit moves to disk at once."""
+        """Load rows of a file; rows that do not fit in memory move to disk at once."""
         self._evict()
         if self._cold is not None and deleted.any():
             gone = np.flatnonzero(deleted).tolist()
@@ -164,7 +165,7 @@ class TieredTable:
 
     @property
     def size_bytes(self) -> int:
-        """Return the memory that the hot rows use."""
+        """Return the memory that the rows in memory use."""
         return self.hot.size_bytes
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class TieredTable:
     # --- Moving rows ------------------------------------------------------------------------
 
     def _evict(self) -> None:
-        """Move rows out when those in memory are over the budget."""
+        """Move rows to disk when memory is over the budget."""
         hot = self.hot
         if hot.size_bytes <= self.budget_bytes or hot.used <= ROWS_MIN:
             return
@@ -206,7 +207,7 @@ class TieredTable:
         self._only_cold += len(rows)
 
     def _warm(self, rows: list[ColdRow]) -> None:
-        """Bring rows into memory. They count as changed: whoever asked is about to change them."""
+        """Bring rows into memory. They count as changed, because the caller will change them."""
         if rows and self._cold is not None:
             keys, values = self._cold.decoded(rows)
             self.hot.load(keys, np.zeros(len(rows), np.bool_), values)

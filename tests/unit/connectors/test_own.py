@@ -12,7 +12,7 @@ from penstock.connectors.event_time import STAMP
 from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, EventTime, Source
-from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.ids import Attempt, Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 
@@ -223,3 +223,48 @@ def test_a_sink_that_can_is_told_whose_output_it_goes_on_with() -> None:
         OwnSink("out", own).inherit("me", "parent", Epoch(40))  # type: ignore[arg-type]
     assert plain.taken == [("claim", "me", False)]
     assert line.taken == [("inherit", "me", "parent", 40)]
+
+
+def test_splits_that_raise_are_named_with_the_users_lines_and_tried_again() -> None:
+    class Away(Own):
+        def splits(self) -> list[SplitState]:
+            raise KeyError("no catalogue")
+
+    own = OwnSource("mine", Away([]), Source(Connector("python"), ()))
+    with pytest.raises(StorageError) as caught:
+        own.splits()
+    first, *trace = str(caught.value).splitlines()
+    assert first == "source 'mine', splits(): KeyError: 'no catalogue'"
+    assert trace[0].startswith("Traceback of your code")
+    assert all("penstock/connectors" not in line for line in trace)
+
+
+def test_splits_that_are_none_are_refused() -> None:
+    class Names(Own):
+        def splits(self) -> Any:
+            return ["a"]
+
+    own = OwnSource("mine", Names([]), Source(Connector("python"), ()))
+    with pytest.raises(ConfigError, match=r"its splits\(\) gave str"):
+        own.splits()
+
+
+def test_a_sink_that_cannot_take_its_folder_is_named() -> None:
+    class Shut:
+        guarantee = "none"
+
+        def claim(self, _uid: str, _fresh: bool) -> None:
+            raise RuntimeError("shut")
+
+        def sweep(self, _attempt: int) -> None:
+            raise RuntimeError("shut")
+
+    shut: Any = Shut()
+    sink = OwnSink("out", shut)
+    for call in (
+        lambda: sink.claim("u", True),
+        lambda: sink.inherit("u", "parent", Epoch(1)),
+        lambda: sink.sweep(Attempt(1)),
+    ):
+        with pytest.raises(StorageError, match="sink 'out': RuntimeError: shut"):
+            call()

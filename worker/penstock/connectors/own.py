@@ -66,8 +66,17 @@ class OwnSource:
         self.schema = with_stamp(self._plain, self._time)
 
     def splits(self) -> list[SplitState]:
-        """List the splits. Raises ConfigError when two have one name."""
-        found = list(self._own.splits())
+        """List the splits. Raises StorageError when the user's source raises.
+
+        Raises ConfigError when it gives anything but splits, or two splits have one name.
+        """
+        with _named(f"source {self._step!r}, splits()"):
+            found = list(self._own.splits())
+        for other in (s for s in found if not isinstance(s, SplitState)):
+            raise ConfigError(
+                f"source {self._step!r}: its splits() gave {type(other).__name__}, splits() gives a"
+                " list of ps.SplitState"
+            )
         names = [s.split for s in found]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ConfigError(f"source {self._step!r}: two splits are named {twice[0]!r}")
@@ -164,19 +173,22 @@ class OwnSink:
         return self._own.publisher
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Pass on."""
-        self._own.claim(job_uid, fresh)
+        """Pass on. Raises StorageError when the user's sink raises."""
+        with _named(self._place):
+            self._own.claim(job_uid, fresh)
 
     def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
         """Pass on to a sink that knows other jobs' output; others just claim theirs."""
-        if isinstance(self._own, InheritingSink):
+        if not isinstance(self._own, InheritingSink):
+            self.claim(job_uid, False)
+            return
+        with _named(self._place):
             self._own.inherit(job_uid, parent, epoch)
-        else:
-            self._own.claim(job_uid, False)
 
     def sweep(self, attempt: Attempt) -> None:
-        """Pass on."""
-        self._own.sweep(attempt)
+        """Pass on. Raises StorageError when the user's sink raises."""
+        with _named(self._place):
+            self._own.sweep(attempt)
 
     def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
         """Make the writer of a task. Raises StorageError when the user's sink raises."""

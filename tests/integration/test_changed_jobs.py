@@ -147,12 +147,12 @@ def test_a_job_goes_on_with_steps_sources_sinks_and_tasks_more(tmp_path: Path) -
     before = rows_of(place.folder("out"))
     changed = place.job(place.changed())
     said = place.validate(changed)
-    assert ": taken over: lines, counts" in said.stdout, said.stderr
-    assert ": read from their beginning: more" in said.stdout
+    assert ": the job takes over the state of: lines, counts\n" in said.stdout, said.stderr
+    assert "sources, which are read from their beginning: more\n" in said.stdout
     done = place.run(changed)
     assert done.returncode == 0, done.stderr
-    assert ": read from their beginning: more" in done.stdout + done.stderr
-    assert "taken over" not in done.stdout + done.stderr
+    assert "which are read from their beginning: more\n" in done.stdout + done.stderr
+    assert "takes over" not in done.stdout + done.stderr
     assert words_in_order(place.folder("out")) == words_of(LINES, MORE)
     after = rows_of(place.folder("out"))
     copied = {w: r for w in after if (r := after[w][len(before.get(w, [])) :])}
@@ -168,8 +168,8 @@ def test_state_that_has_no_step_is_refused_then_given_up_by_name(tmp_path: Path)
     assert (said.returncode, said.stdout) == (1, "")
     assert "step 'counts': its state" in said.stderr
     said = place.validate(renamed, "--drop-state", "counts")
-    assert ": begin empty: tally\n" in said.stdout
-    assert ": given up: counts\n" in said.stdout
+    assert "has no state of these steps, which begin empty: tally\n" in said.stdout
+    assert ": the job gives up the state of: counts\n" in said.stdout
     done = place.run(renamed)
     assert done.returncode == 1
     words = " ".join(done.stderr.split())
@@ -213,7 +213,9 @@ def test_a_changed_job_of_another_name_goes_on_from_a_savepoint(tmp_path: Path) 
     steps[-2] = place.sink("elsewhere", inputs=["counts"])
     other = place.job(steps, name="more-words")
     said = place.validate(other, "--restore", str(saved))
-    assert ": taken over: lines, counts" in said.stdout, said.stderr
+    takes_over = "savepoint 'end' (checkpoint "
+    assert said.stdout.splitlines()[1].startswith(takes_over), said.stderr
+    assert ": the job takes over the state of: lines, counts\n" in said.stdout
     done = place.run(other, "--restore", str(saved))
     assert done.returncode == 0, done.stderr
     total = words_of(LINES, MORE)

@@ -160,10 +160,13 @@ def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
         ),
     ],
 )
-def test_a_savepoint_that_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
-    plane = importing(savepoint(40, **change), Restore("n1", path="/savepoints/s"))
+def test_a_savepoint_that_does_not_fit_is_refused_by_its_name(
+    change: dict[str, Any], text: str
+) -> None:
+    plane = importing(savepoint(40, **change), Restore("n1", path="/savepoints/mid"))
     plane.until(lambda: plane.latest.failure is not None)
     assert (plane.latest.failure or "").startswith("StateError: ")
+    assert "savepoint 'mid' (checkpoint 40)" in (plane.latest.failure or "")
     assert text in (plane.latest.failure or "")
     assert plane.latest.epoch == 0
 

@@ -14,3 +14,4 @@ def test_each_field_becomes_the_option_that_does_the_same() -> None:
         "--allow-output-replay accepts that, --drop-unpublished loses what is not there"
     )
     assert as_options("step 'restore': ValueError") == "step 'restore': ValueError"
+    assert as_options("StateError: the state of checkpoint 7") == "the state of checkpoint 7"

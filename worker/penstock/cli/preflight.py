@@ -20,7 +20,7 @@ from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.inputs import passed_text
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.graph.load import compile_draft, draft_of
-from penstock.protocol.state_matching import match, refusal, without
+from penstock.protocol.state_matching import called, match, refusal, without
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
@@ -50,26 +50,36 @@ def fit_lines(
     Nothing where there is no checkpoint; without ``all_of_it`` only what has changed. Raises
     StateError when it does not fit.
     """
-    root, drop = _stored(job, begins)
+    root, drop, savepoint = _stored(job, begins)
     if root is None:
         return []
-    left, why = without(root, plan, drop), refusal(root, plan, drop)
+    left, why = without(root, plan, drop), refusal(root, plan, drop, savepoint)
     if why is not None:
-        raise StateError(as_options(why.removeprefix("StateError: ")))
+        raise StateError(as_options(why))
     now, had = match(left, plan), match(root, plan)
     sources = {stage.source for stage in plan.stages}
     gone = [n for n in had.gone if n in drop or ANY_STATE in drop]
+    what = called(root, savepoint)
     said = {
-        "taken over": list(now.kept) if all_of_it else [],
-        "read from their beginning": [name for name in now.new if name in sources],
-        "begin empty": [name for name in now.new if name not in sources],
-        "given up": [*gone, *(n for n in (*had.changed, *had.kept) if n in drop)],
+        f"{what}: the job takes over the state of": list(now.kept) if all_of_it else [],
+        f"{what} knows nothing of these sources, which are read from their beginning": [
+            name for name in now.new if name in sources
+        ],
+        f"{what} has no state of these steps, which begin empty": [
+            name for name in now.new if name not in sources
+        ],
+        f"{what}: the job gives up the state of": [
+            *gone,
+            *(n for n in (*had.changed, *had.kept) if n in drop),
+        ],
     }
-    return [f"checkpoint {root.epoch}: {k}: {', '.join(v)}" for k, v in said.items() if v]
+    return [f"{text}: {', '.join(names)}" for text, names in said.items() if names]
 
 
-def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Sequence[str]]:
-    """Find what a run would begin from, and what it gives up of it."""
+def _stored(
+    job: "StreamJob", begins: Begins
+) -> tuple["RootManifest | None", Sequence[str], str | None]:
+    """Find what a run would begin from, what it gives up of it, and the savepoint it is in."""
     from penstock.cli.local_settings import EMPTY, LATEST  # noqa: PLC0415
     from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
 
@@ -81,10 +91,11 @@ def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Se
     if not asked and given is not None and not is_done(Restore(given.nonce), restored):
         restore, drop = EMPTY if given.empty else given.path, given.dropped
     if restore == EMPTY or (restore is not None and restore.isdigit()):
-        return None, ()
+        return None, (), None
     if restore is not None and restore != LATEST:
-        return _savepoint(str(Path(restore).resolve())), drop
-    return _newest(folder, latest), drop
+        path = str(Path(restore).resolve())
+        return _savepoint(path), drop, path
+    return _newest(folder, latest), drop, None
 
 
 def _latest(folder: "JobFolder") -> Latest | None:

@@ -61,18 +61,24 @@ def known(root: RootManifest, plan: PhysicalPlan) -> RootManifest:
     return replace(root, states=plan.states, steps=plan.steps, format=ROOT_FORMAT)
 
 
-def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
-    """Return why the plan cannot take over the state of ``root``, None when it can."""
+def incompatible(
+    root: RootManifest | None, plan: PhysicalPlan, savepoint: str | None = None
+) -> str | None:
+    """Return why the plan cannot take over the state of ``root``, None when it can.
+
+    ``savepoint`` is the folder that ``root`` was read from, if it was one.
+    """
     if root is None:
         return None
+    what = called(root, savepoint)
     if root.max_key_groups != plan.max_key_groups:
         return (
-            f"StateError: checkpoint {root.epoch} has {root.max_key_groups} key groups, the job "
+            f"StateError: {what} has {root.max_key_groups} key groups, the job "
             f"{plan.max_key_groups}: maxKeyGroups never changes in the life of a job"
         )
     if root.format == 1 and not _fits_by_place(root, plan):
         return (
-            f"StateError: checkpoint {root.epoch} was taken by an earlier release, and fits only "
+            f"StateError: {what} was taken by an earlier release, and fits only "
             "the job as it was then: run that once with this release until it has taken a "
             "checkpoint, then change it; or begin without state by restore.empty"
         )
@@ -82,10 +88,18 @@ def incompatible(root: RootManifest | None, plan: PhysicalPlan) -> str | None:
         return None
     names = ", ".join((*found.changed, *found.gone))
     return (
-        f"StateError: the state of checkpoint {root.epoch} does not fit this job: "
+        f"StateError: the state of {what} does not fit this job: "
         f"{'; '.join(words)}. Take that back; or give this state up by restore.dropState: "
         f"[{names}]; or begin without any state by restore.empty"
     )
+
+
+def called(root: RootManifest, savepoint: str | None = None) -> str:
+    """Name a checkpoint as its user knows it: a savepoint by its folder."""
+    if savepoint is None:
+        return f"checkpoint {root.epoch}"
+    name = savepoint.rstrip("/").rpartition("/")[2]
+    return f"savepoint {name!r} (checkpoint {root.epoch})"
 
 
 def altered(root: RootManifest, plan: PhysicalPlan) -> str | None:
@@ -125,12 +139,15 @@ def without(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> Roo
     return replace(now, states=left, tasks=tasks)
 
 
-def refusal(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> str | None:
+def refusal(
+    root: RootManifest, plan: PhysicalPlan, names: Sequence[str], savepoint: str | None = None
+) -> str | None:
     """Return why ``root`` does not fit even without the state of ``names``; None when it does.
 
-    A name that is not stored is told only then: it may have been given up before.
+    A name that is not stored is told only then: it may have been given up before. ``savepoint`` as
+    of :func:`incompatible`.
     """
-    why = incompatible(without(root, plan, names), plan)
+    why = incompatible(without(root, plan, names), plan, savepoint)
     have = [s.step for s in known(root, plan).states if s.kind != SINK]
     odd = [name for name in names if name != ANY_STATE and name not in have]
     if why is None or not odd:

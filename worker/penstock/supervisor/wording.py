@@ -17,8 +17,11 @@ _OPTIONS = (
 
 
 def as_options(text: str) -> str:
-    """Return a text with options in the place of the fields of ``spec.restore``."""
-    text = _DROPPED.sub(_drop_options, text)
+    """Return a text with options in the place of the fields of ``spec.restore``.
+
+    The class of an error, which a leader writes in front, tells a user nothing.
+    """
+    text = _DROPPED.sub(_drop_options, text.removeprefix("StateError: "))
     for field, option in _OPTIONS:
         text = text.replace(field, option)
     return text

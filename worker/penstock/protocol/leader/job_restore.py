@@ -247,7 +247,7 @@ class JobRestore:
     def _allowed(self, state: LeaderState, wanted: Restore, root: RootManifest) -> bool:
         """Refuse what does not fit, and what would repeat output unless that is allowed."""
         assert state.plan is not None
-        why = refusal(root, state.plan, wanted.drop_state)
+        why = refusal(root, state.plan, wanted.drop_state, wanted.path)
         newest = root.job_uid == state.latest.job_uid and root.epoch >= state.latest.max_epoch
         if (
             why is None

@@ -200,7 +200,7 @@ def test_standard_output_that_is_closed_or_full(job: Path, command: str, where: 
     code, text = run(job, "sh", "-c", shell, sys.executable)
     full = "full" in where
     assert code == (1 if full else 0), text
-    assert ("No space left on device" in text) == full
+    assert ("standard output: No space left on device" in text) == full
     if command == "run" and not full:
         assert list((job / "output").glob("*.parquet"))
 

@@ -92,7 +92,7 @@ def test_rows_without_event_time_are_told_apart_from_late_ones(tmp_path: Path) -
     (tmp_path / "job.yaml").write_text(TIMED)
     done = run(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 late rows, 3 rows without event time" in done.stdout, done.stdout
+    assert "1 late row, 3 rows without event time" in done.stdout, done.stdout
 
 
 def read_and_written(said: str) -> tuple[int, int]:

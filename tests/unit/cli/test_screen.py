@@ -125,7 +125,8 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
     said = [line for now in story for line in events.add(now)]
     assert said == [
         "leader: worker 1 leads now, worker 0 no longer (term 2)",
-        "recovered: back to epoch 7, runs again after 3 s (attempt 2)",
+        "recovered: back to epoch 7, runs again after 3 s (attempt 2); the rows of each step are"
+        " counted from 0 again",
         "rescaled: 2 -> 3 workers (version 2)",
     ]
     assert events.summary(story[-1]) == [
@@ -200,6 +201,9 @@ def test_rows_without_event_time_are_counted_apart_from_late_ones() -> None:
     steps = (StepStatus("window", 1, 50, 40, late_rows=7, untimed_rows=3, dead_rows=18_979),)
     assert ended(0, JobState.FINISHED, steps=steps) == [
         "7 late rows, 3 rows without event time, 18,979 dead-letter rows"
+    ]
+    assert ended(0, JobState.FINISHED, steps=(StepStatus("w", 1, 5, 4, late_rows=1),)) == [
+        "1 late row"
     ]
 
 

@@ -1,6 +1,7 @@
 """All commands in one place, and what becomes of their errors."""
 
 import gc
+import os
 import sys
 
 import typer
@@ -78,6 +79,11 @@ def run() -> None:
 
 def exit_code(app: typer.Typer) -> int:
     """Run a command line and return its exit code; errors are written to standard error."""
+    code = _code_of(app)
+    return code or Exit.FAILED if _fails_to_print() else code
+
+
+def _code_of(app: typer.Typer) -> int:
     try:
         app()
         code: int | str | None = Exit.OK
@@ -87,9 +93,27 @@ def exit_code(app: typer.Typer) -> int:
         print_error(str(error))
         code = exit_of_error(error)
     except OSError as error:  # of a place that nobody looked at before
-        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         code = Exit.FAILED
+        if not _fails_to_print():
+            print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
         print_error(internal(error))
         code = Exit.FAILED
     return Exit.OK if code is None else code if isinstance(code, int) else Exit.FAILED
+
+
+def _fails_to_print() -> bool:
+    """Say whether standard output takes nothing any more, and tell of it once.
+
+    Nothing is told where the reader has gone (``| head``): it has what it wanted.
+    """
+    try:
+        sys.stdout.write("")
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print_error(f"standard output: {error.strerror}")
+        # Python writes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

@@ -214,17 +214,24 @@ def _recovery(before: JobStatus, now: JobStatus) -> str:
     epoch = now.checkpoint.epoch if now.checkpoint is not None else 0
     to = f"epoch {epoch}" if epoch else "the beginning"
     took = short_seconds((now.time_us - before.time_us) / 1e6)
-    return f"recovered: back to {to}, runs again after {took} (attempt {now.attempt})"
+    return (
+        f"recovered: back to {to}, runs again after {took} (attempt {now.attempt}); the rows of each"
+        " step are counted from 0 again"
+    )
 
 
 def _times(count: int, one: str, many: str) -> str:
-    return "" if not count else f"{count} {one if count == 1 else many}"
+    return "" if not count else f"{count:,} {one if count == 1 else many}"
 
 
 def _lost_rows(last: JobStatus) -> list[str]:
     counted = (
-        (sum(s.late_rows for s in last.steps), "late rows"),
-        (sum(s.untimed_rows for s in last.steps), "rows without event time"),
-        (sum(s.dead_rows for s in last.steps), "dead-letter rows"),
+        (sum(s.late_rows for s in last.steps), "late row", "late rows"),
+        (
+            sum(s.untimed_rows for s in last.steps),
+            "row without event time",
+            "rows without event time",
+        ),
+        (sum(s.dead_rows for s in last.steps), "dead-letter row", "dead-letter rows"),
     )
-    return [f"{count:,} {what}" for count, what in counted if count]
+    return [_times(*count) for count in counted if count[0]]

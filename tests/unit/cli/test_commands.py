@@ -1,5 +1,6 @@
 """Commands as a shell runs them: output, messages on standard error, exit codes."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,15 +8,20 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.base.values import replace
 from penstock.cli.app import exit_code, make_app
+from penstock.cli.exits import Exit, exit_of_error
 from penstock.cli.local_settings import cluster_settings, restore_of
 from penstock.cli.preflight import Begins, check_before_start
 from penstock.cli.run import logs_command
+from penstock.cluster.control import ASK, RESCALE
+from penstock.cluster.rpc import Server
 from penstock.contract.latest import ANY_STATE, Restore, is_done
+from penstock.contract.status import RequestAnswer
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
 from penstock.graph import keep_job_file, read_job_file
+from penstock.supervisor.folders import Endpoint, JobFolder, starting
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = [
@@ -202,3 +208,32 @@ def test_the_command_for_logs_names_the_folder(tmp_path: Path) -> None:
     )
     here = cluster_settings(job, Path(".penstock"), None)
     assert logs_command(here) == "penstock logs wordcount"
+
+
+def test_a_request_that_a_running_job_cannot_note_has_failed_and_is_not_unreachable(
+    tmp_path: Path,
+) -> None:
+    def full(_request: object) -> RequestAnswer:
+        raise StorageError("metadata.sqlite: database or disk is full")
+
+    server = Server({ASK: full, RESCALE: full}, "secret")
+    folder = JobFolder.make(tmp_path, "j", "default")
+    folder.announce(Endpoint(os.getpid(), server.address, "secret"))
+    commands = (["stop", "j"], ["rescale", "j", "2"])
+    for command in commands:
+        done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
+        assert isinstance(done.exception, StorageError), done.stderr
+        assert exit_of_error(done.exception) is Exit.FAILED
+        assert str(done.exception) == "metadata.sqlite: database or disk is full"
+    server.close()
+    for command in commands:
+        done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
+        assert done.exit_code == Exit.UNREACHABLE
+        assert "job 'j' does not answer" in done.stderr
+
+
+def test_a_job_that_starts_cannot_be_asked_yet(tmp_path: Path) -> None:
+    with starting(tmp_path, "j"):
+        done = CliRunner().invoke(make_app(), ["status", "j", "--dir", str(tmp_path)])
+    assert done.exit_code == Exit.UNREACHABLE
+    assert "job 'j' is starting in " in done.stderr

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import BusyError, ConfigError
 from penstock.contract.ids import Ordinal
-from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint
+from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint, starting
 
 NOBODY = 65_534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -44,6 +44,28 @@ def test_a_killed_supervisors_endpoint_is_none(tmp_path: Path) -> None:
         ended.wait()
     folder = JobFolder.make(tmp_path, "words", "default")
     folder.announce(Endpoint(ended.pid, "127.0.0.1:1", "secret"))
+    with pytest.raises(ConfigError, match="is not running"):
+        find_endpoint(tmp_path, "words")
+
+
+def test_a_job_that_starts_is_said_to_start(tmp_path: Path) -> None:
+    place, running = tmp_path / "jobs", Endpoint(os.getpid(), "127.0.0.1:1", "secret")
+    with starting(place, "words"):
+        with pytest.raises(BusyError, match=rf"'words' is starting in .* \(pid {os.getpid()}\)"):
+            find_endpoint(place, "words")
+        with pytest.raises(ConfigError, match="'word' is not running"):
+            find_endpoint(place, "word")
+    assert not place.exists(), "a start that was given up leaves nothing"
+    with starting(place, "words"):
+        JobFolder.make(place, "words", "default").announce(running)
+        assert find_endpoint(place, "words") == running
+        assert [p.name for p in place.iterdir()] == ["words"], "the start is over"
+
+
+def test_the_mark_of_a_start_that_was_killed_says_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    (tmp_path / f".words.{ended.pid}.starting").touch()
     with pytest.raises(ConfigError, match="is not running"):
         find_endpoint(tmp_path, "words")
 

@@ -5,6 +5,7 @@
     ├── PeerError       the other side of a connection broke the contract
     ├── BusyError       another process has what is needed; try again when it has ended
     ├── StorageError    an effect failed or its outcome is unknown; try again
+    │   └── UnansweredError  nobody answered a request
     ├── StateError      stored data is lost, altered or incompatible
     └── UserCodeError   a user's function raised; carries step, source, partition and offset
 
@@ -39,6 +40,10 @@ class PeerError(PenstockError):
 
 class StorageError(PenstockError):
     """A read or write failed, or its outcome is unknown; the caller may try again."""
+
+
+class UnansweredError(StorageError):
+    """Nobody answered a request, which may have been carried out or not."""
 
 
 class StateError(PenstockError):

@@ -107,6 +107,7 @@ def run(  # noqa: PLR0917  typer passes by name
         from penstock.cli.past_runs import Asked, look_back  # noqa: PLC0415
         from penstock.cli.preflight import Begins  # noqa: PLC0415
         from penstock.graph import read_job_file  # noqa: PLC0415
+        from penstock.supervisor.folders import starting  # noqa: PLC0415
 
         gc.freeze()  # what was loaded lives on
         gc.enable()
@@ -123,8 +124,10 @@ def run(  # noqa: PLR0917  typer passes by name
         begins = None if debug else Begins(directory, restore, tuple(drop_state))
         checks = _Checks(job, file, settings, begins)
         asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
-        found = look_back(asked, checks.record)
-        code = _start(found, checks, forks, (directory, origin), make_screen(as_json, quiet=debug))
+        screen = make_screen(as_json, quiet=debug)
+        with starting(directory.absolute(), job.job.name):
+            found = look_back(asked, checks.record)
+            code = _start(found, checks, forks, (directory, origin), screen)
     if debug:
         leave(code)
     raise typer.Exit(code)

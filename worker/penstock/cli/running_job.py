@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
+from penstock.base.errors import BusyError, ConfigError, PeerError, PenstockError, UnansweredError
 from penstock.cli.exits import Exit, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
@@ -71,7 +71,7 @@ def cluster_client_of(
     client = ClusterJobClient(api_client(context, namespace), job)
     try:
         yield client
-    except (StorageError, PeerError) as error:
+    except (UnansweredError, PeerError) as error:
         raise _unreachable(error) from error
     finally:
         client.close()
@@ -79,16 +79,19 @@ def cluster_client_of(
 
 @contextmanager
 def client_of(directory: Path, job: str) -> "Iterator[JobClient]":
-    """Connect to a running job; leave with UNREACHABLE when there is none or it does not answer."""
+    """Connect to a running job; leave with UNREACHABLE when there is none or it does not answer.
+
+    A job that answers that it failed to do something is another error, which is passed on.
+    """
     from penstock.supervisor import connect  # noqa: PLC0415  needs gRPC
 
     try:
         client = connect(directory.absolute(), job)
-    except (ConfigError, StorageError, PeerError) as error:
+    except (BusyError, ConfigError, UnansweredError, PeerError) as error:
         raise _unreachable(error) from error
     try:
         yield client
-    except (StorageError, PeerError) as error:
+    except (UnansweredError, PeerError) as error:
         raise _unreachable(error) from error
 
 

@@ -7,7 +7,13 @@ object, and where the job stands is what the operator and the leader have writte
 import threading
 from collections.abc import Callable, Iterator
 
-from penstock.base.errors import ConfigError, PeerError, PenstockError, StorageError
+from penstock.base.errors import (
+    ConfigError,
+    PeerError,
+    PenstockError,
+    StorageError,
+    UnansweredError,
+)
 from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.pod import RECORD, status_name
@@ -36,7 +42,7 @@ _MOVING = frozenset({StreamJobState.FAILED, StreamJobState.FINISHED, StreamJobSt
 
 
 class ClusterJobClient:
-    """Every method raises StorageError when the server does not answer or refuses."""
+    """Every method raises UnansweredError when no server answers, StorageError when it refuses."""
 
     def __init__(self, client: ApiClient, job: str) -> None:
         """Ask about the StreamJob ``job`` of the client's namespace."""
@@ -139,7 +145,7 @@ class ClusterJobClient:
         except ApiRefused as error:
             raise self._words(error) from error
         except ApiUnanswered as error:
-            raise StorageError(f"the API server does not answer: {error}") from error
+            raise UnansweredError(f"the API server does not answer: {error}") from error
 
     def _words(self, error: ApiRefused) -> PenstockError:
         if error.code == 404:

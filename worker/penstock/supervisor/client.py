@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.errors import ConfigError, PeerError, StateError, UnansweredError
 from penstock.cluster.control import ANSWER, ASK, END, RESCALE, STATUS, AnswerOf, Ask, End, Rescale
 from penstock.cluster.launch import latest_name
 from penstock.cluster.rpc import Client, Method, Nothing, Reply, Request, Unreachable
@@ -41,7 +41,10 @@ def last_failure(directory: Path, job: str) -> str | None:
 
 
 class JobClient:
-    """Every method raises StorageError when the supervisor does not answer."""
+    """Every method raises UnansweredError when the supervisor does not answer.
+
+    It raises StorageError when the supervisor answers that it could not do what was asked.
+    """
 
     def __init__(self, job: str, client: Client) -> None:
         """Ask through ``client``, which is closed by :meth:`close`."""
@@ -79,7 +82,7 @@ class JobClient:
             pause.wait(ANSWER_INTERVAL_S)
             try:
                 answer = self._call(ANSWER, AnswerOf(answer.id))
-            except StorageError:  # on a busy machine one call may come too late: ask again
+            except UnansweredError:  # on a busy machine one call may come too late: ask again
                 silent += 1
                 if silent == SILENT_CALLS_MAX:
                     raise
@@ -91,4 +94,4 @@ class JobClient:
         try:
             return self._client.call(method, request)
         except Unreachable as error:
-            raise StorageError(f"job {self._job!r} does not answer: {error}") from error
+            raise UnansweredError(f"job {self._job!r} does not answer: {error}") from error

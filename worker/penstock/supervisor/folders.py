@@ -2,6 +2,7 @@
 
 ::
 
+    DIR/.JOB.PID.starting          process PID checks the job and starts it
     DIR/JOB/  lock                 held while it runs
               uid                  given once, kept for the life of the folder
               record.json          what ran: steps, code, inputs and outputs
@@ -14,14 +15,18 @@
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, PeerError
+from penstock.base.errors import BusyError, ConfigError, PeerError
 from penstock.cluster.system import RandomIds
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.folders import check_private
+
+STARTING = ".starting"
 
 
 class Endpoint(Message, tag="Endpoint"):
@@ -94,8 +99,9 @@ class JobFolder:
         return JobUid(file.read_text().strip())
 
     def announce(self, endpoint: Endpoint) -> None:
-        """Say where the running supervisor is."""
+        """Say where the running supervisor is; its start is over."""
         write_private(self.root / "endpoint.json", encode(endpoint))
+        _start_mark(self.root.parent, self.job).unlink(missing_ok=True)
 
     def retract(self) -> None:
         """Say that nothing is running any more."""
@@ -103,16 +109,57 @@ class JobFolder:
 
 
 def find_endpoint(directory: Path, job: str) -> Endpoint:
-    """Find a running job. Raises ConfigError when nothing by this name runs in ``directory``."""
+    """Find a running job. Raises ConfigError when nothing by this name runs in ``directory``.
+
+    Raises BusyError when a process is starting the job.
+    """
     file = directory / job / "endpoint.json"
     try:
         endpoint = decode(Endpoint, file.read_bytes())
         os.kill(endpoint.pid, 0)  # a supervisor that was killed leaves its file behind
     except (FileNotFoundError, ProcessLookupError):
+        if (pid := _starting_pid(directory, job)) is not None:
+            raise BusyError(
+                f"job {job!r} is starting in {directory} (pid {pid}): try again in a moment"
+            ) from None
         raise ConfigError(f"job {job!r} is not running in {directory}") from None
     except (OSError, PeerError) as error:
         raise ConfigError(f"{file}: {error}") from error
     return endpoint
+
+
+@contextmanager
+def starting(directory: Path, job: str) -> Iterator[None]:
+    """Let other processes know that this one starts a job: until it is announced, or given up.
+
+    A folder in which no mark can be made is no error here: the start itself says what is wrong.
+    """
+    made, mark = not directory.exists(), _start_mark(directory, job)
+    with suppress(OSError):
+        directory.mkdir(exist_ok=True)
+        mark.touch(mode=0o600)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            mark.unlink(missing_ok=True)
+            if made:
+                directory.rmdir()  # fails where the job has begun
+
+
+def _start_mark(directory: Path, job: str) -> Path:
+    return directory / f".{job}.{os.getpid()}{STARTING}"
+
+
+def _starting_pid(directory: Path, job: str) -> int | None:
+    """Find the process that starts a job; one that was killed leaves its mark behind."""
+    for mark in directory.glob(f".{job}.*{STARTING}"):
+        number = mark.name.removeprefix(f".{job}.").removesuffix(STARTING)
+        with suppress(OSError):
+            if number.isdigit():
+                os.kill(int(number), 0)
+                return int(number)
+    return None
 
 
 def write_private(file: Path, data: bytes) -> None:

@@ -1,5 +1,6 @@
 """What the engine makes of a user's source and sink: stamps, checks, and nothing hidden shown."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -261,10 +262,11 @@ def test_a_sink_that_cannot_take_its_folder_is_named() -> None:
 
     shut: Any = Shut()
     sink = OwnSink("out", shut)
-    for call in (
+    calls: list[Callable[[], None]] = [
         lambda: sink.claim("u", True),
         lambda: sink.inherit("u", "parent", Epoch(1)),
         lambda: sink.sweep(Attempt(1)),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(StorageError, match="sink 'out': RuntimeError: shut"):
             call()

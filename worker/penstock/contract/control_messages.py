@@ -38,9 +38,9 @@ class StageSplits(Message, tag="StageSplits"):
 
 
 class Announce(Message, tag="Announce"):
-    """A new term begins: confirm ``epoch`` (publish, go forward), abort only newer ones.
+    """A new term begins. Confirm ``epoch``: publish it and go forward; abort only newer epochs.
 
-    The engine drops what is in flight above ``epoch`` under lower terms, as after ``Abort``.
+    The engine drops checkpoints above ``epoch`` that lower terms began, as after ``Abort``.
     """
 
     leader: Leader
@@ -51,9 +51,9 @@ class Announce(Message, tag="Announce"):
 
 
 class Enumerate(Message, tag="Enumerate"):
-    """List the splits of the sources that no checkpoint knows, named by their stages.
+    """List the splits of these stages' sources, which no checkpoint has.
 
-    Asked of one member before an attempt: the very first one, or one of a job that has changed.
+    The leader asks one member before an attempt: the first one, or one of a job that has changed.
     """
 
     attempt: Attempt
@@ -61,11 +61,11 @@ class Enumerate(Message, tag="Enumerate"):
 
 
 class Reset(Message, tag="Reset"):
-    """Go back to ``epoch`` (0: to nothing): discard all newer state, build tasks, say ready.
+    """Go back to ``epoch`` (0: to no state): discard all newer state, build tasks, report ready.
 
-    ``root`` names the checkpoint to load; its table may be of another version than
-    ``assignment``, and every task takes what its share of ``assignment`` needs. ``splits`` are the
-    first states of sources that it does not know. A Reset to the attempt already taken is ignored.
+    ``root`` names the checkpoint to load. Its table may have another version than ``assignment``;
+    each task loads what its share of ``assignment`` needs. ``splits`` are the first states of
+    sources that the checkpoint does not have. An engine ignores a Reset to its present attempt.
     """
 
     attempt: Attempt
@@ -77,7 +77,7 @@ class Reset(Message, tag="Reset"):
 
 
 class Publish(Message, tag="Publish"):
-    """Publish these handles of a committed epoch; done ones are no error."""
+    """Publish these handles of a committed epoch. A handle that is already published is no error."""
 
     attempt: Attempt
     epoch: Epoch
@@ -85,7 +85,7 @@ class Publish(Message, tag="Publish"):
 
 
 class Start(Message, tag="Start"):
-    """All are READY and the old output is visible: sources seek, streams open."""
+    """All engines are ready and the old output is visible: sources seek, and streams open."""
 
     attempt: Attempt
 
@@ -101,7 +101,7 @@ class Inject(Message, tag="Inject"):
 
 
 class Hurry(Message, tag="Hurry"):
-    """Somebody waits for ``epoch``: write its state without a rest. Lost, it costs only time."""
+    """Somebody waits for ``epoch``: write its state at full speed. Its loss costs only time."""
 
     attempt: Attempt
     epoch: Epoch
@@ -116,9 +116,10 @@ class Commit(Message, tag="Commit"):
 
 
 class Abort(Message, tag="Abort"):
-    """``epoch`` will never be committed under this term: carry its handles, forget its barrier.
+    """``epoch`` will never be committed under this term.
 
-    Only barriers of this term and number are meant: the number may recur under a higher term.
+    Tasks forget its barrier, and carry its handles into the next epoch. Only barriers of this term
+    and number are meant, because a higher term may use the number again.
     """
 
     attempt: Attempt
@@ -126,10 +127,10 @@ class Abort(Message, tag="Abort"):
 
 
 class Prepare(Message, tag="Prepare"):
-    """Rescale, step 1: the proposed table; joiners build tasks, gainers pre-load from ``root``.
+    """Rescale, step 1: the proposed table. Joiners build tasks; others pre-load from ``root``.
 
-    ``members`` are those of both tables. A joiner takes ``attempt``; when its tasks wait for
-    input it reports ready and running as well as prepared. ``splits`` as in :class:`Reset`.
+    ``members`` are those of both tables. A joiner takes ``attempt``. When its tasks wait for input,
+    it reports ready, running and prepared. ``splits`` are as in :class:`Reset`.
     """
 
     attempt: Attempt
@@ -141,16 +142,16 @@ class Prepare(Message, tag="Prepare"):
 
 
 class CancelRescale(Message, tag="CancelRescale"):
-    """``version`` is off: release what is held to the old owners, and report prepared 0."""
+    """``version`` is given up: release held records to the old owners, and report prepared 0."""
 
     attempt: Attempt
     version: Version
 
 
 class Adopt(Message, tag="Adopt"):
-    """Rescale, step 4: ``version`` is committed with ``epoch``: load the last delta and resume.
+    """Rescale, step 4: ``version`` is committed with ``epoch``. Load the last delta and resume.
 
-    It confirms ``epoch`` as :class:`Commit` does. Leaving tasks report resumed at once.
+    It confirms ``epoch`` as :class:`Commit` does. Tasks that leave report resumed at once.
     """
 
     attempt: Attempt
@@ -160,7 +161,7 @@ class Adopt(Message, tag="Adopt"):
 
 
 class Settled(Message, tag="Settled"):
-    """All have resumed under ``version``: leaving tasks may end their streams."""
+    """All tasks have resumed under ``version``: tasks that leave may end their streams."""
 
     attempt: Attempt
     version: Version
@@ -173,7 +174,7 @@ class EndStreams(Message, tag="EndStreams"):
 
 
 class Shutdown(Message, tag="Shutdown"):
-    """End this one engine: the job is closed, or it is no member (any more). Not its successor."""
+    """End this engine and not its successor: the job is closed, or the engine is no member."""
 
     incarnation: Incarnation
     reason: str
@@ -212,10 +213,10 @@ STREAM_BROKE = "stream: "
 
 
 class Broken(Message, tag="Broken"):
-    """``attempt`` cannot go on here: a stream broke or a task failed. ``fatal`` fails the job.
+    """``attempt`` cannot continue here: a stream broke or a task failed. ``fatal`` fails the job.
 
-    Said by an engine to its keeper, which repeats it in heartbeats until a Reset to a higher
-    attempt. A failing :class:`Enumerate` is said with the attempt that it named.
+    An engine tells its keeper, which repeats it in heartbeats until a Reset to a higher attempt.
+    When :class:`Enumerate` fails, ``attempt`` is the one that it named.
     """
 
     attempt: Attempt
@@ -224,7 +225,7 @@ class Broken(Message, tag="Broken"):
 
 
 class EngineStatus(Message, tag="EngineStatus"):
-    """Where an engine stands: said to its keeper when it changes, and repeated for its life.
+    """The state of an engine. It tells its keeper after each change, and repeats it while it lives.
 
     - ``attempt``: the last Reset (or joiner's Prepare) taken; all other fields are about it and
       begin at zero with it. ``ready``, ``running``: that attempt once reached, 0 before.
@@ -249,7 +250,7 @@ class EngineStatus(Message, tag="EngineStatus"):
 
 
 class Heartbeat(Message, tag="Heartbeat"):
-    """All that a leader must know of a member, repeated by its keeper.
+    """All that a leader must know of a member. Its keeper repeats it.
 
     ``sequence`` rises by one: a late one is dropped. ``replaces`` is the engine that died here
     before this one. ``fingerprint`` is the plan's. ``injected`` is the newest epoch whose Inject
@@ -276,25 +277,25 @@ class Heartbeat(Message, tag="Heartbeat"):
 
 
 class Cause(StrEnum):
-    """Why a life is over: only what died counts towards the limit of restarts."""
+    """Why an engine's life ended. Only ``DIED`` counts towards the limit of restarts."""
 
-    DIED = "died"  # its process ended unasked, or was silent for so long that it was ended
-    ORDERED = "ordered"  # somebody had asked for it: a leader, an operator, its own keeper
-    UNKNOWN = "unknown"  # it is gone, and nobody who could know it has said why
+    DIED = "died"  # its process ended by itself, or was silent for too long and was ended
+    ORDERED = "ordered"  # a leader, an operator or its own keeper had asked for it
+    UNKNOWN = "unknown"  # it is gone, and nobody who could know has told the reason
 
 
-# Begins the reason of a job whose code does not load: the user's to mend, not worth a retry.
+# Begins the reason of a job whose code does not load. The user must mend it; a retry does not help.
 DOES_NOT_LOAD = "the job does not load"
-# Is in the text of a death of which the kernel says that memory ran out.
+# The text of a death contains it when the kernel says that memory ran out.
 OUT_OF_MEMORY = "the kernel ended it because memory ran out"
-# Are in what a system call says that found no room on a volume, however it is wrapped on its way.
+# The error of a system call contains one of them when a volume is full, however it is wrapped.
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
-# Is in the reason of a job whose engines died more often than its limit of restarts allows.
+# The reason of a job contains it when its engines died more often than its limit allows.
 RESTARTS_EXHAUSTED = "restart.attempts allows"
 
 
 class EngineLost(Message, tag="EngineLost"):
-    """An engine died or fell silent: said by its keeper, and repeated until another one lives.
+    """An engine died or fell silent. Its keeper repeats it until another engine lives.
 
     ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
     ``pod`` as in :class:`Heartbeat`. ``incarnation`` is the newest life that was announced, and
@@ -312,9 +313,10 @@ class EngineLost(Message, tag="EngineLost"):
 
 
 class TaskAck(Message, tag="TaskAck"):
-    """A task's snapshot of ``epoch`` is stored and its output prepared. Repeated until decided.
+    """A task's snapshot of ``epoch`` is stored and its output is prepared.
 
-    ``term`` is the barrier's: an aborted number may recur under a higher one.
+    It is repeated until the epoch is decided. ``term`` is that of the barrier, because a higher
+    term may use an aborted number again.
     """
 
     attempt: Attempt
@@ -334,9 +336,9 @@ class EpochFailed(Message, tag="EpochFailed"):
 
 
 class PublishFailed(Message, tag="PublishFailed"):
-    """A handle could not be published; the member retries, and says why meanwhile.
+    """A handle could not be published. The member retries, and reports the reason meanwhile.
 
-    ``fatal``: retrying cannot help; the job fails with ``reason``, its output still committed.
+    ``fatal``: a retry cannot help. The job fails with ``reason``, and its output stays committed.
     """
 
     attempt: Attempt

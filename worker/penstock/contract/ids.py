@@ -42,7 +42,11 @@ class TaskId(Message, tag="TaskId", order=True):
     slot: int
 
     def __hash__(self) -> int:
-        """Hash in one call: the hot path looks channels and tasks up for every batch."""
+        """Hash the fields alone, in one call: the hot path looks tasks up for every batch.
+
+        The hash of msgspec holds the address of the class. With it, the order of a set would
+        differ between two runs of the simulator with one seed.
+        """
         return hash((self.stage, self.worker, self.slot))
 
     def __str__(self) -> str:
@@ -80,7 +84,7 @@ ROOT_SUFFIX = ".root.json"
 
 @dataclass(frozen=True, slots=True)
 class NameParts:
-    """What collection reads from a name; ``members`` says that it is a members file."""
+    """The parts of a name that the cleaner needs; ``members``: it is a members file."""
 
     term: Term
     epoch: Epoch
@@ -93,7 +97,7 @@ def blob_name(term: Term, epoch: Epoch, life: "Incarnation", number: int, suffix
 
 
 def parse_name(name: BlobName) -> NameParts | None:
-    """Read a name back; None when it is none of ours, and so never to be collected."""
+    """Read a name; None when it is not ours, and so never to be deleted."""
     parts = name.rsplit("/", 1)[-1].split("-", 2)
     if len(parts) < 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return None

@@ -1,4 +1,4 @@
-"""Key groups and how they are shared out: balanced at first, moved as little as possible later.
+"""Key groups and their shares: balanced at first, and moved as little as possible later.
 
 A share is a sorted tuple of half-open, non-adjacent ranges. The functions here are pure and
 deterministic: every worker computes the same table from the same input.
@@ -109,7 +109,7 @@ def rebalance(shares: Sequence[Share], keep: Sequence[int | None]) -> tuple[Shar
 
 
 def _quotas(sizes: Sequence[int], total: int) -> list[int]:
-    """Give the larger quotas to those who hold most: each saves one move."""
+    """Give the larger quotas to the owners that hold most. Each of them saves one move."""
     size, larger = divmod(total, len(sizes))
     by_size = sorted(range(len(sizes)), key=lambda i: (-sizes[i], i))
     quotas = [size] * len(sizes)

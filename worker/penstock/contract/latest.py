@@ -1,7 +1,7 @@
-"""The one object that is the truth, and the one that holds what is wanted.
+"""``-latest``, the one object that is the truth, and ``-desired``, which holds what is wanted.
 
-``Latest`` changes only by compare-and-swap; each swap writes a fresh ``swap_id``, so that a
-swap whose reply was lost can be told from another's. Everything else is a view of it.
+``Latest`` changes only by compare-and-swap. Each swap writes a fresh ``swap_id``. By it a leader
+can tell its own swap, whose reply was lost, from another leader's. All else is a view of it.
 """
 
 import json
@@ -32,7 +32,7 @@ ANY_STATE = "*"  # no step has such a name
 
 
 class Leader(Message, tag="Leader"):
-    """The worker named by the last swap of the term; ``address`` is its keeper's."""
+    """The worker that the last swap of the term names; ``address`` is that of its keeper."""
 
     ordinal: Ordinal
     incarnation: Incarnation
@@ -53,7 +53,7 @@ class Member(Message, tag="Member"):
 
 
 class Retained(Message, tag="Retained"):
-    """A checkpoint that collection must not touch. ``savepoint`` is the user's name for it."""
+    """A checkpoint whose files must stay. ``savepoint`` is the user's name for it."""
 
     epoch: Epoch
     root: BlobRef
@@ -61,9 +61,9 @@ class Retained(Message, tag="Retained"):
 
 
 class Lost(Message, tag="Lost"):
-    """An incarnation that the leader has given up; whoever restarts workers may end it.
+    """An incarnation that the leader has given up. Whoever restarts workers may end it.
 
-    ``pod`` is the uid of the pod that it ran in: no other pod may be deleted for it.
+    ``pod`` is the uid of the pod that it ran in. No other pod may be deleted because of it.
     """
 
     ordinal: Ordinal
@@ -72,7 +72,7 @@ class Lost(Message, tag="Lost"):
 
 
 class Answer(Message, tag="Answer"):
-    """What became of a request of ``desired``: done, or refused or failed with a reason."""
+    """The result of a request of ``Desired``: done, or refused or failed for a reason."""
 
     request: str
     ok: bool
@@ -82,8 +82,8 @@ class Answer(Message, tag="Answer"):
 class Death(Message, tag="Death"):
     """An engine's process that ended unasked, and the attempt that it ended.
 
-    It is death ``number`` of its run, and made it ``count`` within the window. The first line of
-    ``reason`` says how it ended; what was in flight and its last words follow.
+    It is death ``number`` of its run, and number ``count`` within the window. The first line of
+    ``reason`` says how it ended. The rows in flight and its last lines of output follow.
     """
 
     ordinal: Ordinal
@@ -164,7 +164,7 @@ class Latest(Message, tag="Latest"):
     format: int = LATEST_FORMAT
 
     def closed(self) -> bool:
-        """Say whether no engine may run: the job has finished, stopped or failed."""
+        """Return whether no engine may run: the job has finished, stopped or failed."""
         return self.finished or self.stopped or self.failure is not None
 
 
@@ -183,7 +183,7 @@ def clip(text: str, bytes_max: int) -> str:
 
 
 def encode_latest(latest: Latest) -> bytes:
-    """Return the stored form of ``latest``; its size is bounded by construction, and asserted."""
+    """Return the stored form of ``latest``. Its parts bound its size, which is asserted."""
     data = encode(latest)
     assert len(data) <= LATEST_BYTES_MAX, f"-latest has {len(data)} bytes of {LATEST_BYTES_MAX}"
     return data
@@ -216,7 +216,7 @@ def _newer(name: str, found: int, known: int) -> StateError:
 
 
 def _format_of(data: bytes) -> int:
-    """Return the format that something unreadable says it has; 0 when it says none."""
+    """Return the format that an unreadable record names; 0 when it names none."""
     try:
         plain = parsed(data)
     except PeerError:
@@ -226,7 +226,7 @@ def _format_of(data: bytes) -> int:
 
 
 class Request(TolerantMessage, tag="Request"):
-    """Something asked for once; ``id`` makes it level-triggered.
+    """A request of the user. It is fulfilled once per ``id``, however often it is read.
 
     ``kind`` is ``checkpoint``, ``savepoint`` (``argument``: its name) or ``stop`` (``argument``:
     the name of a savepoint to take first, or None). The answer is in ``Latest.answers``; whoever

@@ -1,11 +1,11 @@
-"""What a keeper tells the engine it starts, in a small file: who it is and where things are."""
+"""The small file that a keeper writes for an engine: which engine it is, and where things are."""
 
 from penstock.contract.codec import Message
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 
 
 class EnginePlace(Message, tag="EnginePlace"):
-    """Where an engine's Flight server listens and is dialled; port 0: any free one.
+    """Where an engine's Flight server listens, and where peers dial it; port 0: any free one.
 
     ``ingest_port`` is that of senders of a pushed source, at the same host; 0: they are heard at
     a Unix socket, in a folder that only this user may enter.

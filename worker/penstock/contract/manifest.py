@@ -13,7 +13,7 @@ ROOT_FORMAT = 2
 
 
 class BlobRef(Message, tag="BlobRef"):
-    """A stored file: its name in the job's directory, SHA-256 in hex, and length in bytes."""
+    """A stored file: its name in the job's directory, its SHA-256 in hex, and its bytes."""
 
     name: BlobName
     sha256: str
@@ -21,10 +21,11 @@ class BlobRef(Message, tag="BlobRef"):
 
 
 class StateFile(Message, tag="StateFile"):
-    """A state file as one reader may see it: only ``groups``, later ``order`` wins.
+    """A state file for one task, which may read only the key groups ``groups``.
 
-    Losing a group narrows ``groups``; gaining one takes over the other's entry. ``epoch`` is the
-    one in the name: that of the first manifest that listed the file.
+    Of two rows of one key, the one in the file with the higher ``order`` counts. A task that loses
+    a group narrows ``groups``. A task that gains a group takes over the entry of the old owner.
+    ``epoch`` is the one in the name: that of the first manifest that listed the file.
     """
 
     blob: BlobRef
@@ -49,7 +50,7 @@ class SplitState(Message, tag="SplitState"):
 
 
 class SinkHandle(Message, tag="SinkHandle"):
-    """Prepared output: enough for any live worker to publish it, any number of times.
+    """Prepared output. Any live worker can publish it with this, any number of times.
 
     ``data`` is the connector's own text (canonical JSON). ``epoch`` is the one that prepared it:
     a handle of an aborted epoch is carried into the next one's manifest unchanged.
@@ -64,7 +65,7 @@ class SinkHandle(Message, tag="SinkHandle"):
 
 
 class TaskManifest(Message, tag="TaskManifest"):
-    """One task's snapshot at a barrier; what its acknowledgement carries."""
+    """One task's snapshot at a barrier. Its acknowledgement carries it."""
 
     task: TaskId
     files: tuple[StateFile, ...] = ()

@@ -54,9 +54,9 @@ class EdgePlan(Message, tag="EdgePlan"):
 
 
 class StateColumn(Message, tag="StateColumn"):
-    """A value per key: its name and type as the job shows them, and what is kept of which column.
+    """A value per key: its name and type as the job shows them, and how it is computed.
 
-    ``of`` is like ``sum(x: int64)``; empty where the value is the user's own.
+    ``of`` is like ``sum(x: int64)``. It is empty for a value of the user's own.
     """
 
     name: str
@@ -65,7 +65,7 @@ class StateColumn(Message, tag="StateColumn"):
 
 
 class StepState(Message, tag="StepState"):
-    """What a checkpoint holds of one step, as far as it must be the same when it is read again.
+    """What a checkpoint holds of one step. A job that reads it again must have the same.
 
     A source or sink has a ``connector``; a keyed step has ``keys`` and ``columns`` in their order;
     a window has ``times``: its size and its offset (us).
@@ -83,8 +83,8 @@ class PhysicalPlan(Message, tag="PhysicalPlan"):
     """Stages in topological order.
 
     ``fingerprint`` is that of the whole graph: engines of two plans never share an attempt.
-    ``states`` says what checkpoints hold, step by step. ``state_fingerprint`` is what a manifest
-    of format 1 says instead.
+    ``states`` lists what checkpoints hold, step by step. A manifest of format 1 has
+    ``state_fingerprint`` instead.
     """
 
     job: str
@@ -99,10 +99,6 @@ class PhysicalPlan(Message, tag="PhysicalPlan"):
     def steps(self) -> tuple[tuple[str, ...], ...]:
         """Return the names of the steps of each stage."""
         return tuple(stage.steps for stage in self.stages)
-
-    def inputs_of(self, stage: StageIndex) -> tuple[EdgePlan, ...]:
-        """List the edges into a stage, in plan order."""
-        return tuple(e for e in self.edges if e.receiver == stage)
 
     def outputs_of(self, stage: StageIndex) -> tuple[EdgePlan, ...]:
         """List the edges out of a stage, in plan order."""

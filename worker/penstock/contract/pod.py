@@ -9,7 +9,7 @@
                          own: {trust} of {job}-tls, {scratch}, /tmp
       shared             {run} (a socket), the job, the checkpoints' volume
 
-Both sides read their names and paths here; neither spells one by itself.
+The operator and the containers take names and paths from here. No other file spells them.
 """
 
 from penstock.contract.codec import Message
@@ -64,15 +64,15 @@ def config_name(job: str) -> str:
 
 
 def trust_name(job: str) -> str:
-    """Name the Secret of the engines and of senders: it lets in to the shuffle and to ingest."""
+    """Name the Secret of the engines and of senders: who has it may shuffle and push rows."""
     return f"{job}-tls"
 
 
 def control_name(job: str) -> str:
-    """Name the Secret of the keepers alone: it lets in to the control plane.
+    """Name the Secret of the keepers alone: who has it may call the control plane.
 
-    Its authority and its keys are others than those of :func:`trust_name`: who has all that an
-    engine has is neither heard by a keeper nor taken for one.
+    It has another authority and other keys than :func:`trust_name`. So keepers refuse the calls of
+    somebody who has all that an engine has, and do not believe that it is a keeper.
     """
     return f"{job}-control"
 
@@ -85,7 +85,7 @@ def secret_names(job: str) -> tuple[str, str]:
 def certificate_host(job: str, namespace: str) -> str:
     """Name the one DNS SAN of a job's certificate; peers are dialled by address and checked by it.
 
-    It never resolves: an address says where a peer is, this name which job it belongs to.
+    The name never resolves. An address tells where a peer is, and this name tells its job.
     """
     return f"{job}.{namespace}.job.penstock.dev"
 

@@ -77,7 +77,7 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
 
 
 class CheckpointStatus(TolerantMessage, tag="CheckpointStatus"):
-    """The newest committed epoch: when, how large (new bytes), how long from barrier to commit."""
+    """The newest committed epoch: its time, its new bytes, and the time from barrier to commit."""
 
     epoch: int
     time_us: int
@@ -106,7 +106,7 @@ class SinkStatus(TolerantMessage, tag="SinkStatus"):
 
 
 class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
-    """What became of a request: None while it is under way."""
+    """The result of a request; ``ok`` is None while it is under way."""
 
     id: str
     kind: str
@@ -117,8 +117,8 @@ class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
 class DeathStatus(TolerantMessage, tag="DeathStatus"):
     """An engine of ``worker`` that ended unasked, as death ``number`` of this run.
 
-    It made it ``count`` within the window. The first line of ``text`` says how it ended, the others
-    what was in flight and its last words.
+    It was number ``count`` within the window. The first line of ``text`` says how it ended. The
+    others hold the rows in flight and its last lines of output.
     """
 
     worker: int

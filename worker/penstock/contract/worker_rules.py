@@ -14,10 +14,10 @@ from penstock.contract.status import JobStatus
 
 
 def is_over(latest: Latest, desired: Desired) -> bool:
-    """Say whether this run has ended, so that no worker is needed.
+    """Return whether this run has ended, so that it needs no worker.
 
-    ``stopped`` and ``failure`` of an earlier run are cleared by the leader of this one; what is
-    finished stays finished, unless a restore is asked for that has not happened yet.
+    The leader of this run clears ``stopped`` and ``failure`` of an earlier one. A finished job
+    stays finished, unless a restore is wanted that has not happened yet.
     """
     restoring = desired.restore is not None and desired.restore.nonce != latest.restored
     if latest.finished:
@@ -26,10 +26,11 @@ def is_over(latest: Latest, desired: Desired) -> bool:
 
 
 def workers_needed(latest: Latest, desired: Desired, running: int) -> int:
-    """Say how many workers must run: ordinals below this number. ``running`` is what runs now.
+    """Return how many workers must run: those with ordinals below this number.
 
-    Growing comes first. Shrinking comes last: when the smaller number is committed, all members
-    run under it, its output is published, and the leader is one of those that stay.
+    ``running`` is the number that runs now. Workers are added first. They are removed last: when
+    the smaller number is committed, all members run under it, its output is published, and the
+    leader is one of those that stay.
     """
     if is_over(latest, desired):
         return 0
@@ -41,7 +42,7 @@ def workers_needed(latest: Latest, desired: Desired, running: int) -> int:
     return max(desired.workers, latest.workers, leader + 1, running)
 
 
-SILENT_POD_S = 5.0  # a keeper that speaks more often ends and restarts its engine by itself
+SILENT_POD_S = 5.0  # a keeper that reports more often ends and restarts its engine by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ class PodSeen:
 def to_replace(latest: Latest, status: JobStatus | None, pods: Iterable[PodSeen]) -> list[PodSeen]:
     """List the pods to delete, each with its uid as the precondition of the deletion.
 
-    Only the pod that a lost life ran in, whatever its name; only while it has announced no newer
-    life; and only if its keeper has been silent towards a leader that listens. ``status`` must
-    have been read after ``latest``. A pod that is ending already is listed when it is silent too:
-    its node may be gone, and then only a deletion without grace frees its name.
+    A pod is listed under three conditions, whatever its name. A lost life of an engine ran in it.
+    It has announced no newer life. Its keeper has been silent towards a leader that listens.
+    ``status`` must have been read after ``latest``. A silent pod that is already ending is listed,
+    too: its node may be gone, and then only a deletion without grace frees its name.
     """
     if status is None or status.term != latest.term or status.listening_s < SILENT_POD_S:
         return []

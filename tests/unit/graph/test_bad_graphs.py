@@ -46,7 +46,7 @@ def message(file: Path) -> str:
 WRONG_STEPS = [
     (
         f"{{name: a, keyBy: [wrod], {COUNT}}}",
-        "'wrod' is not there: unknown column 'wrod': did you mean 'word'?",
+        "'wrod' does not exist: unknown column 'wrod': did you mean 'word'?",
     ),
     (
         f"{{name: a, keyBy: [tags], {COUNT}}}",
@@ -88,7 +88,7 @@ WRONG_STEPS = [
     ),
     (
         f"{{name: a, keyBy: ['n'], {WINDOW}}}",
-        "a window goes by event time, and its rows have none",
+        "a window needs event time, and its rows have none",
     ),
     ("{name: a, map: {function: 'nowhere_at_all:f'}}", "there is no module 'nowhere_at_all'"),
     (
@@ -114,7 +114,10 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("eventTime: {column: tss}", "event-time column 'tss' is not there: unknown column 'tss'"),
+        (
+            "eventTime: {column: tss}",
+            "event-time column 'tss' does not exist: unknown column 'tss'",
+        ),
         (
             "eventTime: {column: 'n'}",
             "event-time column 'n' has type int64; it must be timestamp[us]",
@@ -130,7 +133,7 @@ def test_event_time_that_is_lost_on_the_way(tmp_path: Path) -> None:
     text = message(
         graph_file(tmp_path, words, f"{{name: w, keyBy: [word], {WINDOW}}}", SINK, source=TIME)
     )
-    assert "step 'w': a window goes by event time, and its rows have none" in text
+    assert "step 'w': a window needs event time, and its rows have none" in text
 
 
 def test_a_cycle_over_several_steps_is_spelled_out(tmp_path: Path) -> None:
@@ -176,7 +179,7 @@ WRONG_ENTRYPOINTS = [
     ("x = 1\ny = x / 0\n", "bad_job.py:2: ZeroDivisionError: division by zero"),
     ("def job(:\n", "bad_job.py:1: SyntaxError"),
     ("def jab(params): pass\n", "unknown name 'job': did you mean 'jab'?"),
-    ("job = 3\n", "is no function but int"),
+    ("job = 3\n", "is not a function: it is int"),
     (
         "def job(params):\n    return params['inptu']\n",
         "bad_job.py:2: unknown parameter 'inptu': did you mean 'input'?",
@@ -191,13 +194,13 @@ WRONG_ENTRYPOINTS = [
         "    s = j.source('a', ps.parquet('x'), columns={'w': 'string'})\n"
         "    s.key_by('v').aggregate('c', n=ps.count()).sink('o', ps.discard())\n"
         "    return j\n",
-        "bad_job.py:5: step 'c': key column 'v' is not there: unknown column 'v': known are w",
+        "bad_job.py:5: step 'c': key column 'v' does not exist: unknown column 'v': known are w",
     ),
     (
         "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
         "    j.source('a', ps.parquet('x'))\n    j.source('a', ps.parquet('x'))\n"
         "    return j\n",
-        "bad_job.py:5: a step named 'a' is there already (at ",
+        "bad_job.py:5: a step named 'a' exists already (at ",
     ),
     (
         "import penstock as ps\ndef job(params):\n    j = ps.Job()\n"
@@ -239,7 +242,7 @@ def test_a_script_names_lines_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     ("text", "expected"),
     [
         ("a: [1\n", "job.yaml:2: not YAML"),
-        ("a: 1\na: 2\n", "job.yaml:2: 'a' is there twice in one object"),
+        ("a: 1\na: 2\n", "job.yaml:2: 'a' occurs twice in one object"),
         ("a: 1\n---\nb: 2\n", "holds 2 objects; one is expected"),
         ("", "holds 0 objects"),
         ("? [1]\n: 2\n", "a key must be a text"),

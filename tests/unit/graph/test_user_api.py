@@ -295,10 +295,12 @@ def test_types_of_computed_columns() -> None:
 
 def test_an_object_that_is_no_source_or_sink_is_refused() -> None:
     job = ps.Job()
-    with pytest.raises(ps.ConfigError, match=r"step 'a': str is no source: it has no bounded"):
+    with pytest.raises(ps.ConfigError, match=r"step 'a': str is not a source: it lacks bounded"):
         job.source("a", "data/lines")
     lines = job.source("b", ps.parquet("x"), columns={"line": "string"})
-    with pytest.raises(ps.ConfigError, match=r"test_user_api.*step 'o': str is no sink: it has no"):
+    with pytest.raises(
+        ps.ConfigError, match=r"test_user_api.*step 'o': str is not a sink: it lacks"
+    ):
         lines.sink("o", "data/out")
 
 

@@ -1,11 +1,11 @@
-"""From what a user wrote to what an engine runs: API, files, checks, plan, pictures.
+"""Turns what a user wrote into what an engine runs: Python API, job files, checks, plan, drawings.
 
     Python function ─┐
-    job.graph        ┼─> Draft (steps, functions, places) ─> checks ─> plan ─> CompiledJob
+    job.graph        ┼─> GraphDraft (steps, functions, places) ─> checks ─> plan ─> CompiledJob
     job.script       ┘
 
-Imports of Arrow happen where rows are at hand, never at import: ``penstock --help`` and the
-supervisor rest on this package.
+This package does not import Arrow when it is imported. Functions that need Arrow import it when
+they run, because ``penstock --help`` and the supervisor use this package and must start fast.
 """
 
 from penstock.graph.compiled import (

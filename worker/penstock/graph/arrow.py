@@ -1,4 +1,4 @@
-"""Column types as text to Arrow types and back. Imports Arrow: only where rows are at hand."""
+"""Converts column types between text and Arrow types. Imports Arrow: import it only when needed."""
 
 import re
 from functools import cache
@@ -30,7 +30,7 @@ _OPENING, _CLOSING = "<([", ">)]"
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
-    """Return the Arrow schema of columns. Raises ConfigError on a type that is none."""
+    """Return the Arrow schema of columns. Raises ConfigError for a type that does not exist."""
     return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns])
 
 
@@ -41,18 +41,19 @@ def columns_of_schema(schema: pa.Schema) -> Columns:
 
 @cache
 def arrow_type(text: str) -> pa.DataType:
-    """Return the Arrow type that ``text`` spells, as ``str`` of the type does.
+    """Return the Arrow type with this name. ``text`` is what ``str`` of an Arrow type returns.
 
-    Names of a list's items and of a map's entries are not kept. Raises ConfigError.
+    Names of a list's items and of a map's entries are not kept. Raises ConfigError for a type that
+    does not exist.
     """
-    found = _parsed(text)
+    found = _parse_type(text)
     if found is None:
         raise ConfigError(unknown("column type", text, SIMPLE_TYPES))
     return found
 
 
 def check_type(kind: pa.DataType) -> None:
-    """Raise ConfigError for a type of which a column cannot pass through a job."""
+    """Raise ConfigError if columns of this type cannot pass through a job."""
     try:
         if arrow_type(str(kind)) != kind:
             pa.array([], kind).cast(arrow_type(str(kind)))
@@ -63,7 +64,7 @@ def check_type(kind: pa.DataType) -> None:
         ) from None
 
 
-def _parsed(text: str) -> pa.DataType | None:
+def _parse_type(text: str) -> pa.DataType | None:
     name = normal_type(text)
     if name in _SIMPLE:
         return _SIMPLE[name]
@@ -77,35 +78,38 @@ def _parsed(text: str) -> pa.DataType | None:
             return pa.binary(int(match[1]))
         kind, _, rest = name.partition("<")
         if rest:
-            inside, closed, behind = rest.rpartition(">")
-            return _nested(kind, inside, behind) if closed else None
+            inner, closing, suffix = rest.rpartition(">")
+            return _nested(kind, inner, suffix) if closing else None
         return pa.type_for_alias(name)
     except ValueError:
         return None
 
 
-def _nested(kind: str, inside: str, behind: str) -> pa.DataType | None:
-    parts = _split(inside)
+def _nested(kind: str, inner: str, suffix: str) -> pa.DataType | None:
+    parts = _split_outside_brackets(inner)
     if kind == "struct":
         fields = [_field(part) for part in parts if part]
         known = [f for f in fields if f is not None]
         return pa.struct(known) if len(known) == len(fields) else None
     if kind == "dictionary":
         named = dict(part.partition("=")[::2] for part in parts)
-        values, indices = _parsed(named.get("values", "")), _parsed(named.get("indices", ""))
+        values, indices = (
+            _parse_type(named.get("values", "")),
+            _parse_type(named.get("indices", "")),
+        )
         ordered = named.get("ordered") == "1"
         return (
             None if values is None or indices is None else pa.dictionary(indices, values, ordered)
         )
     if kind == "map":
-        types = [_parsed(part.partition(" ('")[0]) for part in parts[:2]]
+        types = [_parse_type(part.partition(" ('")[0]) for part in parts[:2]]
         if len(types) < 2 or types[0] is None or types[1] is None:
             return None
         return pa.map_(types[0], types[1], keys_sorted=parts[2:] == ["keys_sorted"])
-    return _list(kind, parts, behind)
+    return _list(kind, parts, suffix)
 
 
-def _list(kind: str, parts: list[str], behind: str) -> pa.DataType | None:
+def _list(kind: str, parts: list[str], suffix: str) -> pa.DataType | None:
     item = _field(parts[0]) if ": " in parts[0] else _field(f"item: {parts[0]}")
     if item is None or len(parts) != 1:
         return None
@@ -114,22 +118,22 @@ def _list(kind: str, parts: list[str], behind: str) -> pa.DataType | None:
         return pa.list_(item)
     if kind == "large_list":
         return pa.large_list(item)
-    size = behind.removeprefix("[").removesuffix("]")
+    size = suffix.removeprefix("[").removesuffix("]")
     return pa.list_(item, int(size)) if kind == "fixed_size_list" and size.isdigit() else None
 
 
 def _field(text: str) -> pa.Field | None:
     name, _, kind = text.partition(": ")
-    parsed = _parsed(kind.removesuffix(_NOT_NULL))
+    parsed = _parse_type(kind.removesuffix(_NOT_NULL))
     return pa.field(name, parsed, not kind.endswith(_NOT_NULL)) if parsed is not None else None
 
 
-def _split(text: str) -> list[str]:
-    """Split at the commas that are in no brackets."""
+def _split_outside_brackets(text: str) -> list[str]:
+    """Split at the commas that are not inside brackets."""
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter in _OPENING) - (letter in _CLOSING)
-        if letter == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
+    for index, character in enumerate(text):
+        depth += (character in _OPENING) - (character in _CLOSING)
+        if character == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
     return [*parts, text[start:].strip()]

@@ -1,4 +1,4 @@
-"""From the nodes of a stage to its chain of steps. Imports Arrow and numba: engines only."""
+"""Builds the chain of steps of a stage. Imports Arrow and numba, so only engines import it."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -33,63 +33,67 @@ Emits = Mapping[tuple[str, int | str], Emit]
 
 
 class States(Protocol):
-    """Where the steps of one task open their state."""
+    """The keyed state of one task. Its steps open their state here."""
 
     max_key_groups: int
 
     def open(self, schema: StateSchema) -> KeyedState:
-        """Make the empty state of a step."""
+        """Create the state of a step, without any key."""
         ...
 
 
 def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain:
     """Build the chain of one task.
 
-    ``emits`` has a callable for every edge, ``("edge", index)``, and sink, ``("sink", name)``.
-    Rows of a source stage enter behind the source. Raises ConfigError on columns that do not fit.
+    ``emits`` has a callable for every edge, ``("edge", index)``, and every sink,
+    ``("sink", name)``. In a source stage, the caller gives the chain the rows that the source has
+    read. ``states`` is None for a stage that is not keyed. Raises ConfigError for columns that do
+    not fit the steps.
     """
-    inner = [i for i, node in enumerate(stage.nodes) if not _outside(node)]
-    place = {node: i for i, node in enumerate(inner)}
+    inner = [i for i, node in enumerate(stage.nodes) if not _is_source_or_sink(node)]
+    position = {node: i for i, node in enumerate(inner)}
     wired = [
-        Wired(_step(stage.nodes[i], states), _inner(stage, i, place), _outer(stage, i, emits))
+        Wired(
+            _step(stage.nodes[i], states),
+            _readers_by_output(stage, i, position),
+            _emits_by_output(stage, i, emits),
+        )
         for i in inner
     ]
     source = next((i for i, n in enumerate(stage.nodes) if isinstance(n.parameters, Source)), ENTRY)
-    return Chain(wired, _readers(stage, source, place), _entry_emits(stage, source, emits))
+    return Chain(wired, _readers(stage, source, MAIN, position), _emits(stage, source, MAIN, emits))
 
 
-def _outside(node: CompiledStep) -> bool:
+def _is_source_or_sink(node: CompiledStep) -> bool:
     return isinstance(node.parameters, Source | Sink)
 
 
-def _readers(stage: CompiledStage, node: int, place: Mapping[int, int]) -> tuple[int, ...]:
-    """List the steps that read the main output of a node, or the stage's entry."""
-    return _inner_of(stage, node, MAIN, place)
-
-
-def _inner_of(
-    stage: CompiledStage, node: int, output: str, place: Mapping[int, int]
+def _readers(
+    stage: CompiledStage, node: int, output: str, position: Mapping[int, int]
 ) -> tuple[int, ...]:
+    """List the inner steps that read an output of a node, or the entry of the stage."""
     return tuple(
-        place[i]
-        for i in place
+        position[i]
+        for i in position
         for link in stage.nodes[i].inputs
         if link.node == node and (link.output == output or node == ENTRY)
     )
 
 
-def _inner(stage: CompiledStage, node: int, place: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
+def _readers_by_output(
+    stage: CompiledStage, node: int, position: Mapping[int, int]
+) -> dict[str, tuple[int, ...]]:
     outputs = stage.nodes[node].outputs
-    return {output: _inner_of(stage, node, output, place) for output in outputs}
+    return {output: _readers(stage, node, output, position) for output in outputs}
 
 
-def _outer(stage: CompiledStage, node: int, emits: Emits) -> dict[str, tuple[Emit, ...]]:
-    """Find the edges and sinks behind each output of a node."""
+def _emits_by_output(stage: CompiledStage, node: int, emits: Emits) -> dict[str, tuple[Emit, ...]]:
     outputs = stage.nodes[node].outputs
-    return {output: _emits_of(stage, node, output, emits) for output in outputs}
+    return {output: _emits(stage, node, output, emits) for output in outputs}
 
 
-def _emits_of(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[Emit, ...]:
+def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[Emit, ...]:
+    """List the callables of the edges and sinks that read an output of a node."""
     own = stage.nodes[node].edges if node != ENTRY else ()
     edges = [emits["edge", index] for name, index in own if name == output]
     sinks = [
@@ -102,12 +106,8 @@ def _emits_of(stage: CompiledStage, node: int, output: str, emits: Emits) -> tup
     return (*edges, *sinks)
 
 
-def _entry_emits(stage: CompiledStage, source: int, emits: Emits) -> tuple[Emit, ...]:
-    return _emits_of(stage, source, MAIN, emits)
-
-
 def _step(node: CompiledStep, states: States | None) -> Step:
-    given = node.input_schema()
+    input_schema = node.input_schema()
     match node.parameters:
         case Split(column):
             return stateless.SplitStep(node.name, column, node.output_schema(MAIN))
@@ -119,29 +119,29 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FilterStep(node.name, call, _function(node))
         case Aggregate() | Window() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
-            return _keyed_step(node, given, states)
+            return _keyed_step(node, input_schema, states)
         case _:
-            raise AssertionError(f"{type(node.parameters).__name__} is no inner step")
+            raise AssertionError(f"{type(node.parameters).__name__} is not an inner step")
 
 
-def _keyed_step(node: CompiledStep, given: pa.Schema, states: States) -> Step:
+def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> Step:
     try:
-        keys = keyed.KeyColumns(given, node.keys, states.max_key_groups)
+        keys = keyed.KeyColumns(input_schema, node.keys, states.max_key_groups)
     except ConfigError as error:
         raise ConfigError(f"step {node.name!r}: {error}") from error
-    schemas = (given, node.output_schema(MAIN))
+    schemas = (input_schema, node.output_schema(MAIN))
     match node.parameters:
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
         case Window(size, compute, offset, lateness):
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             shape = WindowShape(size, offset, lateness, node.time)
-            made = window(node.name, shape, keys, compute, schemas)
-            made.open(states.open)
-            return made
+            window_step = window(node.name, shape, keys, compute, schemas)
+            window_step.open(states.open)
+            return window_step
         case Process(call, columns):
-            kept = (arrow_schema(columns), node.output_schema(MAIN))
-            process = ProcessStep(node.name, keys, call, _function(node), kept)
+            state_and_output = (arrow_schema(columns), node.output_schema(MAIN))
+            process = ProcessStep(node.name, keys, call, _function(node), state_and_output)
             process.open(states.open)
             return process
         case _:

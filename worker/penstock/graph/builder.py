@@ -1,4 +1,4 @@
-"""The Python API: a job is built by calling methods on streams. Nothing runs while it is built.
+"""The Python API: a user builds a job by calling methods of streams. Building runs no step.
 
     def job(params):
         job = ps.Job()
@@ -8,8 +8,8 @@
         counts.sink("output", ps.parquet(params["output"]))
         return job
 
-Every step has a name: state is found again by it. The builder only notes what was asked, and
-where; ``validate`` and ``columns`` check it.
+Every step has a name, and checkpoints find the state of a step by this name. The builder only
+records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregates import Aggregation
-from penstock.graph.connect import check_own
+from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, caller_place, label, partition_role
 
 UserFunction = Callable[..., Any]
@@ -59,7 +59,7 @@ Duration = str
 
 
 class Job:
-    """A job under construction; sources begin its streams."""
+    """A job under construction. :meth:`source` begins a stream."""
 
     def __init__(self) -> None:
         self.draft = GraphDraft()
@@ -76,11 +76,13 @@ class Job:
         batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT,
         parallelism: int | None = None,
     ) -> "Stream":
-        """Read an input: ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, your own.
+        """Begin a stream with the rows of an input.
 
-        ``columns`` selects and types the columns; all of the input's when left out.
-        ``event_time`` names the timestamp[us] column that windows go by; rows may be out of
-        order by ``out_of_orderness``. An object of your own follows ``ps.Source``.
+        ``connector`` is ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, or an
+        object of your own that follows ``ps.Source``. ``columns`` selects columns and says their
+        types; without it all columns are read. ``event_time`` names the column of event time, of
+        type timestamp[us]; windows use it. Rows may be out of order by at most
+        ``out_of_orderness``. Raises ConfigError.
         """
         time = None
         if event_time is not None:
@@ -94,15 +96,16 @@ class Job:
     def _connect(self, name: str, connector: object, role: Role) -> str:
         place = caller_place()
         if not isinstance(connector, Connector):
-            check_own(f"{place}: step {name!r}", connector, role)
+            check_user_connector(f"{place}: step {name!r}", connector, role)
             self.draft.functions[name, CONNECTOR] = connector
         return place
 
     def _add(self, step: Step, place: str) -> "Stream":
         if any(s.name == step.name for s in self.draft.steps):
             raise ConfigError(
-                f"{place}: a step named {step.name!r} is there already "
-                f"(at {self.draft.place(step.name)}); names tell the state of steps apart"
+                f"{place}: a step named {step.name!r} exists already "
+                f"(at {self.draft.place(step.name)}); names must differ, "
+                "because state is found by the name of its step"
             )
         self.draft.steps.append(step)
         self.draft.places[step.name] = place
@@ -110,7 +113,7 @@ class Job:
 
 
 class Stream:
-    """Rows of one output of a step (or of several, after ``union``), on their way to a reader."""
+    """The rows of one output of a step. After ``union``: of several steps."""
 
     def __init__(
         self,
@@ -127,52 +130,55 @@ class Stream:
     # --- How the next step gets the rows ------------------------------------------------------
 
     def key_by(self, *columns: str) -> "KeyedStream":
-        """Send all rows with equal key columns to one task, which owns the state of the key."""
+        """Send all rows with equal key columns to the task that owns the state of the key."""
         if not columns:
             raise ConfigError(f"{caller_place()}: key_by needs at least one column")
-        keyed = self._dealt(Partitioning.KEY, keys=tuple(columns))
+        keyed = self._partitioned(Partitioning.KEY, keys=tuple(columns))
         return KeyedStream(keyed.job, keyed.inputs, None, self.parallelism)
 
     def forward(self) -> "Stream":
-        """Hand rows to the task of the same number; sender and reader must be equally parallel."""
-        return self._dealt(Partitioning.FORWARD)
+        """Send rows to the task with the same number. Both steps must have as many tasks."""
+        return self._partitioned(Partitioning.FORWARD)
 
     def broadcast(self) -> "Stream":
         """Send every row to every task of the next step."""
-        return self._dealt(Partitioning.BROADCAST)
+        return self._partitioned(Partitioning.BROADCAST)
 
     def round_robin(self) -> "Stream":
-        """Deal batches out in turn. Order per key is not kept behind it."""
-        return self._dealt(Partitioning.ROUND_ROBIN)
+        """Send batches to the tasks of the next step in turn. The order per key is lost."""
+        return self._partitioned(Partitioning.ROUND_ROBIN)
 
     def partition(self, function: UserFunction) -> "Stream":
-        """Send row i to task ``function(batch, tasks)[i]``: an int array, 0 <= value < tasks."""
-        stream = self._dealt(Partitioning.CUSTOM, function=label(function))
+        """Send row i to task ``function(batch, tasks)[i]``.
+
+        ``function`` returns an array of int, one for each row, with 0 <= value < tasks.
+        """
+        stream = self._partitioned(Partitioning.CUSTOM, function=label(function))
         stream.partitioner = function
         return stream
 
     def parallel(self, tasks: int) -> "Stream":
-        """Give the next step ``tasks`` tasks in all instead of one per worker."""
+        """Run the next step with ``tasks`` tasks in total instead of one per worker."""
         return type(self)(self.job, self.inputs, self.partitioner, tasks)
 
     def union(self, *others: "Stream") -> "Stream":
-        """Put streams with equal columns together, in no particular order."""
+        """Join streams with equal columns. Rows of different streams come in any order."""
         return Stream(
             self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism
         )
 
     def output(self, name: str) -> "Stream":
-        """Return another named output of the step just made: ``late``, ``dead-letter``."""
+        """Return another output of the same step by its name: ``late`` or ``dead-letter``."""
         return Stream(self.job, (Input(self.inputs[0].step, name),))
 
     @property
     def late(self) -> "Stream":
-        """The rows that came too late for their window."""
+        """The rows that arrived too late for their window."""
         return self.output(LATE)
 
     @property
     def dead_letter(self) -> "Stream":
-        """The rows for which the step's function raised, with the error beside them."""
+        """The rows for which the step's function raised, with columns that describe the error."""
         return self.output(DEAD_LETTER)
 
     # --- Steps without state ------------------------------------------------------------------
@@ -187,10 +193,12 @@ class Stream:
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
     ) -> "Stream":
-        """Turn each row into one row. ``function`` takes and gives a RecordBatch, or a dict.
+        """Turn each row into one row.
 
-        ``columns`` are those it gives; needed with ``per="record"``, else found by calling it once
-        with an empty batch.
+        ``function`` takes a RecordBatch and returns one; with ``per="record"`` it takes a dict and
+        returns one. ``columns`` are the columns that it returns. They are required with
+        ``per="record"``. Without them, a function per batch is called once with an empty batch to
+        find them. Raises ConfigError.
         """
         call = _call(function, per, batch_rows, columns, on_error)
         return self._step(name, Map(call), function)
@@ -205,7 +213,11 @@ class Stream:
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
     ) -> "Stream":
-        """Turn each row into any number of rows, in order; per record: into an iterable."""
+        """Turn each row into any number of rows, in order.
+
+        With ``per="record"`` the function returns an iterable of dicts. Other parameters are those
+        of :meth:`map`.
+        """
         call = _call(function, per, batch_rows, columns, on_error)
         return self._step(name, FlatMap(call), function)
 
@@ -218,24 +230,33 @@ class Stream:
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
     ) -> "Stream":
-        """Keep rows for which ``function`` says true: a boolean array, or a bool per record."""
+        """Keep the rows for which ``function`` returns true.
+
+        It returns a boolean array with one value per row; with ``per="record"`` it returns a bool.
+        """
         call = _call(function, per, batch_rows, None, on_error)
         return self._step(name, Filter(call), function)
 
     def split(self, name: str, column: str, *, into: str = "word") -> "Stream":
-        """Split text at every single space; one trailing empty word is dropped, null gives none."""
+        """Split text at every single space into one row per word.
+
+        One empty word at the end is dropped. A null gives no word. ``into`` names the new column.
+        """
         return self._step(name, Split(column, into))
 
     def sink(self, name: str, connector: object) -> None:
-        """Write the rows: ``ps.parquet(folder)``, or an object of your own."""
+        """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.
+
+        An object of your own follows ``ps.Sink``. Raises ConfigError.
+        """
         place = self.job._connect(name, connector, Role.SINK)
         step = Step(name, Sink(_as_connector(connector)), self.inputs, self.parallelism)
-        self._place_partitioner(name)
+        self._keep_partitioner(name)
         self.job._add(step, place)
 
     # --- Inside -------------------------------------------------------------------------------
 
-    def _dealt(
+    def _partitioned(
         self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None
     ) -> "Stream":
         inputs = tuple(
@@ -250,20 +271,23 @@ class Stream:
         stream = self.job._add(Step(name, parameters, self.inputs, self.parallelism), place)
         if function is not None:
             self.job.draft.functions[name, CALL] = function
-        self._place_partitioner(name)
+        self._keep_partitioner(name)
         return stream
 
-    def _place_partitioner(self, name: str) -> None:
+    def _keep_partitioner(self, name: str) -> None:
         if self.partitioner is not None:
             for index in range(len(self.inputs)):
                 self.job.draft.functions[name, partition_role(index)] = self.partitioner
 
 
 class KeyedStream(Stream):
-    """Rows dealt out by key: steps behind it may keep state for each key."""
+    """Rows that are partitioned by key. The next step may keep state for each key."""
 
     def aggregate(self, name: str, /, **compute: Aggregation) -> Stream:
-        """Give, for each row, its keys and the values so far: ``count=ps.count()``."""
+        """Emit one row for each row: its keys, and the values of the key so far.
+
+        Each keyword names a computed column: ``count=ps.count()``.
+        """
         return self._step(name, Aggregate(_computed(name, compute)))
 
     def window(
@@ -276,10 +300,12 @@ class KeyedStream(Stream):
         allowed_lateness: Duration = "0s",
         **compute: Aggregation,
     ) -> Stream:
-        """Give one row per key and tumbling window of event time, at its end + lateness.
+        """Emit one row for each key and tumbling window of event time.
 
-        Columns: the keys, window_start, window_end (timestamp[us]), the computed ones. Rows that
-        come later go to the output ``late``; unread, they are counted and dropped.
+        A window emits when the watermark reaches its end plus ``allowed_lateness``. The columns
+        are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows
+        that arrive later go to the output ``late``. If nothing reads this output, late rows are
+        counted and dropped.
         """
         window = Window(
             _microseconds("size", size),
@@ -300,16 +326,20 @@ class KeyedStream(Stream):
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
     ) -> Stream:
-        """Run ``function(rows, state)`` over rows of keys that this task owns.
+        """Call ``function(rows, state)`` with rows of keys that the task owns.
 
-        ``state`` declares one value per key and column; it is part of every checkpoint.
+        ``state`` declares the columns of the state; each key has one value per column. The state is
+        part of every checkpoint. ``columns`` are required.
         """
         call = _call(function, per, batch_rows, columns, on_error)
         return self._step(name, Process(call, columns_of(state)), function)
 
 
 def columns_of(columns: ColumnsLike) -> Columns:
-    """Read columns from a mapping name -> type, pairs, or a pyarrow schema; () for None."""
+    """Read columns from a mapping of names to types, from pairs, or from a pyarrow schema.
+
+    None gives ().
+    """
     if columns is None:
         return ()
     if isinstance(columns, Mapping):
@@ -334,7 +364,7 @@ def _call(
     function: UserFunction, per: str, batch_rows: int | None, columns: ColumnsLike, on_error: str
 ) -> Call:
     if not callable(function):
-        raise ConfigError(f"{caller_place()}: {function!r} is no function")
+        raise ConfigError(f"{caller_place()}: {function!r} is not a function")
     for value, kind in ((per, Per), (on_error, OnError)):
         if value not in set(kind):
             raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
@@ -345,7 +375,7 @@ def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, .
     for name, value in compute.items():
         if not isinstance(value, Aggregation):
             raise ConfigError(
-                f"{caller_place()}: step {step!r}: {name}={value!r} is no aggregate; "
+                f"{caller_place()}: step {step!r}: {name}={value!r} is not an aggregate; "
                 + NOT_BUILT.get(name, "write for example count=ps.count()")
             )
     if not compute:

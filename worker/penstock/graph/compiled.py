@@ -1,4 +1,4 @@
-"""What an engine gets: the plan, and for every stage the steps with their columns and functions."""
+"""What an engine runs: the plan, and for each stage its steps with their columns and functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-ENTRY = -1  # an input from the stage's entry: the edges into it
+ENTRY = -1  # stands for the entry of the stage: the rows that its edges bring
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An input of a node inside its stage: output ``output`` of node ``node`` (or ENTRY)."""
+    """An input of a node inside a stage: ``output`` of node number ``node``, or ENTRY."""
 
     node: int
     output: str
@@ -27,11 +27,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStep:
-    """One step of a stage. Inputs come earlier in the stage; ``edges`` are (output, edge index).
+    """One step of a stage.
 
-    ``columns`` are those it sees (of a source: those it reads), ``outputs`` those it gives by
-    output; ``time`` names the event-time column among ``columns``. ``function`` is the user's
-    callable, ``connector`` the user's own source or sink object.
+    ``inputs`` are nodes that come earlier in the stage. ``edges`` are pairs of an output and the
+    index of an edge that reads it. ``columns`` are the columns of its input; for a source, the
+    columns that it reads. ``outputs`` has the columns of each output by its name. ``time`` names
+    the event-time column among ``columns``. ``function`` is the user's function, and ``connector``
+    the user's own source or sink object.
     """
 
     name: str
@@ -46,13 +48,13 @@ class CompiledStep:
     connector: object | None = None
 
     def input_schema(self) -> "pa.Schema":
-        """Return the Arrow schema of the rows that it sees; hidden columns are not in it."""
+        """Return the Arrow schema of its input rows, without hidden columns."""
         from penstock.graph.arrow import arrow_schema  # noqa: PLC0415  Arrow stays out of the CLI
 
         return arrow_schema(self.columns)
 
     def output_schema(self, output: str) -> "pa.Schema":
-        """Return the Arrow schema of a named output; hidden columns are not in it."""
+        """Return the Arrow schema of a named output, without hidden columns."""
         from penstock.graph.arrow import arrow_schema  # noqa: PLC0415  Arrow stays out of the CLI
 
         return arrow_schema(self.outputs[output])
@@ -60,21 +62,23 @@ class CompiledStep:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStage:
-    """A stage: its nodes in topological order, the first one being the entry or the source."""
+    """A stage with its nodes in topological order. The first one is the source, or reads the edges."""
 
     plan: StagePlan
     nodes: tuple[CompiledStep, ...]
 
     def node(self, name: str) -> CompiledStep:
-        """Return the node of that name; it must be there."""
+        """Return the node with this name. It must exist."""
         return next(n for n in self.nodes if n.name == name)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledEdge:
-    """An edge with its columns; ``keys`` for KEY, ``function(batch, tasks)`` for CUSTOM.
+    """An edge between two stages, with its columns.
 
-    ``timed``: rows descend from a source with event time and carry the hidden bound column.
+    ``keys`` are the key columns of a KEY edge. ``function(batch, tasks)`` partitions a CUSTOM edge.
+    ``timed`` is true if the rows come from a source with event time; they then carry the hidden
+    bound column.
     """
 
     plan: EdgePlan
@@ -85,7 +89,7 @@ class CompiledEdge:
     function: "Callable[..., object] | None" = None
 
     def schema(self) -> "pa.Schema":
-        """Return the Arrow schema of the rows; hidden columns are not in it."""
+        """Return the Arrow schema of the rows, without hidden columns."""
         from penstock.graph.arrow import arrow_schema  # noqa: PLC0415  Arrow stays out of the CLI
 
         return arrow_schema(self.columns)
@@ -93,7 +97,10 @@ class CompiledEdge:
 
 @dataclass(frozen=True, slots=True)
 class CompiledJob:
-    """A job ready to run: nothing about it has to be looked up by name per row or batch."""
+    """A job that is ready to run. An engine builds its tasks from it without further look-ups.
+
+    ``places`` says for each step in which file and line the user wrote it.
+    """
 
     name: str
     namespace: str
@@ -106,7 +113,7 @@ class CompiledJob:
 
     @property
     def runs_user_code(self) -> bool:
-        """Say whether rows meet a function or connector of the user, or only built-in steps."""
+        """Return whether the job has a function or connector of the user, not only built-in steps."""
         nodes = (node for stage in self.stages for node in stage.nodes)
         own = any(node.function is not None or node.connector is not None for node in nodes)
         return own or any(edge.function is not None for edge in self.edges)

@@ -1,4 +1,7 @@
-"""Sources and sinks as values of the Python API: ``ps.parquet(path)``; opened by the engine."""
+"""Sources and sinks as values of the Python API, ``ps.parquet(path)`` for example.
+
+They only describe the connector. The engine opens it.
+"""
 
 from os import PathLike, fspath
 
@@ -8,10 +11,11 @@ from penstock.contract.graph import Connector, Option
 
 
 def parquet(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
-    """Read or write Parquet files of a folder (as a source also one file). Exactly once.
+    """Read or write the Parquet files of a folder, exactly once.
 
-    As a source: split = file, offset = row; ``rate`` bounds the rows per second of each file (0:
-    as fast as possible). As a sink: each file is visible once and for good.
+    As a source, ``path`` may also be one file. Each file is a split, and the number of a row is its
+    offset. ``rate`` limits the rows per second of each file; 0 means no limit. As a sink, a file
+    that has become visible never changes.
     """
     options: dict[str, Option] = {"path": fspath(path)}
     return Connector("parquet", {**options, "rate": rate} if rate else options)
@@ -25,7 +29,10 @@ def generator(
     seed: int = 0,
     **more: Option,
 ) -> Connector:
-    """Make rows on the spot: ``rows`` per split (without end when None), ``rate`` per second."""
+    """Generate rows. ``rows`` is the number of rows of each split; None means without end.
+
+    ``rate`` limits the rows per second of each split; None means no limit.
+    """
     options: dict[str, Option] = {
         "rows": rows,
         "rate": rate,
@@ -37,31 +44,35 @@ def generator(
 
 
 def ingest(partitions: int, announce: "str | PathLike[str]") -> Connector:
-    """Take rows pushed over Arrow Flight by so many senders, ``penstock replay`` for example.
+    """Receive rows that other programs push over Arrow Flight, ``penstock replay`` for example.
 
-    Workers say in the folder ``announce`` where they listen; senders look there. On one machine
-    only the user who runs the job may enter it: it has mode 0700, and no other user can push.
+    ``partitions`` is the number of senders. Workers write their addresses into the folder
+    ``announce``, and senders read them there. On one machine the folder has mode 0700, so only the
+    user who runs the job can push rows.
     """
     return Connector("ingest", {"partitions": partitions, "announce": fspath(announce)})
 
 
 def discard() -> Connector:
-    """Count rows and keep nothing, for measurements."""
+    """Count rows and drop them. For measurements."""
     return Connector("discard")
 
 
-_NEEDED = {
+_REQUIRED_MEMBERS = {
     Role.SOURCE: ("bounded", "schema", "splits", "open"),
     Role.SINK: ("guarantee", "publisher", "claim", "sweep", "writer", "close"),
 }
 
 
-def check_own(place: str, connector: object, role: Role) -> None:
-    """Check that an object of the user's has what a source or sink needs. Raises ConfigError."""
-    missing = [name for name in _NEEDED[role] if not hasattr(connector, name)]
+def check_user_connector(place: str, connector: object, role: Role) -> None:
+    """Raise ConfigError if a user's object lacks a member that a source or sink must have.
+
+    ``place`` begins the message.
+    """
+    missing = [name for name in _REQUIRED_MEMBERS[role] if not hasattr(connector, name)]
     if missing:
-        kind, lacks = type(connector).__name__, ", ".join(missing)
+        kind, names = type(connector).__name__, ", ".join(missing)
         raise ConfigError(
-            f"{place}: {kind} is no {role}: it has no {lacks}. Take ps.parquet(path) or another "
+            f"{place}: {kind} is not a {role}: it lacks {names}. Use ps.parquet(path) or another "
             f"connector, or an object that follows ps.{role.capitalize()}"
         )

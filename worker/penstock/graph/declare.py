@@ -1,4 +1,4 @@
-"""``job.graph`` to a draft: each entry reads the one above unless it says otherwise."""
+"""Turns ``job.graph`` into a draft. A step without ``inputs`` reads the step before it in the file."""
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
@@ -20,35 +20,38 @@ _PARTITIONING = {
 
 
 def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -> GraphDraft:
-    """Build the draft of a declarative graph; user functions are imported unless told not to.
+    """Build the draft of a declarative graph. Imports the user's functions if ``with_functions``.
 
-    Raises ConfigError naming the place of a reference to a step or output that is not there.
+    Raises ConfigError, with the place, for a reference to a step or function that does not exist.
     """
     draft = GraphDraft()
-    above: DeclaredStep | None = None
+    previous: DeclaredStep | None = None
     names = [s.name for s in graph.steps]
     for index, entry in enumerate(graph.steps):
         place = origin.at(f"{STEPS_PATH}[{index}]")
         draft.places[entry.name] = place
         draft.steps.append(
             Step(
-                entry.name, entry.parameters, _inputs(entry, above, names, place), entry.parallelism
+                entry.name,
+                entry.parameters,
+                _inputs(entry, previous, names, place),
+                entry.parallelism,
             )
         )
         if with_functions:
             _import_functions(draft, entry, place)
-        above = entry
+        previous = entry
     return draft
 
 
 def _inputs(
-    entry: DeclaredStep, above: DeclaredStep | None, names: list[str], place: str
+    entry: DeclaredStep, previous: DeclaredStep | None, names: list[str], place: str
 ) -> tuple[Input, ...]:
     if isinstance(entry.parameters, Source):
         if entry.inputs or entry.key_by or entry.partition:
             raise ConfigError(f"{place}: step {entry.name!r} is a source and reads no other step")
         return ()
-    references = entry.inputs or ((above.name,) if above is not None else ())
+    references = entry.inputs or ((previous.name,) if previous is not None else ())
     if not references:
         raise ConfigError(
             f"{place}: step {entry.name!r} reads nothing: the first step must be a source"

@@ -1,4 +1,4 @@
-"""A job in words, as every drawing spells it: what a step does, how rows go, where tasks are."""
+"""Describes steps, edges and stages in a few words. All drawings of a job use these texts."""
 
 from penstock.contract.graph import (
     MAIN,
@@ -20,12 +20,12 @@ _US = ((3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"),
 
 
 def duration_text(us: int) -> str:
-    """Spell microseconds with the largest unit that fits: 90 s, not 1.5 m."""
+    """Write microseconds as a whole number of the largest unit that divides them: 90s, not 1.5m."""
     return next((f"{us // size}{unit}" for size, unit in _US if us and us % size == 0), "0s")
 
 
 def describe(parameters: Parameters) -> str:
-    """Say in a few words what a step does."""
+    """Describe in a few words what a step does."""
     match parameters:
         case Source(connector, event_time=time):
             options = _options(connector.options)
@@ -37,18 +37,18 @@ def describe(parameters: Parameters) -> str:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             return f"{call.function.replace('<locals>.', '')} per {call.per}"
         case Aggregate(compute):
-            return _computes(compute)
+            return _compute_text(compute)
         case Window(size_us, compute, allowed_lateness_us=late):
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"{duration_text(size_us)}{lateness}: {_computes(compute)}"
+            return f"{duration_text(size_us)}{lateness}: {_compute_text(compute)}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:
-    said = {n: v for n, v in options.items() if v}  # nothing, no and 0 mean: not wanted
-    return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in said.items())
+    set_options = {n: v for n, v in options.items() if v}  # None, False and 0 mean "not set"
+    return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in set_options.items())
 
 
-def _computes(compute: tuple[Compute, ...]) -> str:
+def _compute_text(compute: tuple[Compute, ...]) -> str:
     return ", ".join(
         f"{c.name}={c.function}({c.column or ''})"
         if c.name != str(c.function) or c.column
@@ -58,7 +58,7 @@ def _computes(compute: tuple[Compute, ...]) -> str:
 
 
 def edge_text(edge: CompiledEdge) -> str:
-    """Say how rows of an edge are dealt out: ``key(word)``, ``forward``."""
+    """Describe how an edge partitions its rows: ``key(word)``, ``forward``."""
     how = str(edge.plan.partitioning)
     keys = f"({', '.join(edge.keys)})" if edge.keys else ""
     side = "" if edge.output == MAIN else f" {edge.output}"
@@ -66,7 +66,7 @@ def edge_text(edge: CompiledEdge) -> str:
 
 
 def stage_text(stage: CompiledStage) -> str:
-    """Name a stage and how parallel it is."""
+    """Describe a stage: its number, how many tasks it has, and whether it is keyed."""
     parallel = stage.plan.parallelism
     tasks = "one task a worker" if parallel is None else f"{parallel} task{'s' * (parallel != 1)}"
     return f"stage {stage.plan.index}: {tasks}" + (", keyed" if stage.plan.keyed else "")

@@ -1,4 +1,4 @@
-"""A graph under construction: steps, the live functions they name, and where each was written."""
+"""A graph under construction: its steps, their functions, and the place where each was written."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ _HERE = str(Path(__file__).parent.parent)
 class GraphDraft:
     """What the Python API and ``job.graph`` both produce, before any check.
 
-    ``functions`` holds live callables and connector objects by (step, role); ``places`` says for
-    each step in which file and line it was written.
+    ``functions`` has functions and connector objects by (step, role). ``places`` says for each step
+    in which file and line it was written.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -29,7 +29,7 @@ class GraphDraft:
         return LogicalGraph(job, tuple(self.steps))
 
     def place(self, step: str) -> str:
-        """Return where a step was written, for the beginning of a message."""
+        """Return the file and line where a step was written. Error messages begin with it."""
         return self.places.get(step, "the graph")
 
 
@@ -39,7 +39,7 @@ def partition_role(index: int) -> str:
 
 
 def caller_place() -> str:
-    """Return ``file:line`` of the nearest caller outside of Penstock."""
+    """Return ``file:line`` of the nearest caller that is not part of Penstock."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
@@ -47,7 +47,7 @@ def caller_place() -> str:
 
 
 def short_path(file: str) -> str:
-    """Spell a path relative to the working directory where it is inside of it."""
+    """Return a path relative to the working directory, if it is inside; otherwise unchanged."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -55,7 +55,10 @@ def short_path(file: str) -> str:
 
 
 def label(function: Callable[..., object]) -> str:
-    """Name a function as ``module:qualified.name``; a label only when it is nested in another."""
+    """Return the name of a function as ``module:qualified.name``.
+
+    The name of a function that is nested in another one cannot be imported.
+    """
     module = getattr(function, "__module__", None) or "?"
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{module}:{name}"

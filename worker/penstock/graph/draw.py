@@ -1,4 +1,4 @@
-"""The plan as text and as Mermaid; ``draw_svg`` is in a file of its own and named here too."""
+"""Draws the plan as text and as Mermaid. ``draw_svg`` has a file of its own and is exported here."""
 
 from penstock.contract.graph import (
     LATE,
@@ -13,7 +13,7 @@ from penstock.graph.svg import draw_svg
 
 
 def order_notes(job: CompiledJob) -> list[str]:
-    """Say where the order of rows per key is not kept: behind a round-robin hop."""
+    """List the round-robin edges. Behind each of them the order of rows per key is not kept."""
     names = {s.plan.index: s.plan.name for s in job.stages}
     return [
         f"order per key is not kept behind {names[e.plan.sender]} -> "
@@ -24,7 +24,7 @@ def order_notes(job: CompiledJob) -> list[str]:
 
 
 def draw_text(job: CompiledJob) -> str:
-    """Draw the plan as a tree of lines."""
+    """Draw the plan as lines of text: each stage, the edges into it, and its steps."""
     lines = [
         f"{job.name}: {job.plan.max_key_groups} key groups, fingerprint {job.plan.fingerprint}"
     ]
@@ -43,7 +43,7 @@ def draw_text(job: CompiledJob) -> str:
 
 
 def _from(stage: CompiledStage, number: int) -> str:
-    """Name what a chained step reads, where that is not the step above it."""
+    """Name the steps that a chained step reads, unless it reads only the step above it."""
     node = stage.nodes[number]
     origins = [(stage.nodes[i.node].name, i.output, i.node) for i in node.inputs if i.node >= 0]
     if not origins or (len(origins) == 1 and origins[0][2] == number - 1 and origins[0][1] == MAIN):

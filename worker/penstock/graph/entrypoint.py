@@ -1,4 +1,4 @@
-"""User code by name: ``package.module:function``, ``job.script``. Errors show the user's line."""
+"""Loads user code: ``package.module:function`` or ``job.script``. Errors show the user's line."""
 
 import importlib
 import linecache
@@ -17,7 +17,7 @@ SCRIPT_FUNCTION = "job"
 
 
 def add_folders(folders: Sequence[Path]) -> None:
-    """Let imports find the folder of the job's file and the working directory, in this order."""
+    """Put folders at the beginning of the search path of imports, in this order."""
     for folder in reversed(folders):
         text = str(folder)
         if text in sys.path:
@@ -26,9 +26,10 @@ def add_folders(folders: Sequence[Path]) -> None:
 
 
 def resolve(reference: str, place: str) -> Callable[..., object]:
-    """Import ``package.module:qualified.name``; ``place`` begins every message.
+    """Import ``package.module:qualified.name``. Error messages begin with ``place``.
 
-    Raises ConfigError: no such module, the module fails (with the user's line), no such name.
+    Raises ConfigError if the module does not exist or fails (with the user's line), or if the name
+    does not exist or is not callable.
     """
     module_name, _, names = reference.partition(":")
     found: object = _import(module_name, reference, place)
@@ -40,7 +41,7 @@ def resolve(reference: str, place: str) -> Callable[..., object]:
             raise ConfigError(f"{place}: {reference!r}: {unknown('name', name, known)}")
         found = getattr(found, name)
     if not callable(found):
-        raise ConfigError(f"{place}: {reference!r} is no function but {type(found).__name__}")
+        raise ConfigError(f"{place}: {reference!r} is not a function: it is {type(found).__name__}")
     return found
 
 
@@ -49,50 +50,58 @@ def _import(module: str, reference: str, place: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(error.name + ".")):
-            looked = ", ".join(p or "." for p in sys.path[:2])
+            searched = ", ".join(p or "." for p in sys.path[:2])
             raise ConfigError(
                 f"{place}: {reference!r}: there is no module {error.name!r} "
-                f"(looked in {looked} and the environment)"
+                f"(searched in {searched} and the environment)"
             ) from error
-        raise ConfigError(f"{place}: importing {module!r} failed: {told(error)}") from error
-    except BaseException as error:  # sys.exit() too: a module of a job is no script
-        raise ConfigError(f"{place}: importing {module!r} failed: {told(error)}") from error
+        raise ConfigError(
+            f"{place}: importing {module!r} failed: {error_with_traceback(error)}"
+        ) from error
+    except BaseException as error:  # sys.exit() as well: a job's module must not end the process
+        raise ConfigError(
+            f"{place}: importing {module!r} failed: {error_with_traceback(error)}"
+        ) from error
 
 
 def run_script(source: str, place: str) -> Callable[..., object]:
     """Run ``job.script`` as a module and return its function ``job``.
 
-    ``place`` is ``file:line`` of its first line, so that tracebacks name lines of that file.
+    ``place`` is the ``file:line`` of the script's first line. Tracebacks therefore name lines of the
+    job file. Raises ConfigError if the script fails or does not define the function.
     """
     file, _, line = place.rpartition(":")
     first = int(line) if line.isdigit() else 1
     module = ModuleType(SCRIPT_MODULE)
     sys.modules[SCRIPT_MODULE] = module
-    lined = "\n" * (first - 1) + source
-    # A traceback shows these lines, also where the file itself is not.
-    linecache.cache[file or place] = (len(lined), None, lined.splitlines(keepends=True), file)
+    padded = "\n" * (first - 1) + source  # so that line numbers are those of the job file
+    # Tracebacks can then show the lines even on a machine that does not have the file.
+    linecache.cache[file or place] = (len(padded), None, padded.splitlines(keepends=True), file)
     try:
-        code = compile(lined, file or place, "exec")
+        code = compile(padded, file or place, "exec")
         exec(code, vars(module))
     except SyntaxError as error:
         where = f"{file or place}:{error.lineno}"
         raise ConfigError(f"{where}: job.script: {error.msg}") from error
-    except BaseException as error:  # sys.exit() too
-        raise ConfigError(f"{place}: job.script failed: {told(error)}") from error
+    except BaseException as error:  # sys.exit() as well
+        raise ConfigError(f"{place}: job.script failed: {error_with_traceback(error)}") from error
     function = getattr(module, SCRIPT_FUNCTION, None)
     if not callable(function):
         raise ConfigError(f"{place}: job.script defines no function {SCRIPT_FUNCTION}(params)")
     return function  # type: ignore[no-any-return]
 
 
-def told(error: BaseException) -> str:
-    """Say which line of user code raised, and what, and show the user's frames below it."""
+def error_with_traceback(error: BaseException) -> str:
+    """Return :func:`user_line` and, on the next lines, the traceback of the user's frames."""
     trace = "" if isinstance(error, SyntaxError) else user_traceback(error)
     return user_line(error) + (f"\n{trace}" if trace else "")
 
 
 def user_line(error: BaseException) -> str:
-    """Say which line of user code raised, and what: ``jobs.py:7 (in build): ValueError: ...``."""
+    """Return which line of user code raised which error.
+
+    For example ``jobs.py:7 (in build): ValueError: ...``.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{short_path(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = user_frames(error)

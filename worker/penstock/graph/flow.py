@@ -1,7 +1,7 @@
-"""Columns through the graph: what each step sees and gives, checked by name and type.
+"""Follows columns through the graph: which columns each step reads and emits, with their types.
 
-Columns may be unknown (None) when no inspector can look at the input: then the checks that need
-them are left to whoever can.
+The columns of an output are unknown (None) if no inspector can look at the input. Checks that need
+them are then skipped. An engine has an inspector, and makes these checks when it starts.
 """
 
 from dataclasses import dataclass
@@ -57,59 +57,62 @@ _TEXT_TYPES = ("string", "large_string", "string_view")
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows of one output: their columns (None: unknown) and the event-time column, if any."""
+    """The rows of one output: their columns (None if unknown) and the name of the event-time column.
+
+    ``time`` is None if the rows have no event time.
+    """
 
     columns: Columns | None
     time: str | None = None
 
 
-class Columnist(Protocol):
-    """Finds columns that only data or user code can tell; None when it cannot."""
+class ColumnFinder(Protocol):
+    """Finds columns that are not declared. Each method returns None if it does not know."""
 
     def source_columns(self, step: Step) -> Columns | None:
         """Return the columns of a source that declares none."""
         ...
 
     def type_problem(self, column: Column) -> str | None:
-        """Say why a column's type is none."""
+        """Return what is wrong with the type of a column, or None if nothing is."""
         ...
 
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
-        """Return the columns that a user function gives for ``columns``."""
+        """Return the columns that a user function returns for input with ``columns``."""
         ...
 
 
 Flows = dict[tuple[str, str], Flow]
 
 
-def trace(graph: LogicalGraph, columnist: Columnist, problems: Problems) -> Flows:
-    """Return the flow of every named output; complaints go to ``problems``."""
+def trace(graph: LogicalGraph, column_finder: ColumnFinder, problems: Problems) -> Flows:
+    """Return the flow of every output by (step, output). Adds what is wrong to ``problems``."""
     flows: Flows = {}
     for step in graph.steps:
-        tracer = _Tracer(step, columnist, problems)
+        tracer = _Tracer(step, column_finder, problems)
         flow = tracer.source() if isinstance(step.parameters, Source) else tracer.merged(flows)
-        for output, given in tracer.outputs(flow).items():
-            flows[step.name, output] = given
+        for output, emitted in tracer.outputs(flow).items():
+            flows[step.name, output] = emitted
     return flows
 
 
 def input_flow(step: Step, flows: Flows) -> Flow:
-    """Return what a step sees: the flow of its first input (all are equal once checked)."""
+    """Return the flow that a step reads. All its inputs have the same, which ``trace`` checks."""
     return flows[step.inputs[0].step, step.inputs[0].output]
 
 
 @dataclass(frozen=True, slots=True)
 class _Tracer:
     step: Step
-    columnist: Columnist
+    column_finder: ColumnFinder
     problems: Problems
 
-    # --- What comes in ------------------------------------------------------------------------
+    # --- Input --------------------------------------------------------------------------------
 
     def source(self) -> Flow:
         parameters = self.step.parameters
         assert isinstance(parameters, Source)
-        columns = parameters.columns or self.columnist.source_columns(self.step)
+        columns = parameters.columns or self.column_finder.source_columns(self.step)
         time = parameters.event_time
         if columns is not None:
             self._check_names(columns)
@@ -123,9 +126,9 @@ class _Tracer:
             flow = flows[entry.step, entry.output]
             known = flow.columns is not None and first.columns is not None
             if known and flow.columns != first.columns:
-                self._complain(
+                self._report(
                     f"its inputs have different columns: {self.step.inputs[0].step} has "
-                    f"{_spell(first.columns)}, {entry.step} has {_spell(flow.columns)}"
+                    f"{_columns_text(first.columns)}, {entry.step} has {_columns_text(flow.columns)}"
                 )
             for key in entry.keys if flow.columns is not None else ():
                 self._check_key(flow.columns or (), key)
@@ -134,12 +137,12 @@ class _Tracer:
     def _check_key(self, columns: Columns, key: str) -> None:
         column = self._column(columns, key, "key column")
         if column is not None and not is_key_type(column.type):
-            self._complain(
+            self._report(
                 f"key column {key!r} has type {column.type}, for which there is no key hash; "
                 "cast it to int64, string or timestamp[us] in a map step first"
             )
 
-    # --- What goes out ------------------------------------------------------------------------
+    # --- Output -------------------------------------------------------------------------------
 
     def outputs(self, flow: Flow) -> dict[str, Flow]:
         match self.step.parameters:
@@ -170,15 +173,13 @@ class _Tracer:
     def _call_flow(self, call: Call, flow: Flow) -> Flow:
         columns: Columns | None = call.columns
         if not columns and (call.per is Per.RECORD or isinstance(self.step.parameters, Process)):
-            self._complain(
-                "columns are missing: what the function gives cannot be known before it runs"
-            )
+            self._report("columns are missing: declare the columns that the function returns")
             return Flow(None)
         if not columns:
             columns = (
                 None
                 if flow.columns is None
-                else self.columnist.call_columns(self.step, flow.columns)
+                else self.column_finder.call_columns(self.step, flow.columns)
             )
         if columns is None:
             return Flow(None, flow.time)
@@ -195,23 +196,24 @@ class _Tracer:
 
     def _window(self, compute: tuple[Compute, ...], flow: Flow) -> dict[str, Flow]:
         if flow.time is None:
-            self._complain(
-                "a window goes by event time, and its rows have none: name the column at "
-                "the source (event_time, eventTime) and keep it on the way"
+            self._report(
+                "a window needs event time, and its rows have none: name the column at "
+                "the source (event_time, eventTime) and keep it in all steps up to the window"
             )
         time = find(flow.columns or (), flow.time or "")
-        kind = TIME_TYPE if time is None else value_type(time.type)  # its zone, if it has one
-        between = Column("window_start", kind), Column("window_end", kind)
-        return {MAIN: self._computed(compute, flow, between), LATE: flow}
+        kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
+        bounds = Column("window_start", kind), Column("window_end", kind)
+        return {MAIN: self._computed(compute, flow, bounds), LATE: flow}
 
-    def _computed(self, compute: tuple[Compute, ...], flow: Flow, between: Columns) -> Flow:
+    def _computed(self, compute: tuple[Compute, ...], flow: Flow, window: Columns) -> Flow:
+        """Return the flow of computed columns. ``window`` are the columns of a window, or none."""
         if flow.columns is None:
             return Flow(None)
         keys = tuple(c for k in self.step.keys if (c := find(flow.columns, k)) is not None)
         values = tuple(Column(c.name, self._computed_type(c, flow.columns)) for c in compute)
-        columns = keys + between + values
+        columns = keys + window + values
         self._check_names(columns)
-        return Flow(columns, "window_end" if between else None)
+        return Flow(columns, "window_end" if window else None)
 
     def _computed_type(self, compute: Compute, columns: Columns) -> str:
         allowed = {
@@ -244,43 +246,44 @@ class _Tracer:
     ) -> Column | None:
         column = find(columns, name)
         if column is None:
-            self._complain(
-                f"{what} {name!r} is not there: {unknown('column', name, names(columns))}"
+            self._report(
+                f"{what} {name!r} does not exist: {unknown('column', name, names(columns))}"
             )
         elif allowed is not None and _plain_type(column) not in allowed:
-            advice = _cast_first(column) if allowed in (NUMERIC_TYPES, ORDERED_TYPES) else ""
-            must = f"it must be {_one_of(allowed)}{advice}"
-            self._complain(f"{what} {name!r} has type {column.type}; {must}")
+            advice = _cast_advice(column) if allowed in (NUMERIC_TYPES, ORDERED_TYPES) else ""
+            must = f"it must be {_allowed_text(allowed)}{advice}"
+            self._report(f"{what} {name!r} has type {column.type}; {must}")
         return column
 
     def _check_state(self, state: Columns, call: Call) -> None:
         self._check_names(state)
         for column in state:
             if not is_state_type(column.type):
-                self._complain(
-                    f"state column {column.name!r} cannot be of type {column.type}; take a number, "
+                self._report(
+                    f"state column {column.name!r} cannot be of type {column.type}; use a number, "
                     "bool, decimal128, date, time, string or binary"
                 )
             elif call.per is Per.RECORD and "[ns" in column.type:
-                self._complain(
+                self._report(
                     f"state column {column.name!r} has type {column.type}, but Python's dates and "
-                    'times have no ns: take us, or a function per="batch"'
+                    'times have no ns: use us, or a function per="batch"'
                 )
 
     def _check_names(self, columns: Columns) -> None:
         seen: set[str] = set()
         for column in columns:
-            if problem := self.columnist.type_problem(column):
-                self._complain(f"column {column.name!r}: {problem}")
+            if problem := self.column_finder.type_problem(column):
+                self._report(f"column {column.name!r}: {problem}")
             if column.name in seen:
-                self._complain(f"two columns are named {column.name!r}")
+                self._report(f"two columns are named {column.name!r}")
             if column.name.startswith(HIDDEN_PREFIX):
-                self._complain(
-                    f"column {column.name!r}: names with {HIDDEN_PREFIX} belong to the engine"
+                self._report(
+                    f"column {column.name!r}: names that begin with {HIDDEN_PREFIX} "
+                    "belong to the engine"
                 )
             seen.add(column.name)
 
-    def _complain(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.problems.at(self.step, text)
 
 
@@ -288,19 +291,19 @@ def _plain_type(column: Column) -> str:
     return without_zone(value_type(column.type))
 
 
-def _spell(columns: Columns | None) -> str:
+def _columns_text(columns: Columns | None) -> str:
     return "(" + ", ".join(f"{c.name} {c.type}" for c in columns or ()) + ")"
 
 
-def _cast_first(column: Column) -> str:
-    """Say what to do with numbers that are not folded."""
+def _cast_advice(column: Column) -> str:
+    """Return advice for types of numbers that aggregates do not support, or an empty text."""
     if value_type(column.type).startswith("decimal"):
         return ": cast a decimal to int64 (of its smallest unit) or double in a map step first"
     halves = value_type(column.type) == "halffloat"
     return ": cast it to float in a map step first" if halves else ""
 
 
-def _one_of(allowed: tuple[str, ...]) -> str:
+def _allowed_text(allowed: tuple[str, ...]) -> str:
     if len(allowed) == 1:
         return allowed[0]
     if allowed is NUMERIC_TYPES:

@@ -1,7 +1,8 @@
-"""The job file: read, overridden, kept. The same reader serves YAML, JSON and a kept copy.
+"""Reads a job file, applies ``--set``, and keeps a copy for engines.
 
-A kept copy is what engines compile: the object after ``--set`` as JSON, and beside it the places
-where every value was written, so that errors still name lines of the user's file.
+The same reader reads YAML, JSON and a kept copy. The kept copy is the job after ``--set`` as JSON.
+Engines compile it. A second file has the place of every value in the user's file, so that errors
+still name lines of the user's file.
 """
 
 import json
@@ -20,7 +21,7 @@ from penstock.graph.yaml_file import read_yaml_file
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A StreamJob with where it was written; ``folders`` are searched for user modules."""
+    """A StreamJob, and the place of each value. User modules are searched for in ``folders``."""
 
     job: StreamJob
     plain: Plain
@@ -29,9 +30,9 @@ class JobFile:
 
 
 def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = False) -> JobFile:
-    """Read a file and apply ``--set`` texts in order. Raises ConfigError naming file and line.
+    """Read a file and apply ``--set`` texts in order. Raises ConfigError with file and line.
 
-    ``cluster`` asks for what the API server asks for.
+    With ``cluster`` the file must also have all that the API server requires.
     """
     plain, origin = read_yaml_file(path)
     folder = path.absolute().parent
@@ -48,9 +49,9 @@ def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = F
 
 
 def keep_job_file(file: JobFile, path: Path) -> None:
-    """Write the object as JSON to ``path`` and its places beside it, for engines to compile.
+    """Write the job as JSON to ``path``, and the places of its values to a file in the same folder.
 
-    The folder is made for its user's eyes only. Raises ConfigError when that is impossible.
+    A new folder has mode 0700. Raises ConfigError if the folder cannot be created.
     """
     places = {
         "file": file.origin.file,

@@ -1,4 +1,4 @@
-"""From a job file to a compiled job: run or read what the user wrote, check it, cut it, wire it."""
+"""Compiles a job file: builds the draft, checks it, makes the plan, and connects the steps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,14 @@ from penstock.contract.graph import (
 )
 from penstock.graph import entrypoint
 from penstock.graph.builder import Job, columns_of
-from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep, Link
+from penstock.graph.compiled import (
+    ENTRY,
+    CompiledEdge,
+    CompiledJob,
+    CompiledStage,
+    CompiledStep,
+    Link,
+)
 from penstock.graph.declare import declare
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, partition_role
 from penstock.graph.flow import Flows, input_flow, trace
@@ -36,10 +43,10 @@ SCRIPT_PATH = "spec.job.script"
 
 
 class Inspector(Protocol):
-    """Looks at inputs. Blocking; raises PenstockError."""
+    """Looks at the inputs of a job. Its methods block, and raise PenstockError."""
 
     def source_schema(self, connector: Connector, columns: Columns) -> "pa.Schema":
-        """Return the schema of an input; ``columns`` are those declared, none for all."""
+        """Return the schema of an input. ``columns`` are the declared columns; () means all."""
         ...
 
 
@@ -48,16 +55,16 @@ def load_job(
 ) -> CompiledJob:
     """Compile a job file (YAML, JSON, or a kept copy). Imports and runs user code.
 
-    Without an inspector nothing outside is looked at: columns that are not declared stay
-    unknown, and so do their errors. Raises ConfigError: what is wrong with the file, the code,
-    the graph or its columns, each with its place.
+    Without an inspector, no input is looked at: columns that are not declared stay unknown and are
+    not checked. Raises ConfigError with all that is wrong with the file, the code, the graph or its
+    columns, each with its place.
     """
     source = file if isinstance(file, JobFile) else read_job_file(Path(file), settings)
     return compile_draft(source, draft_of(source), inspector)
 
 
 def draft_of(file: JobFile, with_functions: bool = True) -> GraphDraft:
-    """Build the draft: the declared steps, or what the user's function returns."""
+    """Build the draft from the declared steps, or by a call of the user's function."""
     entrypoint.add_folders(file.folders)
     job = file.job.spec.job
     if job.graph is not None:
@@ -66,7 +73,7 @@ def draft_of(file: JobFile, with_functions: bool = True) -> GraphDraft:
         place = file.origin.at(ENTRYPOINT_PATH)
         function = entrypoint.resolve(job.entrypoint, place)
     else:
-        assert job.script is not None, "the reader saw to exactly one of three"
+        assert job.script is not None, "the reader accepts exactly one of graph, entrypoint, script"
         place = file.origin.at(SCRIPT_PATH)
         function = entrypoint.run_script(job.script, place)
     return _run(function, Parameters(job.parameters, job.args), place)
@@ -77,8 +84,10 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
         job = function(parameters)
     except PenstockError:
         raise
-    except BaseException as error:  # sys.exit() too
-        raise ConfigError(f"{place}: building the job failed: {entrypoint.told(error)}") from error
+    except BaseException as error:  # sys.exit() as well
+        raise ConfigError(
+            f"{place}: building the job failed: {entrypoint.error_with_traceback(error)}"
+        ) from error
     if not isinstance(job, Job):
         raise ConfigError(
             f"{place}: the function returned {type(job).__name__}; it must return the ps.Job"
@@ -87,12 +96,12 @@ def _run(function: Callable[..., object], parameters: Parameters, place: str) ->
 
 
 def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None) -> CompiledJob:
-    """Check a draft and make the plan and everything that stages are built from."""
+    """Check a draft, make the plan, and compile the stages and edges. Raises ConfigError."""
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
-    flows = trace(graph, _Columnist(draft, inspector, problems), problems)
+    flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
     layout = lay_out(graph, problems)
-    problems.done()
+    problems.raise_if_any()
     bounded = {
         s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)
     }
@@ -123,8 +132,8 @@ def _is_bounded(step: Step, draft: GraphDraft) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columnist:
-    """Asks the inspector with the live objects of the draft; its errors become problems."""
+class _DraftColumnFinder:
+    """Finds columns by the inspector and by the functions of the draft. Errors become problems."""
 
     draft: GraphDraft
     inspector: Inspector | None
@@ -173,7 +182,7 @@ class _Columnist:
         function = self.draft.functions.get((step.name, CALL))
         if self.inspector is None or not callable(function):
             return None
-        from penstock.graph.inspect_arrow import empty_call_columns  # noqa: PLC0415  stays light
+        from penstock.graph.inspect_arrow import empty_call_columns  # noqa: PLC0415  imports Arrow
 
         try:
             return empty_call_columns(function, columns)
@@ -184,7 +193,7 @@ class _Columnist:
 
 @dataclass(frozen=True, slots=True)
 class _Wiring:
-    """Turns steps and edges of a layout into nodes and compiled edges."""
+    """Turns the steps and edges of a layout into compiled steps and compiled edges."""
 
     graph: LogicalGraph
     layout: Layout
@@ -202,7 +211,7 @@ class _Wiring:
         return CompiledStep(
             name=step.name,
             parameters=step.parameters,
-            inputs=inside or (() if not step.inputs else (Link(-1, MAIN),)),
+            inputs=inside or (() if not step.inputs else (Link(ENTRY, MAIN),)),
             edges=tuple(
                 (e.input.output, e.plan.index)
                 for e in self.layout.edges
@@ -229,7 +238,7 @@ class _Wiring:
         )
 
     def _is_timed(self, name: str) -> bool:
-        """Say whether rows of a step descend from a source with event time."""
+        """Return whether the rows of a step come from a source with event time."""
         step = self.graph.step(name)
         if isinstance(step.parameters, Source):
             return step.parameters.event_time is not None

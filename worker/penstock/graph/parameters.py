@@ -1,4 +1,4 @@
-"""``job.parameters`` as a job function sees them: texts by name, read with a type on demand."""
+"""``job.parameters`` as a job function gets them: texts by name, converted by typed methods."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +9,10 @@ from penstock.graph.draft import caller_place
 
 
 class Parameters(Mapping[str, str]):
-    """The parameters of a job. A name that is not there is a ConfigError naming the nearest."""
+    """The parameters of a job. A look-up of an unknown name raises ConfigError with similar names.
+
+    The typed methods raise ConfigError if the text does not have the type.
+    """
 
     def __init__(self, values: Mapping[str, str], args: tuple[str, ...] = ()) -> None:
         self._values = dict(values)
@@ -33,7 +36,7 @@ class Parameters(Mapping[str, str]):
         return name in self._values
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        """Return a parameter, or ``default`` when it is not there."""
+        """Return a parameter as text, or ``default`` if it is not set."""
         return self._values.get(name, default)
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -43,7 +46,7 @@ class Parameters(Mapping[str, str]):
         try:
             return int(self[name])
         except ValueError:
-            raise self._bad(name, "a whole number") from None
+            raise self._type_error(name, "a whole number") from None
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a parameter as a number."""
@@ -52,27 +55,27 @@ class Parameters(Mapping[str, str]):
         try:
             return float(self[name])
         except ValueError:
-            raise self._bad(name, "a number") from None
+            raise self._type_error(name, "a number") from None
 
     def boolean(self, name: str, default: bool | None = None) -> bool:
-        """Return a parameter as a truth value: ``true`` or ``false``."""
+        """Return a parameter as a bool. Its text must be ``true`` or ``false``."""
         if name not in self and default is not None:
             return default
         value = {"true": True, "false": False}.get(self[name].lower())
         if value is None:
-            raise self._bad(name, "true or false")
+            raise self._type_error(name, "true or false")
         return value
 
     def seconds(self, name: str, default: float | None = None) -> float:
-        """Return a parameter such as ``10s`` in seconds."""
+        """Return a duration such as ``10s`` in seconds."""
         if name not in self and default is not None:
             return default
         try:
             return duration_s(self[name])
         except ValueError:
-            raise self._bad(name, "a duration like 10s") from None
+            raise self._type_error(name, "a duration like 10s") from None
 
-    def _bad(self, name: str, wanted: str) -> ConfigError:
+    def _type_error(self, name: str, expected: str) -> ConfigError:
         return ConfigError(
-            f"{caller_place()}: parameter {name!r}: expected {wanted}, got {self[name]!r}"
+            f"{caller_place()}: parameter {name!r}: expected {expected}, got {self[name]!r}"
         )

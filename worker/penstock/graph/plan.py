@@ -1,9 +1,10 @@
-"""Logical graph to physical plan: chains become stages, shuffles become edges.
+"""Makes the physical plan of a logical graph: chains of steps become stages, shuffles become edges.
 
-A step joins the stage of its inputs when all of them are there, nothing deals the rows out anew
-and the parallelism is the same; so steps that are not keyed never shuffle. Nor does a keyed step
-whose rows are where their keys belong already: behind steps of the same keys that leave them as
-they are. Everything else begins a stage, entered only at its first step.
+A step joins the stage of its inputs if three things are true: all its inputs are in that stage, the
+rows stay in their task, and the parallelism is the same. The rows stay in their task if the input
+has no partitioning, or is forward. They also stay if the input is keyed and the stage already is
+keyed by the same columns, provided that no step in between can change these columns. Every other
+step begins a new stage. Edges lead only to the first step of a stage.
 """
 
 import json
@@ -34,7 +35,7 @@ FINGERPRINT_CHARS = 16
 
 @dataclass(slots=True)
 class PlannedStage:
-    """A stage while it is put together. ``steps[0]`` is the only one that edges lead to."""
+    """A stage under construction. Edges lead only to ``steps[0]``."""
 
     index: StageIndex
     parallelism: int | None
@@ -42,13 +43,13 @@ class PlannedStage:
 
     @property
     def keyed(self) -> bool:
-        """Say whether key groups are owned here."""
+        """Return whether the tasks of this stage own key groups."""
         return any(i.partitioning is Partitioning.KEY for i in self.steps[0].inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Rows of ``input`` to the first step of a stage; ``port`` counts that step's inputs."""
+    """Brings rows of ``input`` to the first step of a stage. ``port`` is the number of the input."""
 
     plan: EdgePlan
     input: Input
@@ -58,7 +59,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The graph cut into stages and edges; ``stage_of`` finds a step's stage by its name."""
+    """The stages and edges of a graph. ``stage_of`` has the stage of each step by its name."""
 
     stages: tuple[PlannedStage, ...]
     edges: tuple[Edge, ...]
@@ -66,46 +67,46 @@ class Layout:
 
 
 def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
-    """Cut the graph into stages and edges, in topological order."""
+    """Divide the graph into stages and edges, in topological order. Adds to ``problems``."""
     stages: list[PlannedStage] = []
     edges: list[Edge] = []
     stage_of: dict[str, StageIndex] = {}
     for step in graph.steps:
-        before = [stages[stage_of[i.step]] for i in step.inputs]
-        home = _home(step, before)
-        if home is None:
-            home = PlannedStage(StageIndex(len(stages)), _own_parallelism(step, before))
-            stages.append(home)
-            for port, (entry, sender) in enumerate(zip(step.inputs, before, strict=True)):
-                how = _partitioning(step, entry, sender, home, problems)
-                plan = EdgePlan(len(edges), sender.index, home.index, how)
+        senders = [stages[stage_of[i.step]] for i in step.inputs]
+        stage = _stage_to_join(step, senders)
+        if stage is None:
+            stage = PlannedStage(StageIndex(len(stages)), _parallelism(step, senders))
+            stages.append(stage)
+            for port, (entry, sender) in enumerate(zip(step.inputs, senders, strict=True)):
+                how = _partitioning(step, entry, sender, stage, problems)
+                plan = EdgePlan(len(edges), sender.index, stage.index, how)
                 edges.append(Edge(plan, entry, step, port))
-        home.steps.append(step)
-        stage_of[step.name] = home.index
+        stage.steps.append(step)
+        stage_of[step.name] = stage.index
     return Layout(tuple(stages), tuple(edges), stage_of)
 
 
-def _home(step: Step, before: list[PlannedStage]) -> PlannedStage | None:
-    """Return the stage that a step is chained into, or None when it begins one."""
-    same = {stage.index for stage in before}
-    if len(same) != 1 or not all(_stays(entry, before[0]) for entry in step.inputs):
+def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | None:
+    """Return the stage that a step is chained to, or None if it begins a new stage."""
+    indexes = {stage.index for stage in senders}
+    if len(indexes) != 1 or not all(_stays_in_task(entry, senders[0]) for entry in step.inputs):
         return None
-    return before[0] if step.parallelism in (None, before[0].parallelism) else None
+    return senders[0] if step.parallelism in (None, senders[0].parallelism) else None
 
 
-def _stays(entry: Input, stage: PlannedStage) -> bool:
-    """Say whether rows of a stage may go on in their task: nothing deals them out anew."""
+def _stays_in_task(entry: Input, stage: PlannedStage) -> bool:
+    """Return whether the rows of an input need not leave their task."""
     if entry.partitioning is Partitioning.KEY:
         first = stage.steps[0]
-        dealt = stage.keyed and all(i.keys == entry.keys for i in first.inputs)
-        return dealt and _keeps_keys(entry, stage)
+        same_keys = stage.keyed and all(i.keys == entry.keys for i in first.inputs)
+        return same_keys and _keeps_keys(entry, stage)
     return entry.partitioning in (None, Partitioning.FORWARD)
 
 
 def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
-    """Say whether the key columns of rows have come through a stage as they were dealt out.
+    """Return whether no step of a stage before this input can change the key columns.
 
-    A user function may change any column, so only what lies behind built-in steps is known.
+    A user function may change any column, so only some built-in steps are known to keep them.
     """
     steps = {step.name: step for step in stage.steps}
     step = steps[entry.step]
@@ -120,12 +121,16 @@ def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
     return kept and all(_keeps_keys(replace(i, keys=entry.keys), stage) for i in inner)
 
 
-def _own_parallelism(step: Step, before: list[PlannedStage]) -> int | None:
-    """Take the step's own; a union of equally parallel stages that says nothing keeps theirs."""
-    given = {stage.parallelism for stage in before}
-    unsaid = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
-    if step.parallelism is None and unsaid and len(given) == 1:
-        return given.pop()
+def _parallelism(step: Step, senders: list[PlannedStage]) -> int | None:
+    """Return the parallelism of a new stage.
+
+    It is that of its first step. If this step has none, and joins stages of equal parallelism
+    without partitioning, the new stage has their parallelism.
+    """
+    of_senders = {stage.parallelism for stage in senders}
+    unpartitioned = all(i.partitioning in (None, Partitioning.FORWARD) for i in step.inputs)
+    if step.parallelism is None and unpartitioned and len(of_senders) == 1:
+        return of_senders.pop()
     return step.parallelism
 
 
@@ -139,26 +144,27 @@ def _partitioning(
         problems.at(
             step,
             f"forward from {entry.step!r} needs equal parallelism; it is "
-            f"{_spell(sender.parallelism)} there and {_spell(receiver.parallelism)} here",
+            f"{_parallelism_text(sender.parallelism)} there and "
+            f"{_parallelism_text(receiver.parallelism)} here",
         )
     return entry.partitioning
 
 
-def _spell(parallelism: int | None) -> str:
+def _parallelism_text(parallelism: int | None) -> str:
     return "one per worker" if parallelism is None else str(parallelism)
 
 
 def to_plan(
     graph: LogicalGraph, layout: Layout, flows: Flows, bounded: dict[str, bool], key_groups: int
 ) -> PhysicalPlan:
-    """Return the plan as keepers know it. ``bounded`` says of each source whether it ends."""
+    """Return the plan that keepers use. ``bounded`` says for each source whether its input ends."""
     stages = tuple(_stage_plan(stage, bounded) for stage in layout.stages)
     edges = tuple(edge.plan for edge in layout.edges)
     states = states_of(graph, flows)
     sent = [flows[e.input.step, e.input.output].columns for e in layout.edges]
-    whole = fingerprint(graph, key_groups, stages, edges, states, sent)
-    old = state_fingerprint(layout, flows)
-    return PhysicalPlan(graph.job, key_groups, stages, edges, whole, states, old)
+    of_job = fingerprint(graph, key_groups, stages, edges, states, sent)
+    of_state = state_fingerprint(layout, flows)
+    return PhysicalPlan(graph.job, key_groups, stages, edges, of_job, states, of_state)
 
 
 def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
@@ -176,16 +182,17 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
 
 
 def fingerprint(graph: LogicalGraph, *parts: object) -> str:
-    """Hash the whole job: its graph, how it was cut, what it keeps and what tasks send.
+    """Hash the whole job. ``parts`` are its stages, edges, states and the columns that tasks send.
 
-    Only the names of user functions are in it, and of columns that an input was found to have
-    only those that meet another task or a state: a file with one more must not part workers.
+    Of user functions only the names are hashed. Columns that were found in an input are hashed only
+    if they are sent to another task or stored. So a new column in an input file, which some
+    workers have seen and others have not, does not give workers different fingerprints.
     """
     return _hash([codec.to_plain(graph), codec.to_plain(parts)])
 
 
 def state_fingerprint(layout: Layout, flows: Flows) -> str:
-    """Hash what manifests of format 1 say of the state: stages, names, keys, state columns."""
+    """Hash the state as manifests of format 1 describe it: stages, names, keys, state columns."""
     return _hash(
         [[stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages]
     )
@@ -202,10 +209,11 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
         case Sink(connector):
             return [step.kind, step.name, connector.kind]
         case Aggregate(compute):
-            return [*_keyed(step, flows), codec.to_plain(compute), _given(step, flows)]
+            return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows)]
         case Window(size_us, compute, offset_us):
             times = [size_us, offset_us]
-            return [*_keyed(step, flows), codec.to_plain(compute), _given(step, flows), times]
+            computed = codec.to_plain(compute)
+            return [*_keyed(step, flows), computed, _output_types(step, flows), times]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
         case _:
@@ -217,5 +225,5 @@ def _keyed(step: Step, flows: Flows) -> list[object]:
     return [step.kind, step.name, keys]
 
 
-def _given(step: Step, flows: Flows) -> list[str]:
+def _output_types(step: Step, flows: Flows) -> list[str]:
     return [c.type for c in flows[step.name, MAIN].columns or ()]

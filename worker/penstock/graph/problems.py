@@ -1,4 +1,4 @@
-"""Problems of a graph, found together and raised together, each with its place."""
+"""Collects all problems of a graph and raises them together, each with its place."""
 
 from penstock.base.errors import ConfigError
 from penstock.contract.graph import Step
@@ -7,22 +7,22 @@ from penstock.graph.draft import GraphDraft
 
 
 class Problems:
-    """Collects what is wrong with a draft; :meth:`done` raises ConfigError when there is any."""
+    """Collects what is wrong with a draft. :meth:`raise_if_any` then raises ConfigError."""
 
     def __init__(self, draft: GraphDraft) -> None:
         self._draft = draft
         self._found: list[str] = []
 
     def at(self, step: Step, text: str) -> None:
-        """Note a problem of a step."""
+        """Add a problem of a step."""
         self._found.append(f"{self._draft.place(step.name)}: step {step.name!r}: {text}")
 
-    def everywhere(self, text: str) -> None:
-        """Note a problem of the whole graph."""
+    def in_graph(self, text: str) -> None:
+        """Add a problem of the whole graph."""
         self._found.append(text)
 
-    def done(self) -> None:
-        """Raise with every problem, one a line."""
+    def raise_if_any(self) -> None:
+        """Raise ConfigError with one line for each problem, or return if there is none."""
         if self._found:
             shown = self._found[:PROBLEMS_SHOWN_MAX]
             hidden = len(self._found) - len(shown)

@@ -1,4 +1,4 @@
-"""What checkpoints hold of each step of a graph: told from names and columns, without Arrow."""
+"""Lists what checkpoints store for each step of a graph. Needs only names and columns, no Arrow."""
 
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
@@ -15,11 +15,11 @@ from penstock.contract.graph import (
 from penstock.contract.plan import StateColumn, StepState
 from penstock.graph.flow import Flows, input_flow
 
-UNKNOWN = "?"  # the type of a column that only data or user code can tell
+UNKNOWN = "?"  # the type of a column that is not declared and was not looked for
 
 
 def states_of(graph: LogicalGraph, flows: Flows) -> tuple[StepState, ...]:
-    """List what is stored of sources, sinks and keyed steps, in the order of the graph."""
+    """List what is stored for sources, sinks and keyed steps, in the order of the graph."""
     found = (_state_of(step, flows) for step in graph.steps)
     return tuple(state for state in found if state is not None)
 
@@ -52,14 +52,14 @@ def _keyed(
 
 
 def _computed(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
-    given, taken = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
-    return tuple(StateColumn(c.name, _type(given, c.name), _what(c, taken)) for c in compute)
+    outputs, inputs = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
+    return tuple(StateColumn(c.name, _type(outputs, c.name), _text(c, inputs)) for c in compute)
 
 
-def _what(compute: Compute, taken: Columns) -> str:
+def _text(compute: Compute, inputs: Columns) -> str:
     if compute.column is None:
         return str(compute.function)
-    return f"{compute.function}({compute.column}: {_type(taken, compute.column)})"
+    return f"{compute.function}({compute.column}: {_type(inputs, compute.column)})"
 
 
 def _type(columns: Columns, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The plan as SVG, by a layout of our own: stages in columns by depth, steps as boxes in them."""
+"""Draws the plan as SVG. Stages are placed in columns by their depth; steps are boxes in a stage."""
 
 from dataclasses import dataclass
 from html import escape
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 STEP_WIDTH, STEP_HEIGHT = 250, 48
 STEP_GAP, PADDING, HEAD = 26, 20, 30
-SIDE = 10  # how far out an edge goes that passes steps of its stage
+DETOUR = 10  # how far to the right an edge goes to pass other steps of its stage
 COLUMN_GAP, ROW_GAP, MARGIN = 140, 32, 20
 LABEL_WIDTH = 100
-CHAR_WIDTH = 6.6  # of the 11 px face; text that is wider is cut
+CHAR_WIDTH = 6.6  # of the 11 px font; a text that is too wide is cut
 _COLOURS = {"source": "#d6e8fa", "sink": "#d8f0dc", "keyed": "#fdebc8", "plain": "#ffffff"}
 _STYLE = (
     "text{font:12px 'Segoe UI',Helvetica,Arial,sans-serif;fill:#1c2733}"
@@ -27,7 +27,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle, from its upper left corner, in pixels."""
+    """A rectangle in pixels. ``x`` and ``y`` are its upper left corner."""
 
     x: float
     y: float
@@ -36,7 +36,7 @@ class Box:
 
 
 def draw_svg(job: "CompiledJob") -> str:
-    """Draw the plan; a text of SVG without a script, a font file or a link."""
+    """Draw the plan. Returns the text of an SVG file that has no script, font file or link."""
     stages = place_stages(job)
     steps = {
         node.name: _step_box(stages[s.plan.index], i)
@@ -62,7 +62,7 @@ def draw_svg(job: "CompiledJob") -> str:
 
 
 def place_stages(job: "CompiledJob") -> dict[int, Box]:
-    """Put each stage one column behind the deepest of its senders, and below its neighbours."""
+    """Place each stage one column to the right of its deepest sender, below earlier stages there."""
     depth: dict[int, int] = {}
     for stage in job.stages:
         senders = [e.plan.sender for e in job.edges if e.plan.receiver == stage.plan.index]
@@ -87,14 +87,12 @@ def _step_box(stage: Box, row: int) -> Box:
 
 
 def _stage_svg(stage: "CompiledStage", box: Box) -> str:
-
     return _rect(box, 'class="stage"', 10) + _text(
         box.x + PADDING, box.y + 19, stage_text(stage), "head", box.width - 2 * PADDING
     )
 
 
 def _step_svg(job: "CompiledJob", name: str, box: Box) -> str:
-
     step = job.graph.step(name)
     colour = _COLOURS["plain"]
     if isinstance(step.parameters, Source):
@@ -112,7 +110,6 @@ def _step_svg(job: "CompiledJob", name: str, box: Box) -> str:
 
 
 def _edges_svg(job: "CompiledJob", stages: dict[int, Box], steps: dict[str, Box]) -> list[str]:
-
     parts: list[str] = []
     for edge in job.edges:
         sender = next(
@@ -133,10 +130,10 @@ def _edges_svg(job: "CompiledJob", stages: dict[int, Box], steps: dict[str, Box]
 
 
 def _curve(sender: Box, receiver: Box, label: str) -> str:
-    """Draw from the right side of a step to the left side of another, labelled."""
+    """Draw an edge from the right side of a step to the left side of another, with its label."""
     x1, y1 = sender.x + sender.width, sender.y + sender.height / 2
     x2, y2 = receiver.x, receiver.y + receiver.height / 2
-    bend = x2 - LABEL_WIDTH  # behind it the line is straight, and the label beside it is free
+    bend = x2 - LABEL_WIDTH  # from here on the line is straight and has space for the label
     half = (x1 + bend) / 2
     path = (
         f"M{x1:.0f},{y1:.0f} C{half:.0f},{y1:.0f} {half:.0f},{y2:.0f} {bend:.0f},{y2:.0f} H{x2:.0f}"
@@ -158,7 +155,7 @@ def _chain(upper: Box, lower: Box, distance: int, label: str) -> str:
     else:
         right = upper.x + upper.width
         y1, y2 = upper.y + 0.75 * upper.height, lower.y + 0.5 * lower.height
-        path = f"M{right:.0f},{y1:.0f} h{SIDE:.0f} V{y2:.0f} H{right:.0f}"
+        path = f"M{right:.0f},{y1:.0f} h{DETOUR:.0f} V{y2:.0f} H{right:.0f}"
         at = (right - CHAR_WIDTH * (len(label) + 1), lower.y - 8)
     text = f'<text class="small" x="{at[0]:.0f}" y="{at[1]:.0f}">{escape(label)}</text>'
     return f'<path class="edge" d="{path}" marker-end="url(#tip)"/>' + (text if label else "")

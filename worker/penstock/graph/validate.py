@@ -1,4 +1,4 @@
-"""Checks of a graph's shape, before any column is looked at: references, order, connections."""
+"""Checks the shape of a graph before its columns: references, order, keys and connectors."""
 
 from penstock.base import limits
 from penstock.base.suggest import unknown
@@ -23,31 +23,31 @@ from penstock.graph.problems import Problems
 
 
 def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
-    """Return the graph with inputs before their readers. Raises ConfigError with all problems."""
+    """Return the graph, with each step after its inputs. Raises ConfigError with all problems."""
     problems = Problems(draft)
     if not draft.steps:
-        problems.everywhere("the job has no steps")
+        problems.in_graph("the job has no steps")
     if len(draft.steps) > limits.STEPS_MAX:
-        problems.everywhere(
+        problems.in_graph(
             f"the job has {len(draft.steps)} steps; at most {limits.STEPS_MAX} are allowed"
         )
-    problems.done()
+    problems.raise_if_any()
     steps = {s.name: s for s in draft.steps}
     for step in draft.steps:
         _check_inputs(step, steps, problems)
         _check_keys(step, problems)
         _check_connector(step, problems)
-    problems.done()
+    problems.raise_if_any()
     graph = LogicalGraph(job, _sorted(draft.steps, problems))
     for step in graph.steps:
-        _check_read(step, graph, problems)
-    problems.done()
+        _check_outputs(step, graph, problems)
+    problems.raise_if_any()
     return graph
 
 
 def _check_inputs(step: Step, steps: dict[str, Step], problems: Problems) -> None:
     if isinstance(step.parameters, Source) == bool(step.inputs):
-        problems.at(step, "a source reads no step" if step.inputs else "reads nothing")
+        problems.at(step, "a source must not read a step" if step.inputs else "reads nothing")
     for entry in step.inputs:
         if entry.step not in steps:
             problems.at(step, unknown("step", entry.step, steps))
@@ -63,9 +63,7 @@ def _no_output(step: str, output: str, outputs: tuple[str, ...]) -> str:
     if not outputs:
         return f"step {step!r} is a sink: nothing can be read from it"
     if output == DEAD_LETTER:
-        return (
-            f"step {step!r} has no output 'dead-letter': it is not told to (onError: dead-letter)"
-        )
+        return f"step {step!r} has no output 'dead-letter': set onError: dead-letter at this step"
     return f"{unknown('output', output, outputs)} (of step {step!r})"
 
 
@@ -74,7 +72,7 @@ def _check_keys(step: Step, problems: Problems) -> None:
     if any(keyed) and not all(keyed):
         problems.at(step, "some inputs are keyed and some are not")
     if isinstance(step.parameters, STATEFUL) and not any(keyed):
-        problems.at(step, "keeps state by key: its input must be keyed (key_by, keyBy)")
+        problems.at(step, "keeps state for each key: its input must be keyed (key_by, keyBy)")
     if len({len(i.keys) for i in step.inputs}) > 1:
         problems.at(step, "its inputs are keyed by different numbers of columns")
     for entry in step.inputs:
@@ -101,7 +99,7 @@ def _check_connector(step: Step, problems: Problems) -> None:
 
 
 def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
-    """Read the options by the kind's rows, as the file's are; return the complaints."""
+    """Check the options by the same rules as a job file's, and return what is wrong."""
     given: dict[str, Plain] = {n: v for n, v in connector.options.items() if v is not None}
     row = option_row(kind)
     reader = Reader(Origin(kind.name))
@@ -112,22 +110,22 @@ def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
 
 
 def _sorted(steps: list[Step], problems: Problems) -> tuple[Step, ...]:
-    """Order the steps so that inputs come first, keeping the given order where it may stay."""
+    """Order the steps so that each comes after its inputs. Otherwise the given order is kept."""
     done: dict[str, Step] = {}
     waiting = list(steps)
     while waiting:
         ready = next((s for s in waiting if all(i.step in done for i in s.inputs)), None)
         if ready is None:
-            _complain_of_cycle(waiting, problems)
-            problems.done()
-            raise AssertionError("a cycle was complained about")
+            _report_cycle(waiting, problems)
+            problems.raise_if_any()
+            raise AssertionError("a cycle raises")
         done[ready.name] = ready
         waiting.remove(ready)
     return tuple(done.values())
 
 
-def _complain_of_cycle(waiting: list[Step], problems: Problems) -> None:
-    """Walk back along waiting inputs until a step repeats: that is a cycle."""
+def _report_cycle(waiting: list[Step], problems: Problems) -> None:
+    """Follow inputs backwards from a step until one repeats, and report this cycle."""
     by_name = {s.name: s for s in waiting}
     path = [waiting[0].name]
     while path.count(path[-1]) == 1:
@@ -137,8 +135,11 @@ def _complain_of_cycle(waiting: list[Step], problems: Problems) -> None:
     problems.at(by_name[cycle[0]], f"reads its own output: {' <- '.join(cycle)}")
 
 
-def _check_read(step: Step, graph: LogicalGraph, problems: Problems) -> None:
-    """Refuse rows that would vanish: an output nobody reads, save ``late``, which is counted."""
+def _check_outputs(step: Step, graph: LogicalGraph, problems: Problems) -> None:
+    """Report outputs that nothing reads, because their rows would be lost.
+
+    The output ``late`` is an exception: its rows are counted and dropped.
+    """
     for output in step.outputs:
         if output in (MAIN, DEAD_LETTER) and not graph.readers_of(step.name, output):
             what = (

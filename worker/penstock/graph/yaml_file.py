@@ -1,7 +1,7 @@
-"""A YAML or JSON file to plain data, with the line of every value.
+"""Reads a YAML or JSON file as plain data, with the line of every value.
 
-Only what JSON knows is read (a date stays text); a key twice, a second document and aliases
-that grow without bound are errors.
+Values have the types of JSON, so a date stays text. A repeated key and a second document are errors,
+and so are aliases that expand to too many values.
 """
 
 from pathlib import Path
@@ -23,12 +23,12 @@ _SCALARS: Final = {
     "tag:yaml.org,2002:int": "int",
     "tag:yaml.org,2002:float": "float",
 }
-# YAML 1.1, which kubectl speaks, has more booleans than the parser here knows.
+# kubectl reads YAML 1.1, which has more booleans than this parser knows.
 _SHORT_BOOLEANS: Final = {"y": True, "Y": True, "n": False, "N": False}
 
 
 def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
-    """Read one document. Raises ConfigError naming the file, and the line where there is one."""
+    """Read one document. Raises ConfigError with the file, and with the line where possible."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
 
 
 def parse_yaml(data: bytes | str, file: str) -> tuple[Plain, Origin]:
-    """Parse one document; ``file`` is its name in messages."""
+    """Parse one document. Error messages name it by ``file``."""
     try:
         documents = list(yaml.compose_all(data, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
@@ -57,7 +57,7 @@ def parse_yaml(data: bytes | str, file: str) -> tuple[Plain, Origin]:
 
 
 class _Builder:
-    """Turns nodes into plain values and notes where each was written."""
+    """Turns nodes into plain values, and records the place of each."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -70,7 +70,7 @@ class _Builder:
         if self.count > VALUES_MAX:
             raise ConfigError(f"{self.file}: holds more than {VALUES_MAX} values (aliases?)")
         block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
-        line = node.start_mark.line + (2 if block else 1)  # a block's text begins a line later
+        line = node.start_mark.line + (2 if block else 1)  # the text of a block begins a line later
         self.places.setdefault(path, f"{self.file}:{line}")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
@@ -89,7 +89,7 @@ class _Builder:
             if isinstance(self._scalar(key_node), bool):
                 raise ConfigError(f"{place}: the key {key} is a boolean: put it in quotes")
             if key in values:
-                raise ConfigError(f"{place}: {key!r} is there twice in one object")
+                raise ConfigError(f"{place}: {key!r} occurs twice in one object")
             child = f"{path}.{key}" if path else key
             if not (isinstance(value_node, yaml.ScalarNode) and value_node.style in ("|", ">")):
                 self.places[child] = place

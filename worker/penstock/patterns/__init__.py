@@ -1,1 +1,1 @@
-"""Parallel patterns as graphs: pipeline and farm. They build steps and nothing else."""
+"""Parallel patterns, pipeline and farm. They only add steps to a graph."""

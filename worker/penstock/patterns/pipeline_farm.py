@@ -1,9 +1,9 @@
-"""Pipeline and farm: two shapes of steps without state, applied to a stream.
+"""Pipeline and farm: two patterns of steps without state, applied to a stream.
 
-    pipeline(a, b, c)        a -> b -> c, chained: rows stay in their task, order is kept
-    farm(work, workers=4)    rows dealt to 4 tasks of one worker function: round-robin, or by key
+    pipeline(a, b, c)        a -> b -> c, chained: rows stay in their task, their order is kept
+    farm(work, workers=4)    4 tasks run one function: rows go to them in turn, or by key
 
-Both are values: built once, used on any stream with ``.on(stream)``.
+Both are values: build one once, and apply it to any stream with ``.on(stream)``.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ Deal = Literal["round-robin", "key", "broadcast"]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Stages in a row, each a name and a batch function; nothing is dealt out between them."""
+    """A chain of named functions. Rows stay in their task from the first to the last."""
 
     stages: tuple[tuple[str, Callable[..., Any]], ...]
     per: PerLike = "batch"
 
     def on(self, stream: Stream) -> Stream:
-        """Append the stages to a stream and return what comes out of the last."""
+        """Append the stages to a stream and return the output of the last one."""
         for name, function in self.stages:
             stream = stream.flat_map(name, function, per=self.per)
         return stream
@@ -32,9 +32,10 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Farm:
-    """One function on several tasks; ``deal`` says how rows find a task.
+    """One function that several tasks run. ``deal`` says how rows are partitioned among them.
 
-    Round-robin balances and does not keep the order per key; ``key`` keeps it.
+    ``round-robin`` gives all tasks as many batches, but does not keep the order per key. ``key``
+    keeps this order.
     """
 
     name: str
@@ -47,15 +48,15 @@ class Farm:
     on_error: OnErrorLike = "fail"
 
     def on(self, stream: Stream) -> Stream:
-        """Append the farm to a stream and return what comes out of all its tasks."""
-        dealt = self._dealt(stream)
+        """Append the farm to a stream and return the output of all its tasks."""
+        partitioned = self._partitioned(stream)
         if self.workers is not None:
-            dealt = dealt.parallel(self.workers)
-        return dealt.flat_map(
+            partitioned = partitioned.parallel(self.workers)
+        return partitioned.flat_map(
             self.name, self.function, columns=self.columns, per=self.per, on_error=self.on_error
         )
 
-    def _dealt(self, stream: Stream) -> Stream:
+    def _partitioned(self, stream: Stream) -> Stream:
         match self.deal:
             case "key":
                 return stream.key_by(*self.keys)
@@ -66,7 +67,10 @@ class Farm:
 
 
 def pipeline(**stages: Callable[..., Any]) -> Pipeline:
-    """Build a pipeline of named batch functions, in order: ``pipeline(parse=f, clean=g)``."""
+    """Build a pipeline of named batch functions, in order: ``pipeline(parse=f, clean=g)``.
+
+    Raises ConfigError if there is none.
+    """
     if not stages:
         raise ConfigError("a pipeline needs at least one stage: pipeline(parse=parse)")
     return Pipeline(tuple(stages.items()))
@@ -82,6 +86,9 @@ def farm(
     per: PerLike = "batch",
     on_error: OnErrorLike = "fail",
 ) -> Farm:
-    """Build a farm of ``workers`` tasks (None: one per worker); ``keys`` deal rows by key."""
+    """Build a farm of ``workers`` tasks. None means one per worker.
+
+    With ``keys``, rows are partitioned by these columns; without, batches go to the tasks in turn.
+    """
     deal: Deal = "key" if keys else "round-robin"
     return Farm(name, function, workers, deal, keys, columns, per, on_error)

@@ -4,16 +4,14 @@ They pass :mod:`tests.support.contracts`, as the real adapters do. They block fo
 lose nothing; faults belong to the simulator.
 """
 
-import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import StateError, StorageError
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId
 from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
 from penstock.ports import LeaseView, Read, SwapConflict, Versioned
+from penstock.storage.memory import MemoryBlobStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,47 +102,19 @@ class FakeLeaseStore:
         return self._view
 
 
-class FakeBlobStore:
+class FakeBlobStore(MemoryBlobStore):
     """Immutable files in a dict. ``full`` makes every write fail, as a full disk does."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.full = False
-        self._files: dict[BlobName, bytes] = {}
 
     def put(self, name: BlobName, data: bytes) -> BlobRef:
         """Create exclusively. Raises StorageError on a used name, or when ``full``."""
-        if name in self._files:
-            raise StorageError(f"{name} exists already; names are never used again")
         if self.full:
-            self._files[name] = b""  # a failed write leaves a torn file, and the name is burnt
+            super().put(name, b"")  # a failed write leaves a torn file, and the name is burnt
             raise StorageError(f"{name}: no space left on device")
-        self._files[name] = data
-        return BlobRef(name, hashlib.sha256(data).hexdigest(), len(data))
-
-    def put_file(self, name: BlobName, path: str) -> BlobRef:
-        """Like :meth:`put`, from a local file."""
-        return self.put(name, Path(path).read_bytes())
-
-    def get(self, ref: BlobRef) -> bytes:
-        """Read whole. Raises StateError when the file is missing or is another one."""
-        data = self._files.get(ref.name)
-        if data is None:
-            raise StateError(f"{ref.name} is missing")
-        if len(data) != ref.size or hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise StateError(f"{ref.name} is not the file that the manifest names")
-        return data
-
-    def fetch(self, ref: BlobRef, path: str) -> None:
-        """Like :meth:`get`, into a local file."""
-        Path(path).write_bytes(self.get(ref))
-
-    def delete(self, name: BlobName) -> None:
-        """Remove; a missing file is no error."""
-        self._files.pop(name, None)
-
-    def list_for_collection(self) -> Iterator[BlobName]:
-        """List the names in order."""
-        return iter(sorted(self._files))
+        return super().put(name, data)
 
 
 class FakeSource:

@@ -117,13 +117,16 @@ class Reader:
 
     def _python(self, words: list[str]) -> str:
         """Return what a program of the page prints. It runs in this process, which has loaded Arrow."""
-        told, before = io.StringIO(), sys.argv
-        sys.argv = words
+        told, before = io.StringIO(), (sys.argv, sys.path, dict(sys.modules))
+        sys.argv, sys.path = words, [str(self.folder), *sys.path]  # as Python does for a file
         try:
             with contextlib.chdir(self.folder), contextlib.redirect_stdout(told):
                 runpy.run_path(words[0], run_name="__main__")
         finally:
-            sys.argv = before
+            sys.argv, sys.path, modules = before
+            for name in sys.modules.keys() - modules.keys():
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.folder)):
+                    del sys.modules[name]
         return told.getvalue()
 
 

@@ -14,6 +14,7 @@ NAMES = {
     "Pipeline",
     "Read",
     "Refusing",
+    "Result",
     "Sink",
     "SinkHandle",
     "SinkPublisher",
@@ -37,7 +38,36 @@ NAMES = {
     "min",
     "parquet",
     "pipeline",
+    "run",
     "sum",
+    "testing",
+}
+TESTING = {
+    "ABORT",
+    "CollectSink",
+    "EOF",
+    "ListSource",
+    "Marker",
+    "PAUSE",
+    "Result",
+    "Rows",
+    "Run",
+    "Snapshot",
+    "StandingClock",
+    "run",
+}
+RUN_METHODS = {
+    "abort",
+    "advance",
+    "checkpoint",
+    "close",
+    "push",
+    "restore",
+    "result",
+    "rows",
+    "run",
+    "snapshot",
+    "state",
 }
 STREAM_METHODS = {
     "broadcast",
@@ -67,6 +97,13 @@ def test_methods_of_streams_are_these() -> None:
     def public(kind: type) -> set[str]:
         return {n for n in vars(kind) if not n.startswith("_")}
 
-    assert public(penstock.Job) == {"source"}
+    assert public(penstock.Job) == {"run", "source"}
     assert public(penstock.Stream) == STREAM_METHODS
     assert public(penstock.KeyedStream) == {"aggregate", "process", "window"}
+
+
+def test_names_of_the_kit_for_tests_are_these() -> None:
+    assert set(penstock.testing.__all__) == TESTING
+    assert all(getattr(penstock.testing, name) is not None for name in TESTING)
+    run = {n for n in vars(penstock.testing.Run) if not n.startswith("_")}
+    assert run == RUN_METHODS

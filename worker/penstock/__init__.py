@@ -8,6 +8,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as mypy knows it; typing itself costs more than the rest of this file
 if TYPE_CHECKING:
+    from penstock import testing
     from penstock.base.errors import (
         ConfigError,
         PenstockError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
+    from penstock.inprocess.run import Result, run
     from penstock.patterns.pipeline_farm import Farm, Pipeline, farm, pipeline
     from penstock.ports import (
         Pending,
@@ -50,6 +52,7 @@ _HOMES = {
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
     "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
     "penstock.graph.parameters": ("Parameters",),
+    "penstock.inprocess.run": ("Result", "run"),
     "penstock.patterns.pipeline_farm": ("Farm", "Pipeline", "farm", "pipeline"),
     "penstock.ports": (
         "Pending",
@@ -64,6 +67,7 @@ _HOMES = {
 }
 _SPELLED = {"max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_PACKAGES = ("testing",)
 
 __all__ = [
     "Aggregation",
@@ -77,6 +81,7 @@ __all__ = [
     "Pipeline",
     "Read",
     "Refusing",
+    "Result",
     "Sink",
     "SinkHandle",
     "SinkPublisher",
@@ -100,12 +105,16 @@ __all__ = [
     "min",
     "parquet",
     "pipeline",
+    "run",
     "sum",
+    "testing",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use."""
+    if name in _PACKAGES:
+        return import_module(f"penstock.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

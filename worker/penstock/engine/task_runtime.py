@@ -46,6 +46,11 @@ class Chain(Protocol):
         """Return what each step has counted, by the names of steps that count."""
         ...
 
+    @property
+    def steps(self) -> Sequence[object]:
+        """Return the steps in their order."""
+        ...
+
 
 class State(Protocol):
     """The keyed state of a task."""
@@ -71,6 +76,10 @@ class State(Protocol):
 
     def take(self, fetched: Any) -> None:
         """Take over fetched entries, each as narrow as it is listed."""
+        ...
+
+    def live_rows(self, state: str) -> Any:
+        """Return the rows of all keys of a step. Raises StateError when some are on disk."""
         ...
 
     def drop_groups(self, share: Share) -> None:

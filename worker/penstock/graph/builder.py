@@ -12,8 +12,8 @@ Every step has a name, and checkpoints find the state of a step by this name. Th
 records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
@@ -50,6 +50,10 @@ from penstock.contract.plan import Partitioning
 from penstock.graph.aggregates import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, caller_place, label, partition_role
+
+if TYPE_CHECKING:
+    from penstock.inprocess.prepare import Inputs
+    from penstock.inprocess.run import Result
 
 UserFunction = Callable[..., Any]
 ColumnsLike = Mapping[str, object] | Iterable[Any] | None
@@ -92,6 +96,22 @@ class Job:
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
+
+    def run(
+        self,
+        *,
+        inputs: "Inputs | None" = None,
+        collect: Collection[str] | bool = False,
+        workers: int = 1,
+        rows: int | None = None,
+        timeout: Duration | None = None,
+    ) -> "Result":
+        """Run the job in this thread until its input has ended: see :func:`penstock.run`."""
+        import penstock  # noqa: PLC0415  the public API, above all layers
+
+        return penstock.run(
+            self, inputs=inputs, collect=collect, workers=workers, rows=rows, timeout=timeout
+        )
 
     def _connect(self, name: str, connector: object, role: Role) -> str:
         place = caller_place()

@@ -76,10 +76,14 @@ def draft_of(file: JobFile, with_functions: bool = True) -> GraphDraft:
         assert job.script is not None, "the reader accepts exactly one of graph, entrypoint, script"
         place = file.origin.at(SCRIPT_PATH)
         function = entrypoint.run_script(job.script, place)
-    return _run(function, Parameters(job.parameters, job.args), place)
+    return run_function(function, Parameters(job.parameters, job.args), place)
 
 
-def _run(function: Callable[..., object], parameters: Parameters, place: str) -> GraphDraft:
+def run_function(function: Callable[..., object], parameters: Parameters, place: str) -> GraphDraft:
+    """Call the user's function and return the draft of the job that it builds.
+
+    Raises ConfigError with the user's line when it fails, or returns something else.
+    """
     try:
         job = function(parameters)
     except PenstockError:

@@ -16,6 +16,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateBackend, StateSettings
+from penstock.model.columns import Int32s
 from penstock.protocol.task.state_files import FileList, groups_of_files
 from penstock.state.snapshot import Fetched, StateSnapshot, flags
 from penstock.state.tiered import TieredTable
@@ -156,6 +157,10 @@ class KeyedStateBackend:
             table.drop(lost)
         self._files.lose(share)
         self._share = subtract(self._share, share)
+
+    def live_rows(self, state: str) -> Int32s:
+        """Return the rows of all keys of a state. Raises StateError when some are on disk."""
+        return self._tables[state].live_rows()
 
     @property
     def size_bytes(self) -> int:

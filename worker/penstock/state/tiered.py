@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.base.errors import StateError
 from penstock.model.columns import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.cold_due import ColdDue
@@ -96,6 +97,15 @@ class TieredTable:
     def about_keys(self) -> int:
         """Return about how many rows there are, in memory or only on disk."""
         return self.hot.used + self._only_cold
+
+    def live_rows(self) -> Int32s:
+        """Return the rows of all keys. Raises StateError when some of them are on disk."""
+        if self._only_cold:
+            raise StateError(
+                f"state {self.schema.name!r}: {self._only_cold:,} keys are on disk: "
+                "only state that fits its memory can be looked at"
+            )
+        return self.hot.all_rows(tombstones=False)
 
     # --- Cuts -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ cuts by itself. Steps are deterministic functions of their input and state.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +108,17 @@ class KeyedState(Protocol):
 
     def about_keys(self) -> int:
         """Return how many keys there are, give or take deleted ones. Cheap; from any thread."""
+        ...
+
+
+@runtime_checkable
+class KeepingStep(Protocol):
+    """A step that keeps something for each key."""
+
+    name: str
+
+    def contents(self, rows: "Int32s") -> pa.RecordBatch:
+        """Return the keys of live state rows and what is kept of them, in the user's columns."""
         ...
 
 

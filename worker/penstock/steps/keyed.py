@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from penstock.contract.graph import Compute
+from penstock.model.columns import Int32s
 from penstock.model.keyhash import check_key_columns
 from penstock.model.keys import KeyCodec
 from penstock.steps.aggregates import Aggregates
@@ -60,6 +61,13 @@ class RunningAggregate(PlainStep):
         computed = self._aggregates.running(self._aggregates.fold(self._state, found, rows))
         emitted = pa.RecordBatch.from_arrays([*keys, *computed], schema=self._output)
         self._emit(with_hidden(emitted, bounds))
+
+    def contents(self, rows: Int32s) -> pa.RecordBatch:
+        """Return the keys of state rows and their values so far."""
+        keys = self._keys.codec.columns(self._state.keys_of(rows))
+        columns = [*keys, *self._aggregates.results(self._state, rows)]
+        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        return pa.RecordBatch.from_arrays(cast, schema=self._output)
 
     def counters(self) -> dict[str, int]:
         """Count keys."""

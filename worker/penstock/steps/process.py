@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.graph import Call
+from penstock.model.columns import Int32s
 from penstock.steps.base import StateSchema, least_bound, with_hidden
 from penstock.steps.calls import Done, as_batch, of_rows, records_of
 from penstock.steps.keyed import KeyColumns, OpenState
@@ -72,6 +73,15 @@ class ProcessStep(Calling):
         if bounds is None:
             return done.given
         return with_hidden(done.given, least_bound(done.taken(bounds), done.given.num_rows))
+
+    def contents(self, rows: Int32s) -> pa.RecordBatch:
+        """Return the keys of state rows and their state columns."""
+        keys = self._keys.codec.columns(self._state.keys_of(rows))
+        names = [name for name, _ in self._keys.fields]
+        for name, field in self._fields.items():
+            names.append(name)
+            keys.append(pa.array(field.read(self._state, rows), field.type))
+        return pa.RecordBatch.from_arrays(keys, names=names)
 
     def counters(self) -> dict[str, int]:
         """Count keys and dead letters."""

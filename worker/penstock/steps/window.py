@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.graph import Compute
 from penstock.contract.keygroups import Share
-from penstock.model.columns import Int64s, fixed, fixed_array, flat
+from penstock.model.columns import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import (
@@ -131,6 +131,10 @@ class WindowStep(PlainStep):
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
         # Rows of many inputs: bound by none, so never late by a source's stamp further down.
         return with_hidden(batch, pa.array(np.full(len(rows), NO_BOUND, np.int64)))
+
+    def contents(self, rows: Int32s) -> pa.RecordBatch:
+        """Return what the open windows of state rows would give now."""
+        return split_hidden(self._emitted(rows))[0]
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
         """Know that up to the watermark all windows of these groups have emitted."""

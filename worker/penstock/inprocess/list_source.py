@@ -1,0 +1,229 @@
+"""A source of rows in a list, with markers that say when the input ends, dies or waits."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.graph.arrow import arrow_schema
+from penstock.graph.builder import ColumnsLike, columns_of
+from penstock.ports import Read
+
+
+class Marker(Enum):
+    """What may stand between the rows of a list; see :class:`ListSource`."""
+
+    EOF = "EOF"
+    ABORT = "ABORT"
+    PAUSE = "PAUSE"
+
+
+EOF, ABORT, PAUSE = Marker.EOF, Marker.ABORT, Marker.PAUSE
+
+Item: TypeAlias = "Mapping[str, Any] | pa.RecordBatch | Marker"
+
+
+class ListSource:
+    """Gives the rows of lists, each list a partition; read again from any row, as Kafka is.
+
+    An item is a row (a dict), a ``pyarrow.RecordBatch`` or a marker. The run goes on until each
+    partition stands at a marker or has no more rows; all rows before have then been processed.
+
+    - ``EOF`` ends the partition: what is behind it is not read. The end of the list ends it, too.
+    - ``ABORT`` lets the job die there, once: what is not in a checkpoint is lost, and the job
+      begins again from its newest checkpoint.
+    - ``PAUSE`` stops there until the run is told to go on; ``ps.run`` takes a checkpoint and goes on.
+
+    ``columns`` are the columns with their types; found from the rows when left out. With
+    ``ends=False`` the source has no end, and more rows may be pushed to it.
+    """
+
+    def __init__(
+        self, *partitions: Iterable[Item], columns: ColumnsLike = None, ends: bool = True
+    ) -> None:
+        """Keep the rows. Raises ConfigError for rows that do not fit the columns."""
+        items = [list(partition) for partition in partitions] or [[]]
+        self.bounded = ends
+        given = columns_of(columns)
+        self.schema = arrow_schema(given) if given else _found(list(chain.from_iterable(items)))
+        self._lists = [_Partition() for _ in items]
+        for number, partition in enumerate(items):
+            self.push(partition, number)
+
+    def push(self, items: Iterable[Item], partition: int = 0) -> None:
+        """Add items behind those that are there. Raises ConfigError where the partition has ended."""
+        self._lists[partition].add(items, self.schema)
+
+    def begin(self) -> None:
+        """Begin another run: every marker counts again."""
+        for partition in self._lists:
+            for mark in partition.marks:
+                mark.passed = False
+
+    def standing(self) -> Marker | None:
+        """Say where the run stands when nothing is left to read: at an ABORT, else at a PAUSE."""
+        marks = [m for p in self._lists if (m := p.mark(p.at)) is not None and m.offset == p.at]
+        kinds = [m.kind for m in marks]
+        return next((kind for kind in (Marker.ABORT, Marker.PAUSE) if kind in kinds), None)
+
+    def go_on(self) -> None:
+        """Pass the markers at which the partitions stand."""
+        for partition in self._lists:
+            mark = partition.mark(partition.at)
+            if mark is not None and mark.offset == partition.at and mark.kind is not Marker.EOF:
+                mark.passed = True
+
+    # --- What penstock.Source asks for ----------------------------------------------------------
+
+    def splits(self) -> list[SplitState]:
+        """List one split for each partition."""
+        return [SplitState(SplitId(f"list-{i}"), str(i), 0) for i in range(len(self._lists))]
+
+    def open(self, state: SplitState) -> "ListReader":
+        """Open a partition at its offset."""
+        return ListReader(self._lists[int(state.spec)], state, self.bounded)
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A marker that stands before row ``offset``."""
+
+    offset: int
+    kind: Marker
+    passed: bool = False
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Rows in pieces, the offset behind each piece, and the markers between them."""
+
+    pieces: list[pa.RecordBatch] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    marks: list[_Mark] = field(default_factory=list)
+    at: int = 0  # where its reader stands
+    ended: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.stops[-1] if self.stops else 0
+
+    def add(self, items: Iterable[Item], schema: pa.Schema) -> None:
+        given = list(items)
+        if given and self.ended:
+            raise ConfigError("the list has been read to its end: make it with ends=False")
+        rows: list[Mapping[str, Any]] = []
+        for item in given:
+            if isinstance(item, Mapping):
+                rows.append(item)
+                continue
+            self._append(_batch(rows, schema))
+            rows = []
+            if isinstance(item, Marker):
+                self.marks.append(_Mark(self.rows, item))
+            else:
+                self._append(_checked(item, schema))
+        self._append(_batch(rows, schema))
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self.stops.append(self.rows + batch.num_rows)
+            self.pieces.append(batch)
+
+    def mark(self, offset: int) -> _Mark | None:
+        """Return the first marker at or behind an offset that still counts."""
+        return next((m for m in self.marks if m.offset >= offset and not m.passed), None)
+
+    def read(self, offset: int, most: int) -> pa.RecordBatch | None:
+        """Return rows from ``offset`` on, up to the next marker; None when there are none."""
+        mark = self.mark(offset)
+        stop = self.rows if mark is None else mark.offset
+        if offset >= stop:
+            return None
+        place = bisect_left(self.stops, offset + 1)
+        piece = self.pieces[place]
+        first = offset - (self.stops[place] - piece.num_rows)
+        return piece.slice(first, min(most, stop - offset))
+
+    def over(self, offset: int, *, ends: bool) -> bool:
+        """Say whether nothing follows: an EOF, or the end of a list that ends."""
+        mark = self.mark(offset)
+        if mark is not None:
+            return mark.kind is Marker.EOF and mark.offset == offset
+        return ends and offset == self.rows
+
+
+class ListReader:
+    """Reads one partition."""
+
+    def __init__(self, partition: _Partition, state: SplitState, ends: bool) -> None:
+        """Begin at the offset of ``state``."""
+        self._partition = partition
+        self._state = state
+        self._ends = ends
+        partition.at = state.offset
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the next rows before a marker; None at a marker and at the end."""
+        partition = self._partition
+        offset = partition.at
+        batch = partition.read(offset, max_rows)
+        if batch is None:
+            return None
+        partition.at += batch.num_rows
+        return Read(batch, offset)
+
+    def state(self) -> SplitState:
+        """Return where the next read begins."""
+        partition = self._partition
+        ended = partition.over(partition.at, ends=self._ends)
+        partition.ended = ended
+        return SplitState(self._state.split, self._state.spec, partition.at, ended)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Need no word: the list stays."""
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+def _found(items: Sequence[Item]) -> pa.Schema:
+    """Find the columns from the first batch, or from all rows."""
+    for item in items:
+        if isinstance(item, pa.RecordBatch):
+            return item.schema
+    rows = [item for item in items if isinstance(item, Mapping)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    fields = [pa.field(n, pa.array([row.get(n) for row in rows]).type) for n in names]
+    if not fields or any(pa.types.is_null(f.type) for f in fields):
+        raise ConfigError(
+            "the columns of the list cannot be told from its rows: give them with their types, "
+            'for example columns={"word": "string"}'
+        )
+    return pa.schema(fields)
+
+
+def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    for row in rows:
+        for name in row:
+            if name not in schema.names:
+                raise ConfigError(f"row {dict(row)}: {unknown('column', name, schema.names)}")
+    try:
+        return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"rows do not fit the columns of the list: {error}") from error
+
+
+def _checked(item: Any, schema: pa.Schema) -> pa.RecordBatch:
+    if not isinstance(item, pa.RecordBatch):
+        raise ConfigError(f"{item!r} is no row (a dict), no RecordBatch and no marker")
+    if not item.schema.equals(schema):
+        raise ConfigError(f"a batch has the columns {item.schema.names}, the list {schema.names}")
+    return item

@@ -1,0 +1,368 @@
+"""The tasks of a job in one thread: built, checkpointed, begun again and ended.
+
+::
+
+    start ──> settle ──> checkpoint ──> settle ──> ... ──> finish ──> close
+      ^                                   |
+      +──────────── restart <─────────────+   from the newest checkpoint, as after a death
+
+It stands where the worker and the leader of a cluster stand. The tasks, their channels, state,
+snapshots and sinks are those of an engine.
+"""
+
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, StorageError
+from penstock.base.limits import HELD_BYTES_MAX
+from penstock.base.suggest import unknown
+from penstock.contract.codec import encode
+from penstock.contract.control_messages import StageSplits
+from penstock.contract.ids import (
+    NO_EPOCH,
+    ROOT_SUFFIX,
+    Attempt,
+    ChannelId,
+    Epoch,
+    Incarnation,
+    JobUid,
+    Ordinal,
+    TaskId,
+    Term,
+)
+from penstock.contract.manifest import (
+    BlobRef,
+    RootManifest,
+    SinkHandle,
+    StateFile,
+    TaskManifest,
+)
+from penstock.contract.plan import Assignment, channels_of
+from penstock.engine.build import JobParts
+from penstock.engine.checkpoint_reader import read_root
+from penstock.engine.snapshot_writer import SnapshotWriter
+from penstock.engine.task_runtime import Input, Output
+from penstock.engine.task_thread import POLL_S, TaskLoop
+from penstock.graph.compiled import CompiledJob
+from penstock.inprocess.turns import Later, Seat, Turns, TurnWakeup
+from penstock.model.elements import Barrier, BarrierKind
+from penstock.ports import BlobStore, Clock
+from penstock.protocol.leader.attempt_assignment import (
+    deal_anew,
+    deals_all,
+    stages_to_list,
+    table_of,
+)
+from penstock.protocol.task import task_events as ev
+from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_state import TaskSetup
+from penstock.steps.base import KeepingStep
+from penstock.storage.memory import MemoryBlobStore
+from penstock.transport.exchange import Identity
+from penstock.transport.input import TaskInput
+from penstock.transport.local import join_locally
+from penstock.transport.output import LocalOutput
+
+TERM = Term(1)
+COUNTED = ("rows_in", "rows_out", "late", "late_after_idle", "without_time", "dead_letters")
+Counts = Counter[tuple[str, str]]
+
+
+class Stored(NamedTuple):
+    """A checkpoint: the job's id, the root manifest, and how often what was counted until then."""
+
+    uid: JobUid
+    blobs: MemoryBlobStore
+    root: BlobRef
+    epoch: Epoch
+    counts: Counts
+
+
+class InProcessTasks:
+    """See the module. A :class:`penstock.engine.task_runtime.TaskRuntime` for its tasks."""
+
+    def __init__(
+        self, job: CompiledJob, workers: int, clock: Clock, stored: Stored | None = None
+    ) -> None:
+        """Make ready to :meth:`start`, from a checkpoint if one is given.
+
+        Raises ConfigError when a connector is not there.
+        """
+        self.clock = clock
+        self._files = MemoryBlobStore() if stored is None else stored.blobs.copy()
+        self.blobs: BlobStore = self._files
+        self.restarts = 0
+        self._plan = job.plan
+        self._workers = workers
+        uid = JobUid(str(uuid.uuid4())) if stored is None else stored.uid
+        life = Incarnation(str(uuid.uuid4()))
+        self._scratch = tempfile.TemporaryDirectory(prefix="penstock-")
+        try:
+            self.job = JobParts(job, Identity(uid, Ordinal(0), life), Path(self._scratch.name))
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        self._turns = Turns()
+        self.snapshot_writer = SnapshotWriter(self.blobs, life, Later(self._turns.later))
+        self._stored = stored
+        self._before: Counts = Counter()  # counted before this attempt
+        self._epoch = NO_EPOCH if stored is None else stored.epoch
+        self._attempt = Attempt(0)
+        self._seats: dict[TaskId, Seat] = {}
+        self._inputs: dict[TaskId, TaskInput] = {}
+        self._outputs: dict[ChannelId, LocalOutput] = {}
+        self._acks: dict[TaskId, TaskManifest] = {}
+        self._root: RootManifest | None = None
+        self._table: Assignment | None = None
+
+    # --- Life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Build the tasks from the newest checkpoint and let rows flow."""
+        self._attempt = Attempt(self._attempt + 1)
+        ref = None if self._stored is None else self._stored.root
+        self._before = Counter() if self._stored is None else self._stored.counts
+        root = self._root = None if ref is None else read_root(self.blobs, ref, self._plan)
+        self.job.claim(fresh=root is None)
+        listed = self.job.first_splits(stages_to_list(root, self._plan))
+        table = self._table = self._deal(root, listed)
+        for task in table.tasks():
+            self._seats[task] = self._seat(task, table, root, listed)
+        self._turns.seat(self._seats.values())
+        wakeups = {task: seat.wakeup for task, seat in self._seats.items()}
+        self._inputs = {task: TaskInput(task, wakeup) for task, wakeup in wakeups.items()}
+        channels = channels_of(self._plan, table)
+        ends = (self._inputs, wakeups)
+        self._outputs = join_locally(channels, ends, self.job.shuffle, table.version)
+        for seat in self._seats.values():
+            seat.loop.begin()
+        self._turns.settle()
+        assert all(s.loop.marks.ready for s in self._seats.values()), "state is fetched at once"
+        if root is not None:
+            for manifest in root.tasks:
+                self._show(root.epoch, manifest.handles)
+        self.job.sweep(self._attempt)
+        self._tell(ev.Started())
+
+    def _deal(self, root: RootManifest | None, listed: tuple[StageSplits, ...]) -> Assignment:
+        table = None if root is None else table_of(root, self._plan)
+        fits = table is not None and table.workers == self._workers
+        if table is not None and fits and deals_all(table, root, self._plan, listed):
+            return table
+        return deal_anew(root, self._plan, self._workers, listed)
+
+    def _seat(
+        self,
+        task: TaskId,
+        table: Assignment,
+        root: RootManifest | None,
+        listed: tuple[StageSplits, ...],
+    ) -> Seat:
+        idle_after_s, disorder_us = self.job.event_time(task.stage)
+        first = tuple(s for group in listed if group.stage == task.stage for s in group.splits)
+        setup = TaskSetup(self._plan, task, table, HELD_BYTES_MAX, idle_after_s, disorder_us, first)
+        parts = self.job.parts(TaskCore(setup, root), self._attempt, fresh=root is None)
+        wakeup = TurnWakeup(self._turns.others)
+        return Seat(TaskLoop(parts, self, wakeup), parts, wakeup)
+
+    def restart(self) -> None:
+        """Let everything that is not in a checkpoint be lost, and start again."""
+        self.restarts += 1
+        self._drop()
+        self.start()
+
+    def work(self) -> bool:
+        """Do one thing; False: nothing is left to do now, and the next call asks the sources again."""
+        if self._turns.one():
+            return True
+        if not all(seat.loop.room() for seat in self._seats.values()):
+            time.sleep(POLL_S)  # the thread of a sink writes to a disk
+            return True
+        self._turns.ask_sources()
+        return False
+
+    def settle(self) -> None:
+        """Read and process all that there is to read now."""
+        while self.work():
+            pass
+
+    def rest(self) -> None:
+        """Wait until a source may have rows: for sources that go by the time of the machine."""
+        sources = [s.parts.source for s in self._seats.values() if s.parts.source is not None]
+        time.sleep(min((source.rest_s() for source in sources), default=0.0))
+
+    @property
+    def exhausted(self) -> bool:
+        """Say whether every source has been read to its end."""
+        return all(seat.loop.core.exhausted for seat in self._seats.values())
+
+    def checkpoint(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> Stored:
+        """Cut, commit and publish; what was read before is in it, and nothing else.
+
+        Raises StorageError when a task cannot store its part or a sink cannot publish.
+        """
+        assert self._table is not None, "started before"
+        epoch = self._epoch = Epoch(self._epoch + 1)
+        committed = NO_EPOCH if self._root is None else self._root.epoch
+        version = self._table.version
+        barrier = Barrier(TERM, epoch, version, kind, committed, self.clock.wall_us())
+        self._acks.clear()
+        self._tell(ev.Hurried(epoch))
+        self.spread(barrier)
+        self._turns.settle()
+        manifests = tuple(self._acks[task] for task in self._table.tasks())
+        stored = self._commit(epoch, kind, manifests)
+        self._tell(ev.EpochCommitted(epoch, version))
+        self._turns.settle()
+        return stored
+
+    def _commit(
+        self, epoch: Epoch, kind: BarrierKind, manifests: tuple[TaskManifest, ...]
+    ) -> Stored:
+        assert self._table is not None, "started before"
+        plan, uid = self._plan, self.job.identity.job_uid
+        root = self._root = RootManifest(
+            uid,
+            epoch,
+            TERM,
+            self._attempt,
+            kind.name,
+            plan.max_key_groups,
+            plan.fingerprint,
+            self._table,
+            manifests,
+            plan.states,
+            plan.steps,
+        )
+        name = self.snapshot_writer.name(TERM, epoch, ROOT_SUFFIX)
+        ref = self.blobs.put(name, encode(root))
+        self._files.keep_only({name, *(f.blob.name for m in manifests for f in m.files)})
+        self._stored = Stored(uid, self._files, ref, epoch, self.counts())
+        return self._stored
+
+    def finish(self) -> None:
+        """Take the final checkpoint and end all streams; every source has been read to its end."""
+        self.checkpoint(BarrierKind.FINAL)
+        self._tell(ev.EndAll())
+        self._turns.settle()
+        assert all(s.loop.marks.finished for s in self._seats.values()), "all streams end"
+
+    def close(self) -> None:
+        """Let go of everything but what was counted; idempotent."""
+        self._before = self.counts()
+        self._drop()
+        self.job.close()
+        self._scratch.cleanup()
+
+    def _drop(self) -> None:
+        for seat in self._seats.values():
+            seat.loop.end()
+        self._seats.clear()
+        self._turns.seat(())
+        self._turns.later.clear()
+
+    def _tell(self, event: ev.Event) -> None:
+        for seat in self._seats.values():
+            seat.loop.inbox.put(event)
+
+    # --- What can be seen -----------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        """Return what the steps have counted, by (step, name), since the job began.
+
+        What is lost by a restart is not counted.
+        """
+        counts = Counter(self._before)
+        for seat in self._seats.values():
+            for key, number in seat.loop.counters().items():
+                if key[1] in COUNTED:
+                    counts[key] += number
+        return counts
+
+    def rows_taken(self) -> int:
+        """Return how many rows the sinks have taken since the newest start."""
+        return sum(sink.rows for seat in self._seats.values() for sink in seat.parts.sinks.values())
+
+    def state(self, step: str) -> tuple[pa.RecordBatch, ...]:
+        """Return what each task keeps for ``step``: its keys and what it has for them.
+
+        Raises ConfigError for a step that keeps nothing, StateError where rows are on disk.
+        """
+        found = [
+            (each, seat.parts.state)
+            for seat in self._seats.values()
+            for each in seat.parts.chain.steps
+            if isinstance(each, KeepingStep) and seat.parts.state is not None
+        ]
+        if step not in {each.name for each, _ in found}:
+            raise ConfigError(unknown("step with state", step, {each.name for each, _ in found}))
+        return tuple(
+            each.contents(state.live_rows(step)) for each, state in found if each.name == step
+        )
+
+    # --- For tasks ------------------------------------------------------------------------------
+
+    def input(self, task: TaskId) -> Input:
+        """Return the input of a task."""
+        return self._inputs[task]
+
+    def output(self, channel: ChannelId) -> Output:
+        """Return an output channel."""
+        return self._outputs[channel]
+
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+        """Bring nothing near: it is."""
+        self._turns.later.append(done)
+
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Do it between two turns."""
+        self._turns.later.append(work)
+
+    def spread(self, barrier: Barrier) -> None:
+        """Give a barrier to the source tasks."""
+        for seat in self._seats.values():
+            if seat.reads_source:
+                seat.loop.inbox.put(ev.Injected(barrier))
+
+    def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
+        """Keep a task's part of the checkpoint."""
+        self._acks[manifest.task] = manifest
+
+    def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
+        """Raise StorageError: nobody is there to try again."""
+        raise StorageError(f"checkpoint {epoch}: task {task}: {reason}")
+
+    def publish(
+        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
+    ) -> None:
+        """Make output visible between two turns."""
+
+        def publish() -> None:
+            self._show(epoch, handles)
+            done()
+
+        self._turns.later.append(publish)
+
+    def _show(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
+        for handle in handles:
+            self.job.publishers[handle.sink].publish(handle, epoch)
+
+    def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
+        """Remove what is staged for output that is visible, or that will never be committed."""
+        for handle in handles:
+            publisher = self.job.publishers[handle.sink]
+            (publisher.discard if discard else publisher.forget)(handle)
+
+    def changed(self) -> None:
+        """Need no word: who asks looks."""
+
+    def broken(self, task: TaskId, error: BaseException) -> None:
+        """Raise what a turn would have raised."""
+        raise error

@@ -1,0 +1,181 @@
+"""``penstock.testing.run``: a job under the hands of a test, step by step, in the test's thread."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.contract.graph import Window
+from penstock.inprocess.collect import Rows, Shown
+from penstock.inprocess.list_source import Item, Marker
+from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
+from penstock.inprocess.run import Result, go_on, positive, result_of, rows_of, standing
+from penstock.inprocess.tasks import InProcessTasks, Stored
+from penstock.testing.clock import StandingClock
+
+State = dict[Any, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A checkpoint of a run and the rows that were visible then; for :meth:`Run.restore`."""
+
+    stored: Stored
+    shown: Mapping[str, Shown]
+
+
+class Run:
+    """A job that works when it is told to; made by :func:`run`, and a context manager.
+
+    Rows are visible when a checkpoint is committed, as those of a sink of files are. Time stands
+    still: nothing happens because a test is slow.
+    """
+
+    def __init__(self, prepared: Prepared, workers: int, snapshot: Snapshot | None = None) -> None:
+        """Start the tasks; :func:`run` prepares the job."""
+        self.clock = StandingClock()
+        self._prepared = prepared
+        stored = None if snapshot is None else snapshot.stored
+        self._tasks = InProcessTasks(prepared.job, workers, self.clock, stored)
+        for name, shown in ({} if snapshot is None else snapshot.shown).items():
+            prepared.sinks[name].show(shown)
+        self._finished = False
+        try:
+            self._tasks.start()
+        except BaseException:
+            self._tasks.close()
+            raise
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the run where it stands; nothing of it stays behind."""
+        self._tasks.close()
+
+    # --- What happens ---------------------------------------------------------------------------
+
+    def run(self) -> Marker | None:
+        """Work until a PAUSE, or until nothing is left to read.
+
+        Returns ``PAUSE`` at one (the next call goes on behind it), ``EOF`` when the input has ended
+        and all output is visible, and None when a source without end has no more rows now.
+        At an ABORT the job dies and begins again from its newest checkpoint, and the call goes on.
+        Raises what a function of the job raises.
+        """
+        if self._finished:
+            return Marker.EOF
+        if self._stands() is Marker.PAUSE:
+            go_on(self._prepared)
+        while True:
+            self._tasks.settle()
+            if self._tasks.exhausted:
+                self._tasks.finish()
+                self._finished = True
+                return Marker.EOF
+            stop = self._stands()
+            if stop is not Marker.ABORT:
+                return stop
+            go_on(self._prepared)
+            self._tasks.restart()
+
+    def _stands(self) -> Marker | None:
+        return standing(self._prepared)
+
+    def push(self, source: str, items: Iterable[Item], partition: int = 0) -> None:
+        """Add rows to a list source without end and process them, as :meth:`run` does."""
+        lists = self._prepared.lists
+        if source not in lists:
+            raise ConfigError(f"push: {unknown('list source', source, lists)}")
+        lists[source].push(items, partition)
+        self.run()
+
+    def advance(self, duration: str | float) -> None:
+        """Let time go on by ``"5m"``, or by seconds: sources that are silent so long are idle."""
+        self._tasks.settle()
+        self.clock.advance(duration)
+        self._tasks.settle()
+
+    def checkpoint(self) -> None:
+        """Take a checkpoint: what was read until now is in it, and its output visible."""
+        if not self._finished:
+            self._tasks.checkpoint()
+
+    def abort(self) -> None:
+        """Let the job die now and begin again from its newest checkpoint, as ABORT does."""
+        if self._finished:
+            raise ConfigError("abort: the job has finished")
+        self._tasks.restart()
+
+    def snapshot(self) -> Snapshot:
+        """Take a checkpoint and return it."""
+        if self._finished:
+            raise ConfigError("snapshot: the job has finished")
+        stored = self._tasks.checkpoint()
+        stored = stored._replace(blobs=stored.blobs.copy())
+        return Snapshot(stored, {name: sink.keep() for name, sink in self._prepared.sinks.items()})
+
+    def restore(self, snapshot: Snapshot, *, workers: int = 1) -> "Run":
+        """End this run and begin another one from a snapshot, with so many workers."""
+        self.close()
+        return Run(self._prepared, positive(workers), snapshot)
+
+    # --- What can be seen -----------------------------------------------------------------------
+
+    def rows(self, sink: str) -> Rows:
+        """Return the rows of a sink that are visible: those of committed checkpoints."""
+        sinks = self._prepared.sinks
+        if sink not in sinks:
+            raise ConfigError(f"rows: {unknown('collecting sink', sink, sinks)}")
+        return rows_of(self._prepared, sink, sinks[sink])
+
+    def state(self, step: str) -> State:
+        """Return what a step keeps, by key: of one key column its value, of several a tuple.
+
+        Of a window the key is followed by its start. Values are those of the state columns, or
+        the computed ones. Raises ConfigError for a step that keeps nothing.
+        """
+        keys = self._keys(step)
+        state: State = {}
+        for batch in self._tasks.state(step):
+            for row in batch.to_pylist():
+                key = tuple(row.pop(name) for name in keys)
+                state[key[0] if len(keys) == 1 else key] = row
+        return state
+
+    def _keys(self, step: str) -> list[str]:
+        stages = self._prepared.job.stages
+        nodes = [n for stage in stages for n in stage.nodes if n.name == step]
+        windowed = [n for node in nodes for n in ("window_start",) if _is_window(node)]
+        return [key for node in nodes for key in node.keys] + windowed
+
+    def result(self) -> Result:
+        """Return the visible rows and the counts of late rows and dead letters until now."""
+        return result_of(self._prepared, self._tasks, complete=self._finished)
+
+
+def _is_window(node: object) -> bool:
+    return isinstance(getattr(node, "parameters", None), Window)
+
+
+def run(
+    job: JobLike,
+    params: Mapping[str, object] | None = None,
+    *,
+    inputs: Inputs | None = None,
+    collect: Collection[str] | bool = True,
+    workers: int = 1,
+) -> Run:
+    """Start a job that works when it is told to: ``with run(job) as t: t.run()``.
+
+    The arguments are those of :func:`penstock.run`, but all sinks collect their rows unless
+    ``collect`` names some. Raises ConfigError when the job cannot run.
+    """
+    prepared = prepare(job, params, inputs, collect)
+    for source in prepared.lists.values():
+        source.begin()
+    return Run(prepared, positive(workers))

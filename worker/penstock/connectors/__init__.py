@@ -1,4 +1,4 @@
-"""Sources and sinks: the adapters between files, generators or pushed rows and the engine.
+"""Sources and sinks: the adapters between the engine and files, generators or pushed rows.
 
-Each implements a Protocol of ``penstock.ports``; ``registry`` opens them from a graph's data.
+Each implements a Protocol of ``penstock.ports``. ``registry`` opens them as a graph describes them.
 """

@@ -1,8 +1,9 @@
-"""Where the workers of an ingest source listen: one small file each, in a folder senders can read.
+"""Announcements: each worker of an ingest source writes its address to a small file for senders.
 
-A file of a worker that is gone leads to a refused dial, never to a wrong answer. What makes both
-sides sure of each other is the job's certificates; or, on one machine, that only one user may enter
-the folder, where the workers' Unix sockets are, too (:class:`penstock.folders.PrivateFolder`).
+The file of a worker that is gone leads to a refused connection, never to a wrong answer. Both sides
+authenticate each other by the job's certificates. On one machine, they rely on the folder, which
+also has the workers' Unix sockets and which only one user may enter
+(:class:`penstock.folders.PrivateFolder`).
 """
 
 import json
@@ -22,9 +23,9 @@ SOCKET_SCHEME = "grpc+unix"
 
 
 class Proof(StrEnum):
-    """By what a sender knows that it speaks to the workers of its job: the scheme that it dials.
+    """How a sender knows that it speaks to the workers of its job. The value is the URL scheme.
 
-    ``NOTHING``: of a cluster without mTLS, where that is what the job's owner asked for.
+    ``NOTHING`` is for a cluster without mTLS, if the job's owner asked for that.
     """
 
     CERTIFICATES = "grpc+tls"
@@ -34,7 +35,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One worker: its address, the number of partitions of the job, those it owns now."""
+    """One worker: its address, the job's number of partitions, and the partitions it owns now."""
 
     address: str
     partitions: int
@@ -42,7 +43,7 @@ class Announcement:
 
 
 def announce(folder: Path, life: str, announcement: Announcement) -> None:
-    """Write or renew the file of one life of a worker; whole or not at all."""
+    """Write or replace the file of one incarnation of a worker, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{life}"
     temporary.write_text(json.dumps(asdict(announcement)))
@@ -50,21 +51,21 @@ def announce(folder: Path, life: str, announcement: Announcement) -> None:
 
 
 def finished_note(folder: Path, partition: int) -> Path:
-    """Return the file that says that a partition is committed to its end; it holds the end."""
+    """Return the path of the note that a partition is committed to its end; it holds the end."""
     return folder / f"partition-{partition:05d}.finished"
 
 
 def socket_address(folder: Path, life: str) -> str:
-    """Return the address of one life of a worker that listens in its folder."""
+    """Return the address of one incarnation of a worker that listens in its folder."""
     return f"{SOCKET_SCHEME}://{folder / life}{SOCKET_SUFFIX}"
 
 
 @contextmanager
 def opened(folder: Path, proof: Proof) -> Iterator[Path]:
-    """Give the path by which a sender reads what is in ``folder``, and finds its sockets.
+    """Give the path through which a sender reads ``folder`` and connects to its sockets.
 
-    Raises ConfigError when other users may enter a folder that is the proof; a folder that is not
-    there yet is empty.
+    Raises ConfigError when the folder is the proof and other users may enter it. A folder that does
+    not exist yet counts as empty.
     """
     if proof is not Proof.FOLDER:
         yield folder
@@ -81,9 +82,9 @@ def opened(folder: Path, proof: Proof) -> Iterator[Path]:
 
 
 def dialled(address: str, folder: Path, proof: Proof) -> str | None:
-    """Return what to dial for an announced address; None where it offers no such proof.
+    """Return the address to dial for an announced address; None if it does not offer this proof.
 
-    A socket is looked for in ``folder``, as :func:`opened` gave it, and nowhere else.
+    A socket must be in ``folder``, the path that :func:`opened` gave.
     """
     scheme, _, place = address.partition("://")
     if scheme != proof:
@@ -92,7 +93,7 @@ def dialled(address: str, folder: Path, proof: Proof) -> str | None:
 
 
 def read_announcements(folder: Path) -> list[Announcement]:
-    """Return what workers have announced, the newest first."""
+    """Return all announcements, the newest first."""
     found: list[tuple[float, Announcement]] = []
     for file in folder.glob(f"*{SUFFIX}"):
         try:
@@ -101,12 +102,12 @@ def read_announcements(folder: Path) -> list[Announcement]:
             known = Announcement(plain["address"], plain["partitions"], owned)
             found.append((file.stat().st_mtime, known))
         except (OSError, PeerError, ValueError, KeyError, TypeError):
-            continue  # it is being replaced: the next look finds it
+            continue  # the file is being replaced: the next call finds it
     return [a for _, a in sorted(found, key=lambda pair: -pair[0])]
 
 
 def read_owners(folder: Path) -> dict[int, str]:
-    """Return who says that it owns a partition; of two, who said it last."""
+    """Return the address of the owner of each partition; the newest announcement counts."""
     owners: dict[int, str] = {}
     for known in reversed(read_announcements(folder)):
         owners.update(dict.fromkeys(known.owned, known.address))

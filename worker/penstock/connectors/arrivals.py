@@ -1,10 +1,10 @@
-"""The rows of one stream of a sender: known by size, then decoded, then validated, then taken.
+"""Receives the rows of one sender's stream: checks sizes, decodes, validates values, converts.
 
     message ─ sizes (model/ipc) ─> Arrow's reader ─ values (model/validate) ─> declared columns
 
-A sender is trusted with its own rows, never with the memory of a worker: a batch has at most
-``INGEST_BATCH_BYTES_MAX`` bytes and ``INGEST_BATCH_ROWS_MAX`` rows, whatever it says of itself, and
-however often it refers to the same bytes.
+A sender is trusted to send its own rows, but not with the memory of a worker. A batch has at most
+``INGEST_BATCH_BYTES_MAX`` bytes and ``INGEST_BATCH_ROWS_MAX`` rows. The limit holds whatever sizes
+the batch announces, and even when many values refer to the same bytes.
 """
 
 from typing import Any
@@ -28,29 +28,29 @@ _CONTINUES = b"\xff\xff\xff\xff"
 
 
 class Arrivals:
-    """Decodes the messages of one stream. One thread."""
+    """Decodes the messages of one stream. Only one thread uses it."""
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take the columns of ``schema``; a sender may have more."""
         self._schema = schema
-        self._given = _Given()
+        self._accepted = _AcceptedMessages()
         self._reader: Any = None
         self._dictionaries: dict[int, int] = {}
         self._waiting = 0
 
     def rows(self, message: FlightData) -> pa.RecordBatch | None:
-        """Return the rows of a message, None when it only prepares them.
+        """Return the rows of a message; None for a schema or a dictionary.
 
-        Raises PeerError when it is broken, too large, or of other columns than those declared.
+        Raises PeerError when the message is broken or too large, or lacks a declared column.
         """
         sizes = ipc.message_sizes(message.header, message.body)
         if (sizes.kind == ipc.SCHEMA) is (self._reader is not None):
             raise PeerError("a stream has one schema, before its rows")
         if sizes.kind == ipc.DICTIONARIES:
-            self._count(sizes)
-            self._wait(message)
+            self._count_dictionary(sizes)
+            self._count_waiting(message)
         ipc.check(sizes, limits.INGEST_BATCH_BYTES_MAX, limits.INGEST_BATCH_ROWS_MAX)
-        self._given.add(message)
+        self._accepted.add(message)
         try:
             if sizes.kind == ipc.SCHEMA:
                 self._begin()
@@ -59,7 +59,7 @@ class Arrivals:
             raise PeerError(f"rows cannot be decoded: {error}") from error
 
     def _begin(self) -> None:
-        self._reader = pa.ipc.open_stream(pa.PythonFile(self._given, "r"), options=_READ)
+        self._reader = pa.ipc.open_stream(pa.PythonFile(self._accepted, "r"), options=_READ)
         found = self._reader.schema
         for field in self._schema:
             if found.names.count(field.name) != 1:
@@ -82,8 +82,8 @@ class Arrivals:
                 )
         return to_schema(batch, self._schema)
 
-    def _count(self, sizes: ipc.Sizes) -> None:
-        """Count what the dictionaries of a stream take together, with all that was added."""
+    def _count_dictionary(self, sizes: ipc.Sizes) -> None:
+        """Count the memory of all dictionaries of the stream, deltas included."""
         before = self._dictionaries.get(sizes.dictionary, 0) if sizes.is_delta else 0
         self._dictionaries[sizes.dictionary] = before + sizes.size
         total = sum(self._dictionaries.values())
@@ -93,8 +93,8 @@ class Arrivals:
                 f"{limits.INGEST_BATCH_BYTES_MAX} are taken"
             )
 
-    def _wait(self, message: FlightData) -> None:
-        """Count what is kept for the next rows: dictionaries are decoded with them."""
+    def _count_waiting(self, message: FlightData) -> None:
+        """Count the dictionary messages kept for the next rows, with which they are decoded."""
         self._waiting += max(
             len(message.header) + len(message.body), limits.INGEST_CHARGE_BYTES_MIN
         )
@@ -106,10 +106,10 @@ class Arrivals:
 
 
 def _plain_bytes(column: pa.Array, wanted: pa.DataType) -> int:
-    """Return the bytes of values that may lie in memory once and be meant many times; else 0.
+    """Return the written-out size of values that may share memory; 0 for types that never do.
 
-    The array has been validated, and becomes one of type ``wanted``. Nulls without a type lie
-    nowhere, and take the room of ``wanted``.
+    The array has been validated, and will be converted to ``wanted``. An array of the type null has
+    no values in memory, but takes memory once it is converted to ``wanted``.
     """
     kind = column.type
     if pa.types.is_null(kind):
@@ -117,12 +117,12 @@ def _plain_bytes(column: pa.Array, wanted: pa.DataType) -> int:
     if kind in _VIEWS:
         return int(_view_lengths(column).sum())
     if pa.types.is_dictionary(kind):
-        return _meant(column, wanted)
+        return _written_out(column, wanted)
     return sum(_plain_bytes(child, child.type) for child in _children(column))
 
 
-def _meant(column: pa.DictionaryArray, wanted: pa.DataType) -> int:
-    """Return the bytes of a dictionary's values, each as often as it is meant."""
+def _written_out(column: pa.DictionaryArray, wanted: pa.DataType) -> int:
+    """Return the size of a dictionary column when each row's value is written out."""
     values = column.dictionary
     if pa.types.is_null(values.type):
         return len(column) * _width(wanted)
@@ -130,13 +130,13 @@ def _meant(column: pa.DictionaryArray, wanted: pa.DataType) -> int:
         lengths = pa.array(_view_lengths(values))
     elif values.type in _TEXTS:
         lengths = pc.binary_length(values).cast(pa.int64())
-    else:  # at most: numbers are all alike, and few have lists in a dictionary
+    else:  # an upper bound: exact for numbers, high for lists, which are rare in a dictionary
         return len(column) * (_width(values.type) or int(values.nbytes))
     return pc.sum(lengths.take(column.indices)).as_py() or 0
 
 
 def _width(kind: pa.DataType) -> int:
-    """Return the bytes of one value; 0 where they differ."""
+    """Return the size of one value in bytes; 0 when sizes differ."""
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size) * _width(kind.value_type)
     if pa.types.is_struct(kind):
@@ -164,8 +164,8 @@ def _view_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
     return np.where(valid, views[:, 0], 0).astype(np.int64)
 
 
-class _Given:
-    """The messages that were let through, as the file that Arrow's reader reads. Copies nothing."""
+class _AcceptedMessages:
+    """The accepted messages, as the file that Arrow's reader reads. Copies nothing."""
 
     closed = False
 
@@ -181,7 +181,7 @@ class _Given:
         self._parts += [memoryview(padding), message.body]
 
     def read(self, size: int) -> "memoryview | bytes":
-        """Return the next bytes: ``size`` of them, fewer only at the end of what was given."""
+        """Return the next ``size`` bytes; fewer only when no more messages are there."""
         found: list[memoryview] = []
         while size and self._parts:
             part = self._parts[0]
@@ -195,5 +195,5 @@ class _Given:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def close(self) -> None:
-        """Keep nothing: Arrow's reader closes its file."""
+        """Drop all messages: Arrow's reader closes its file."""
         self._parts.clear()

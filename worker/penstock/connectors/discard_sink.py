@@ -1,11 +1,11 @@
-"""A sink that keeps nothing and counts everything: the end of a measurement.
+"""A sink for measurements: it drops the rows, and counts and sums them.
 
-It counts rows and adds up every int64 column (modulo 2^64). For running counts of words that sum
-is known: n(n+1)/2 for a word that occurs n times; so a lost, repeated or misrouted row shows.
-With a folder ``report`` the totals of each epoch are published there, exactly once, as JSON.
-Latency markers that reach it are counted by their age, in buckets of less than one per cent. Rows
-and ages are also counted by when they came, so that a pause can be seen: in tenths of a second and
-in seconds of the machine's monotonic clock, which is the same in every process.
+It counts rows and adds up every int64 column (modulo 2^64). For running counts of words the sum is
+known: n(n+1)/2 for a word that occurs n times. So a lost, repeated or misrouted row shows. With a
+folder ``report``, the totals of each epoch are published there exactly once, as JSON. Latency
+markers are counted by their age, in buckets of less than one per cent. Rows are also counted by the
+tenth of a second in which they came, and ages by the second, so that a pause shows. The clock is the
+machine's monotonic clock, which all processes share.
 """
 
 import json
@@ -28,18 +28,18 @@ from penstock.model.columns import fixed
 
 Totals = dict[str, int]
 REPORTS = SUFFIXES["discard"]
-LATENCY_PREFIX = "latency_us."  # what follows is the lower end of the bucket
-LATENCY_AT_PREFIX = "latency_at."  # what follows: the second, a dot, the lower end of the bucket
-ROWS_AT_PREFIX = "rows_at."  # what follows is the tick
+LATENCY_PREFIX = "latency_us."  # followed by the lower end of the bucket
+LATENCY_AT_PREFIX = "latency_at."  # followed by the second, a dot, the lower end of the bucket
+ROWS_AT_PREFIX = "rows_at."  # followed by the tick
 TICKS_PER_S = 10
 _EXACT_BITS = 8  # significant bits of a bucket
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardSpec:
-    """``report`` is a folder; ``stall_for_s`` > 0: the sink has no room for so long, once.
+    """The options. ``report`` is a folder. For ``stall_for_s`` seconds the sink once has no room.
 
-    Latency marks of the first ``mark_after_s`` (warming up) are not counted.
+    Latency marks of the first ``mark_after_s`` seconds (warming up) are not counted.
     """
 
     report: str | None = None
@@ -49,7 +49,7 @@ class DiscardSpec:
 
 
 def bucket(latency_ns: int) -> int:
-    """Return the lower end, in microseconds, of the bucket that an age falls into."""
+    """Return the lower end (us) of the bucket that an age falls into."""
     micros = max(latency_ns, 0) // 1000
     extra = max(micros.bit_length() - _EXACT_BITS, 0)
     return micros >> extra << extra
@@ -73,8 +73,8 @@ class DiscardSink:
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the report folder.
 
-        Raises ConfigError when it cannot be, or holds reports of another job, whether or not this
-        one is ``fresh``.
+        Raises ConfigError when it cannot be made, or holds reports of another job, even if this
+        job is ``fresh``.
         """
         if self._report is None:
             return
@@ -118,13 +118,13 @@ class DiscardWriter:
         self._clear()
 
     def room(self) -> bool:
-        """There is always room, save in the stall that was asked for."""
+        """Return True, except during the stall that the options ask for."""
         if not self._spec.stall_for_s or self._first_at is None:
             return True
         return not 0 <= self._age() - self._spec.stall_after_s < self._spec.stall_for_s
 
     def mark(self, latency_ns: int) -> None:
-        """Count the age of a latency marker that has come through."""
+        """Count the age of a latency marker."""
         if self._age() < self._spec.mark_after_s:
             return
         age = bucket(latency_ns)
@@ -143,7 +143,7 @@ class DiscardWriter:
             self._totals[name] += _sum(batch.column(name))
 
     def _age(self) -> float:
-        """Return the seconds since the first rows came; 0 before."""
+        """Return the seconds since the first rows; 0 before."""
         return 0.0 if self._first_at is None else time.monotonic() - self._first_at
 
     def seal(self, epoch: Epoch, name: str) -> "DiscardPending":
@@ -169,7 +169,7 @@ class DiscardWriter:
 
 
 class DiscardPending:
-    """Totals of one cut: they are in the handle, so nothing can fail."""
+    """The totals of one cut. They are in the handle, so nothing can fail."""
 
     def __init__(self, handle: SinkHandle) -> None:
         """Hold the handle."""
@@ -181,7 +181,7 @@ class DiscardPending:
 
 
 class DiscardPublisher:
-    """Writes the totals of committed epochs, when there is a folder for them."""
+    """Writes the totals of committed epochs to the report folder, if there is one."""
 
     def __init__(self, step: str, report: Path | None) -> None:
         """Publish into ``report``; None publishes nothing."""
@@ -189,7 +189,7 @@ class DiscardPublisher:
         self._report = report
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
-        """Write the totals once; the same again is no error. Raises StorageError."""
+        """Write the totals; writing them again is no error. Raises StorageError."""
         if self._report is None:
             return
         found = parsed(handle.data)
@@ -198,7 +198,7 @@ class DiscardPublisher:
         temporary = target.with_suffix(".new")
         try:
             temporary.write_text(json.dumps(found["totals"], sort_keys=True))
-            temporary.replace(target)  # whoever is first or last writes the same
+            temporary.replace(target)  # every worker writes the same content
         except OSError as error:
             raise StorageError(f"discard sink: cannot write {target}: {error}") from error
 
@@ -219,7 +219,7 @@ def read_reports(folder: Path) -> Totals:
 
 
 def _sum(column: pa.Array) -> int:
-    """Add up an int64 column, modulo 2^64; without nulls ten times cheaper than Arrow's call."""
+    """Add up an int64 column, modulo 2^64. Without nulls, numpy is ten times cheaper than Arrow."""
     if column.null_count:
         return int(pc.sum(column).as_py() or 0)
     return int(np.add.reduce(fixed(column, np.int64)))  # what .sum() calls, in fewer steps

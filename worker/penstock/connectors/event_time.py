@@ -1,8 +1,8 @@
-"""The stamp of a row: how far its own split's event time had come before it.
+"""The stamp of a row: how far the event time of its split had advanced before the row.
 
-``stamp[i] = (largest event time of the split before row i) - out_of_orderness``, the scale of a
-watermark. It is judged in offset order, so the same rows are late in every run, however splits
-interleave. It travels as a hidden column; before the first row it is ``NO_STAMP``.
+``stamp[i] = (largest event time of the split before row i) - out_of_orderness``, which compares
+with a watermark. It depends only on the order of offsets, so the same rows are late in every run,
+however splits interleave. It is a hidden column; the first row of a split has ``NO_STAMP``.
 """
 
 import numpy as np
@@ -42,13 +42,13 @@ class Stamper:
     __slots__ = ("_column", "_disorder_us", "max_ts")
 
     def __init__(self, event_time: EventTime, max_ts: int | None) -> None:
-        """Go on after rows whose largest event time was ``max_ts`` (microseconds)."""
+        """Continue after rows whose largest event time was ``max_ts`` (us)."""
         self._column = event_time.column
         self._disorder_us = event_time.out_of_orderness_us
         self.max_ts = max_ts
 
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Append the hidden column. A null event time is skipped: it moves nothing."""
+        """Append the hidden column. A null event time is skipped: it does not advance the time."""
         times = batch.column(self._column).cast(pa.timestamp("us")).cast(pa.int64())
         before = NO_STAMP if self.max_ts is None else self.max_ts
         values = times.fill_null(NO_STAMP).to_numpy(zero_copy_only=False)

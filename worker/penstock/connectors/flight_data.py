@@ -1,4 +1,4 @@
-"""Messages of Arrow Flight as bytes, before anything of them is decoded.
+"""Messages of Arrow Flight as bytes, before Arrow decodes them.
 
     FlightData (protobuf): 1 descriptor (2: command) | 2 header | 3 app_metadata | 1000 body
 
@@ -21,7 +21,7 @@ _NOTHING = memoryview(b"")
 
 @dataclass(frozen=True, slots=True)
 class FlightData:
-    """One message; what is not there is empty. Nothing is copied."""
+    """One message. Missing parts are empty. Nothing is copied."""
 
     command: memoryview = _NOTHING
     header: memoryview = _NOTHING
@@ -30,7 +30,7 @@ class FlightData:
 
 
 def decode(message: bytes) -> FlightData:
-    """Read a message. Raises PeerError when it is none."""
+    """Read a message. Raises PeerError when the bytes are no message."""
     found = _fields(memoryview(message))
     descriptor = _fields(found.get(_DESCRIPTOR, _NOTHING))
     return FlightData(
@@ -42,7 +42,7 @@ def decode(message: bytes) -> FlightData:
 
 
 def encode_metadata(metadata: bytes) -> bytes:
-    """Write a message that has only metadata."""
+    """Write a message with metadata only."""
     size = len(metadata)
     sized = bytearray((_METADATA << 3 | _SIZED,))
     while size > 0x7F:
@@ -53,7 +53,7 @@ def encode_metadata(metadata: bytes) -> bytes:
 
 
 def _fields(message: memoryview) -> dict[int, memoryview]:
-    """Return the fields that have a length, by number; of a repeated one the last."""
+    """Return the length-delimited fields by number; of a repeated field, the last."""
     found: dict[int, memoryview] = {}
     at = 0
     while at < len(message):
@@ -76,7 +76,7 @@ def _fields(message: memoryview) -> dict[int, memoryview]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Return a number and the place behind it."""
+    """Return a number and the position after it."""
     value = 0
     for place in range(at, min(at + _VARINT_BYTES_MAX, len(message))):
         byte = message[place]

@@ -1,9 +1,9 @@
-"""Words made on the spot: deterministic, seekable, as fast as a slice, or at a fixed rate.
+"""Generated words: deterministic and seekable, as fast as possible or at a fixed rate.
 
-A block of words is drawn once per process; a row is ``block[(start of its split + offset) % rows]``
-so any offset is reached at once, and what a split has sent can be counted without running it.
-With a rate the loop is open: rows fall due by the clock, and a source that was held back owes
-them all the same (``due_ns`` is when a row should have been sent, for latency without omission).
+A block of words is drawn once per process. A row is ``block[(start of its split + offset) % rows]``.
+So any offset is reached at once, and the words that a split has sent can be counted without running
+it. With a rate the loop is open: rows fall due by the clock, and a source that was blocked still
+owes them. ``due_ns`` is when a row should have been sent, so a blocked source shows in the latency.
 """
 
 import json
@@ -28,7 +28,7 @@ LETTERS = 26
 SYMBOLS_MIN, SYMBOLS_MAX = 2, 94  # of the printable characters of ASCII
 DRAWS_PER_KEY = 16
 DRAWS_MIN = 65_536
-DRAWS_MAX = 4_194_304  # many keys: a block is made each time a process starts, so it stays small
+DRAWS_MAX = 4_194_304  # bounds the block for many keys: it is drawn at each start of a process
 DISTRIBUTIONS = ("uniform", "zipf")
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -42,14 +42,14 @@ class WordSource:
     schema = SCHEMA
 
     def __init__(self, spec: WordsSpec) -> None:
-        """Check the spec. Raises ConfigError saying which option does not fit."""
+        """Check the spec. Raises ConfigError naming the option that does not fit."""
         _check(spec)
         self.spec = spec
         self.bounded = spec.rows is not None
         self._block: WordBlock | None = None
 
     def splits(self) -> list[SplitState]:
-        """List the splits; the spec is part of the state."""
+        """List the splits. The spec is part of their state."""
         return [self._first_state(index) for index in range(self.spec.splits)]
 
     def _first_state(self, index: int) -> SplitState:
@@ -57,36 +57,38 @@ class WordSource:
         return SplitState(SplitId(f"words-{index:05d}"), text, 0, finished=self.spec.rows == 0)
 
     def open(self, state: SplitState) -> "WordReader":
-        """Open a split. Raises StateError when the checkpoint is of other words.
+        """Open a split. Raises StateError when the checkpoint belongs to other words.
 
-        Rows and rate may differ: they change how far and how fast, not which words.
+        ``rows`` and ``rate`` may differ, because they do not change which words come.
         """
         stored = parsed(state.spec)
         for name in ("seed", "payload", "keys", "symbols", "distribution", "exponent"):
             now = getattr(self.spec, name)
-            before = stored.get(name, getattr(_DEFAULTS, name))  # older than the option
+            before = stored.get(
+                name, getattr(_DEFAULTS, name)
+            )  # older checkpoints lack some options
             if before != now:
                 raise StateError(
                     f"generator: the checkpoint has {name}={before}, the job {now}:"
                     " offsets would mean other words"
                 )
-        return WordReader(self._drawn(), stored["index"], state, RateLimit(self.spec.rate))
+        return WordReader(self._drawn_block(), stored["index"], state, RateLimit(self.spec.rate))
 
     def prepare(self) -> None:
-        """Draw the block: a second for a million words."""
-        self._drawn()
+        """Draw the block, which takes a second for a million words."""
+        self._drawn_block()
 
-    def _drawn(self) -> "WordBlock":
+    def _drawn_block(self) -> "WordBlock":
         if self._block is None:
             self._block = WordBlock(self.spec)
         return self._block
 
 
 class WordBlock:
-    """The drawn words: ``indices[row]`` is a place in ``words``, ``batch`` the rows themselves."""
+    """The drawn words. ``indices[row]`` is the word's index in ``words``; ``batch`` has the rows."""
 
     def __init__(self, spec: WordsSpec) -> None:
-        """Draw the block; takes a moment for millions of keys."""
+        """Draw the block, which takes seconds for millions of keys."""
         self.spec = spec
         self.words = dictionary(spec)
         self.indices = draw(spec)
@@ -94,11 +96,11 @@ class WordBlock:
         self.batch = pa.RecordBatch.from_arrays([column], schema=SCHEMA)
 
     def start_of(self, split: int) -> int:
-        """Return where in the block a split begins: splits are spread over it."""
+        """Return the row of the block at which a split begins; splits are spread evenly."""
         return split * len(self.indices) // self.spec.splits
 
     def counts(self, split: int, rows: int) -> Integers:
-        """Count each word (by its place in ``words``) in the first ``rows`` rows of a split."""
+        """Count each word (by its index in ``words``) in the first ``rows`` rows of a split."""
         turned = np.roll(self.indices, -self.start_of(split))
         turns, rest = divmod(rows, len(turned))
         whole = np.bincount(turned, minlength=self.spec.keys)
@@ -106,24 +108,24 @@ class WordBlock:
 
 
 class WordReader:
-    """Reads one split: slices of the block, when they are due."""
+    """Reads one split: slices of the block, once their rows are due."""
 
-    def __init__(self, block: WordBlock, index: int, state: SplitState, pace: RateLimit) -> None:
-        """Go on at ``state.offset``; its row is the first of the pace."""
+    def __init__(self, block: WordBlock, index: int, state: SplitState, limit: RateLimit) -> None:
+        """Begin at ``state.offset``, whose row is the first that the rate counts."""
         self._block = block
         self._start = block.start_of(index)
         self._state = state
         self._offset = self._first = state.offset
         self._end = block.spec.rows
-        self._pace = pace
+        self._limit = limit
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the rows that are due, at most ``max_rows``, or None."""
+        """Return at most ``max_rows`` rows that are due, or None."""
         batch = self._next(max_rows)
         return None if batch is None else self._sent(batch)
 
     def gather(self, batch_rows: int, batches: int) -> Read | None:
-        """Return up to ``batches`` reads as one: each is copied behind the one before."""
+        """Return up to ``batches`` reads as one batch, by copying each after the one before."""
         batch = self._next(batch_rows * batches)
         if batch is None:
             return None
@@ -134,7 +136,7 @@ class WordReader:
 
     def _next(self, max_rows: int) -> pa.RecordBatch | None:
         left = max_rows if self._end is None else min(max_rows, self._end - self._offset)
-        rows = self._pace.allow(left) if left > 0 else 0
+        rows = self._limit.allow(left) if left > 0 else 0
         if rows <= 0:
             return None
         total = self._block.batch.num_rows
@@ -144,7 +146,7 @@ class WordReader:
     def _sent(self, batch: pa.RecordBatch) -> Read:
         offset = self._offset
         self._offset += batch.num_rows
-        self._pace.sent(batch.num_rows)
+        self._limit.sent(batch.num_rows)
         return Read(batch, offset)
 
     def state(self) -> SplitState:
@@ -153,18 +155,18 @@ class WordReader:
         return SplitState(self._state.split, self._state.spec, self._offset, finished=ended)
 
     def due_ns(self, offset: int) -> int | None:
-        """Return the monotonic time at which a row was to be sent; None without a rate."""
-        return self._pace.due_ns(offset - self._first)
+        """Return the monotonic time at which a row should be sent; None without a rate."""
+        return self._limit.due_ns(offset - self._first)
 
     def wait_s(self) -> float:
         """Return how long to wait for the next rows."""
-        return self._pace.wait_s()
+        return self._limit.wait_s()
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Nothing to acknowledge: the words can be made again."""
+        """Do nothing: the words can be made again."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def _check(spec: WordsSpec) -> None:
@@ -188,12 +190,12 @@ def _check(spec: WordsSpec) -> None:
 
 
 def block_rows(keys: int) -> int:
-    """Return how many words are drawn of so many: each often, or, of very many, each once."""
+    """Return how many words to draw: each key often, or each once when there are very many."""
     return max(DRAWS_MIN, min(DRAWS_PER_KEY * keys, DRAWS_MAX), keys)
 
 
 def dictionary(spec: WordsSpec) -> pa.Array:
-    """Make the words: first the digits of their number in letters, then letters by the seed."""
+    """Make the words. A word begins with its number, in letters; the rest is drawn by the seed."""
     random = np.random.Generator(np.random.PCG64([spec.seed, 0]))
     base = spec.symbols
     letters = random.integers(0, base, (spec.keys, spec.payload), dtype=np.uint8)
@@ -210,7 +212,7 @@ def dictionary(spec: WordsSpec) -> pa.Array:
 
 
 def draw(spec: WordsSpec) -> Integers:
-    """Draw the places of the words of a block; of as many keys as rows, each occurs once."""
+    """Draw the words of a block, by index. With as many keys as rows, each key occurs once."""
     random = np.random.Generator(np.random.PCG64([spec.seed, 1]))
     if spec.distribution == "uniform" and block_rows(spec.keys) == spec.keys:
         return random.permutation(spec.keys)

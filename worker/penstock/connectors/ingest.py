@@ -1,10 +1,10 @@
-"""Pushed input: senders open a Flight stream per partition, and this worker takes the rows it owns.
+"""Pushed input: senders open one Flight stream per partition, and each worker takes its partitions.
 
     handler thread: stream --IngestPartition decides--> queue (bounded) --IngestReader--> task
 
-Backpressure is a handler that does not read on: a full queue stops the sender. Workers announce
-themselves in a folder that senders can read; a partition may be asked for at any of them. Where
-they listen, and what is let in, is in :mod:`penstock.connectors.ingest_hub`.
+Backpressure: while the queue is full, the handler does not read, which stops the sender. Workers
+announce themselves in a folder that senders can read. A sender may ask any worker for the owner of
+its partition. :mod:`penstock.connectors.ingest_hub` listens and accepts streams.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from penstock.ports import Read
 
 
 class IngestSource:
-    """Partitions that are pushed; bounded, because each sender says where its partition ends."""
+    """A source of pushed partitions. It is bounded: each sender says where its partition ends."""
 
     bounded = True
 
@@ -44,19 +44,19 @@ class IngestSource:
         self._place = OF_ONE_USER
 
     def listen(self, want_checkpoint: Callable[[], None], place: IngestPlace) -> None:
-        """Call ``want_checkpoint`` when a sender waits for its end; hear senders at ``place``."""
+        """Call ``want_checkpoint`` when a sender waits for its end; listen at ``place``."""
         self._want_checkpoint = want_checkpoint
         self._place = place
 
     def splits(self) -> list[SplitState]:
-        """List the partitions; one not yet seen is an unfinished split."""
+        """List the partitions. A partition that nobody has pushed yet is an unfinished split."""
         return [
             SplitState(SplitId(f"partition-{index:05d}"), str(index), 0)
             for index in range(self._partitions)
         ]
 
     def open(self, state: SplitState) -> "IngestReader":
-        """Own a partition from its offset on; the first one starts the server of this worker."""
+        """Own a partition from its offset on. The first call starts the server of this worker."""
         if self._hub is None:
             self._hub = IngestHub(
                 self._partitions,
@@ -71,7 +71,7 @@ class IngestSource:
 
 
 def _nobody_asked() -> None:
-    """The periodic checkpoint will do: nobody listens in a source that runs by itself."""
+    """Do nothing: without :meth:`IngestSource.listen` the periodic checkpoints are enough."""
 
 
 def ingest_schema(columns: Columns) -> pa.Schema:
@@ -94,7 +94,7 @@ class IngestReader:
         queue.open(state.offset, state.finished)
 
     def read(self, max_rows: int) -> Read | None:
-        """Return rows that have come, or None."""
+        """Return received rows, or None."""
         taken = self._queue.take(max_rows)
         if taken is None:
             self._finished = self._finished or self._queue.end() == self._offset
@@ -105,14 +105,14 @@ class IngestReader:
         return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
 
     def state(self) -> SplitState:
-        """Return where the next read begins; finished once the end was read."""
+        """Return where the next read begins; ``finished`` once the end was read."""
         max_ts = self._stamper.max_ts if self._stamper else None
         return SplitState(self._state.split, self._state.spec, self._offset, self._finished, max_ts)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Let a sender go whose end is committed."""
+        """Dismiss the sender once its end is committed."""
         self._queue.committed(state.offset, state.finished)
 
     def close(self) -> None:
-        """Give the partition up: its sender dials anew."""
+        """Give the partition up. Its sender connects again to find the new owner."""
         self._queue.close()

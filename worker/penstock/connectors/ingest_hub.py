@@ -1,8 +1,8 @@
-"""One worker's end of all streams of pushed rows: where it listens, and what is let in.
+"""The receiving side of pushed rows on one worker: where it listens, and which streams it accepts.
 
-On one machine it listens at a Unix socket in the folder where it announces itself. Nobody but its
-own user may enter that, which is checked; so no other user of the machine can push, and none can
-listen in a worker's place. In a cluster it listens on a port, and both sides show certificates.
+On one machine it listens at a Unix socket in the folder where it announces itself. It checks that
+only its own user may enter the folder. So no other user of the machine can push rows or listen in
+place of a worker. In a cluster it listens on a port, and both sides present certificates.
 """
 
 import threading
@@ -36,7 +36,7 @@ _SOCKET_PATH_BYTES_MAX = 100  # of 104 to 108, by system
 
 
 class IngestHub:
-    """What one worker hears of pushed rows, and the Flight server that it hears them by."""
+    """All partition queues of one worker, and the Flight server that fills them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class IngestHub:
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``.
 
-        Raises ConfigError when the place is taken, or others may enter a folder of one user.
+        Raises ConfigError when the address is in use, or when other users may enter the folder.
         """
         self._shown = folder
         self._private = None if place.host else PrivateFolder(folder.absolute(), make=True)
@@ -68,20 +68,21 @@ class IngestHub:
         return self._queues[index]
 
     def announce(self) -> None:
-        """Write where this worker listens and what it owns."""
+        """Write the address of this worker and the partitions it owns."""
         owned = tuple(q.index for q in self._queues if q.is_open)
         with self._lock:
             announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
 
     def finished(self, partition: int, offset: int) -> None:
-        """Leave a note for a sender that loses its stream when the job ends."""
+        """Write a note, for a sender that loses its stream when the job ends."""
         finished_note(self._folder, partition).write_text(str(offset))
 
     def unfinished(self, partition: int, offset: int) -> None:
         """Remove the note of an earlier job, before any sender is let in.
 
-        A job that begins removes all notes. So one beside a partition that has begun was written
-        since: the partition has ended, and the job was taken back. Raises StateError.
+        A job that begins removes all notes. So a note for a partition that is past offset 0 was
+        written by this job: the partition has ended, and then the job was restored to an older
+        checkpoint. Raises StateError.
         """
         note = finished_note(self._folder, partition)
         if offset > 0 and note.exists():
@@ -95,20 +96,20 @@ class IngestHub:
 
     def close(self) -> None:
         """End all streams and stop listening. Idempotent."""
-        self._door.close()
+        self._server.close()
         if self._private is not None:
             self._private.close()
 
     def _listen(self, place: IngestPlace) -> str:
         """Listen, and return the address that senders dial."""
-        from penstock.connectors.flight_door import FlightDoor  # noqa: PLC0415 - loads gRPC
+        from penstock.connectors.ingest_server import IngestServer  # noqa: PLC0415 - loads gRPC
 
         where = join_address(place.host, place.port) if place.host else self._socket()
         streams_max = 2 * len(self._queues) + limits.INGEST_STREAMS_SPARE
-        self._door = FlightDoor(where, place.credentials, self._serve, streams_max)
+        self._server = IngestServer(where, place.credentials, self._serve, streams_max)
         if not place.host:
             return socket_address(self._shown.absolute(), self._life)
-        return f"{scheme(place.credentials())}://{join_address(place.host, self._door.port)}"
+        return f"{scheme(place.credentials())}://{join_address(place.host, self._server.port)}"
 
     def _socket(self) -> str:
         path = self._folder / f"{self._life}{SOCKET_SUFFIX}"
@@ -124,15 +125,15 @@ class IngestHub:
     def _serve(self, messages: Iterator[FlightData]) -> Iterator[bytes]:
         """Serve one stream to its end."""
         try:
-            for reply in self._answers(messages):
+            for reply in self._replies(messages):
                 yield codec.encode(reply)
         except PeerError as error:
             yield codec.encode(Reply(Answer.REFUSED, text=str(error)))
 
-    def _answers(self, messages: Iterator[FlightData]) -> Iterator[Reply]:
+    def _replies(self, messages: Iterator[FlightData]) -> Iterator[Reply]:
         first = next(messages, None)
         if first is None:
-            return  # the sender is gone; it dials anew and hears where to go on
+            return  # the sender is gone; it will reconnect and learn its offset
         hello = decode_hello(bytes(first.command))
         if not 0 <= hello.partition < len(self._queues) == hello.partitions:
             raise PeerError(f"partition {hello.partition} of {hello.partitions} is not known")
@@ -167,7 +168,7 @@ class IngestHub:
         arrivals = Arrivals(self._schema)
         for message in messages:
             batch = arrivals.rows(message) if message.header else None
-            if batch is not None or not message.header:  # else a schema, or dictionaries
+            if batch is not None or not message.header:  # otherwise a schema or a dictionary
                 yield decode_push(bytes(message.metadata)), batch
 
     def _reply(self, say: core.Reply, partition: int) -> Reply:

@@ -1,4 +1,4 @@
-"""Rows of one pushed partition on their way from the handlers of streams to the task."""
+"""The queue of one pushed partition, between the handlers of streams and the task."""
 
 import threading
 from collections import deque
@@ -13,25 +13,25 @@ from penstock.protocol.channel import ingest_partition as core
 
 
 class Hub(Protocol):
-    """What a queue asks of the worker's end of all streams."""
+    """What a queue needs of :class:`penstock.connectors.ingest_hub.IngestHub`."""
 
     want_checkpoint: Callable[[], None]
 
     def announce(self) -> None:
-        """Say which partitions this worker owns."""
+        """Announce which partitions this worker owns."""
         ...
 
     def unfinished(self, partition: int, offset: int) -> None:
-        """Refuse a partition whose sender was let go (StateError)."""
+        """Raise StateError for a partition whose sender was already dismissed."""
         ...
 
     def finished(self, partition: int, offset: int) -> None:
-        """Leave a note that a partition is committed to its end."""
+        """Write a note that a partition is committed to its end."""
         ...
 
 
 class PartitionQueue:
-    """Rows of one partition between handler threads and the task; decisions by the core."""
+    """The queue of one partition. ``protocol.channel.ingest_partition`` makes the decisions."""
 
     def __init__(self, index: int, hub: Hub) -> None:
         """Begin closed."""
@@ -46,9 +46,9 @@ class PartitionQueue:
     # --- From the task ------------------------------------------------------------------------
 
     def open(self, offset: int, finished: bool) -> None:
-        """Own the partition; what was queued under an older owner is dropped.
+        """Own the partition, and drop rows that were queued for an earlier owner.
 
-        Raises StateError when its sender was let go: the job is back before the end.
+        Raises StateError when its sender was dismissed: the job was restored to before the end.
         """
         if not finished:
             self._hub.unfinished(self.index, offset)
@@ -59,7 +59,7 @@ class PartitionQueue:
         self._hub.announce()
 
     def close(self) -> None:
-        """Own it no longer."""
+        """Own the partition no longer."""
         with self._changed:
             self._rows.clear()
             self._bytes = 0
@@ -67,7 +67,7 @@ class PartitionQueue:
         self._hub.announce()
 
     def take(self, max_rows: int) -> tuple[int, pa.RecordBatch] | None:
-        """Return the next rows with their offset, or None when nothing is there."""
+        """Return the next rows with their offset, or None when the queue is empty."""
         with self._changed:
             if not self._rows:
                 return None
@@ -82,12 +82,12 @@ class PartitionQueue:
             return offset, batch
 
     def end(self) -> int | None:
-        """Return the number of rows of the partition, once its sender has said it."""
+        """Return the partition's number of rows, once its sender has reported it."""
         with self._changed:
             return self._core.end
 
     def committed(self, offset: int, finished: bool) -> None:
-        """Tell what a committed checkpoint says of this partition."""
+        """Note the offset of this partition in a committed checkpoint."""
         with self._changed:
             self._step(core.CommittedSenders(offset, finished))
         if finished:
@@ -95,21 +95,21 @@ class PartitionQueue:
 
     @property
     def is_open(self) -> bool:
-        """Say whether this worker owns the partition."""
+        """Whether this worker owns the partition."""
         with self._changed:
             return self._core.is_open
 
     # --- From the handler of a stream ---------------------------------------------------------
 
     def greet(self, stream: int, sender: int) -> core.Reply:
-        """Let a stream in, or say why not."""
+        """Accept or refuse a stream; return the answer."""
         with self._changed:
             self._says[stream] = []
             self._step(core.Greeted(stream, sender))
             return self._says[stream].pop(0)
 
     def push(self, stream: int, offset: int, batch: pa.RecordBatch) -> core.Reply:
-        """Queue rows when there is room, and answer. Raises PeerError on a contradiction."""
+        """Wait for room, queue rows, return the answer. Raises PeerError on a contradiction."""
         with self._changed:
             while self._bytes >= limits.INGEST_QUEUE_BYTES_MAX and self._core.stream == stream:
                 self._changed.wait(limits.INGEST_WAIT_S)
@@ -124,7 +124,7 @@ class PartitionQueue:
             return self._says[stream].pop(0)
 
     def finish(self, stream: int, offset: int) -> core.Reply:
-        """Wait until the end is committed, or the stream is dismissed."""
+        """Wait until the end is committed or the stream is dismissed; return the answer."""
         with self._changed:
             actions = self._step(core.EndCame(stream, offset))
             if any(isinstance(a, core.WantCheckpoint) for a in actions):
@@ -148,5 +148,5 @@ class PartitionQueue:
 
 
 def _charge(batch: pa.RecordBatch) -> int:
-    """Return what a batch counts in a queue: its objects take memory beside its values."""
+    """Return the bytes that a batch counts for; a small one counts for its Python objects too."""
     return max(int(batch.nbytes), limits.INGEST_CHARGE_BYTES_MIN)

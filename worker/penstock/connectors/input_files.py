@@ -1,8 +1,8 @@
-"""Which files of a folder a Parquet source reads, and which entries it passes over. No Arrow.
+"""Which files of a folder a Parquet source reads, and which entries it skips. Imports no Arrow.
 
-The set of files is fixed when a job first starts: it is part of the job's state. A file that comes
-later is in no checkpoint, so nobody reads it. This module is what finds such files: it lists a
-folder once, and opens nothing.
+The set of files is fixed when a job first starts, as part of the job's state. A file that is added
+later is in no checkpoint, so the job does not read it. This module finds such files: it lists a
+folder once and opens no file.
 """
 
 import os
@@ -28,7 +28,7 @@ class Passed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The names that are read, sorted, and those that are passed over, each with its reason."""
+    """The names of the files to read, sorted, and of the skipped entries, each with its reason."""
 
     files: tuple[str, ...]
     passed: tuple[tuple[str, Passed], ...] = ()
@@ -57,10 +57,10 @@ def _passed(entry: "os.DirEntry[str]") -> Passed | None:
 
 
 def look_at(path: Path, known: Collection[str]) -> InputSeen:
-    """Compare a folder with the files that a job ``known``: which came later, what is passed over.
+    """Compare a folder with a job's ``known`` files: return the new files and the skipped entries.
 
-    Of many names the first ``INPUT_NAMES_SHOWN_MAX`` are kept, and all are counted. Blocking;
-    raises OSError.
+    All names are counted; the first ``INPUT_NAMES_SHOWN_MAX`` are returned. Blocking; raises
+    OSError.
     """
     if not path.is_dir():
         return InputSeen(str(path), len(known))
@@ -77,12 +77,12 @@ def look_at(path: Path, known: Collection[str]) -> InputSeen:
 
 
 def spell_passed(found: Listing) -> tuple[str, ...]:
-    """Spell the first entries that are passed over, each with its reason."""
+    """Return the first skipped entries as texts, each with its reason."""
     return tuple(f"{name} ({why})" for name, why in found.passed[:INPUT_NAMES_SHOWN_MAX])
 
 
 def nothing_to_read(found: Listing) -> str | None:
-    """Say why a folder has no input, naming what is in it; None when there is a file to read."""
+    """Return why a folder has no input, with what is in it; None when there is a file to read."""
     if found.files:
         return None
     if not found.passed:

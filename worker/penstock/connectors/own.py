@@ -1,7 +1,7 @@
-"""Sources and sinks that users bring: checked where they could harm, and event time added.
+"""Wrappers of the user's own sources and sinks: they check what could do harm, and add event time.
 
-A user's source gives rows and offsets and knows nothing of stamps; a user's sink never sees the
-engine's hidden columns.
+A user's source gives rows and offsets and does not know stamps. A user's sink never sees the hidden
+columns of the engine.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ from penstock.ports import (
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
-    """Name what raises, and show the user's own lines: perhaps what it needs is away, so try again.
+def _naming_errors(place: str) -> Iterator[None]:
+    """Turn an error of a user's connector into a StorageError with its place and traceback.
 
-    Raises StorageError in the place of what a user's connector raised.
+    A StorageError is tried again, because something that the connector needs may be unavailable.
     """
     try:
         yield
@@ -43,12 +43,12 @@ def _named(place: str) -> Iterator[None]:
         raise
     except Exception as error:
         trace = user_traceback(error)
-        told = f"{place}: {named(error)}" + (f"\n{trace}" if trace else "")
-        raise StorageError(told) from error
+        text = f"{place}: {named(error)}" + (f"\n{trace}" if trace else "")
+        raise StorageError(text) from error
 
 
 class OwnSource:
-    """A user's source with the declared columns and event time."""
+    """A user's source, with the declared columns and event time."""
 
     def __init__(self, step: str, own: Source, parameters: SourceParameters) -> None:
         """Wrap ``own``. Raises ConfigError when its columns are not those declared."""
@@ -58,8 +58,8 @@ class OwnSource:
         declared = arrow_schema(parameters.columns) if parameters.columns else own.schema
         if not self._plain.equals(declared):
             raise ConfigError(
-                f"source {step!r}: it gives {_spelled(self._plain)}, declared are "
-                f"{_spelled(declared)}"
+                f"source {step!r}: it gives {_schema_text(self._plain)}, declared are "
+                f"{_schema_text(declared)}"
             )
         self._time = parameters.event_time
         self.bounded = own.bounded
@@ -68,9 +68,9 @@ class OwnSource:
     def splits(self) -> list[SplitState]:
         """List the splits. Raises StorageError when the user's source raises.
 
-        Raises ConfigError when it gives anything but splits, or two splits have one name.
+        Raises ConfigError when it gives anything but splits, or two splits with the same name.
         """
-        with _named(f"source {self._step!r}, splits()"):
+        with _naming_errors(f"source {self._step!r}, splits()"):
             found = list(self._own.splits())
         for other in (s for s in found if not isinstance(s, SplitState)):
             raise ConfigError(
@@ -83,33 +83,33 @@ class OwnSource:
         return found
 
     def prepare(self) -> None:
-        """Let a source that takes long get ready."""
+        """Prepare the user's source, if it is a PreparedSource."""
         if isinstance(self._own, PreparedSource):
             self._own.prepare()
 
     def open(self, state: SplitState) -> "OwnReader":
         """Open a split at its offset. Raises StorageError when the user's source raises."""
         place = f"source {self._step!r}"
-        with _named(f"{place}, partition {state.split!r}, offset {state.offset}"):
+        with _naming_errors(f"{place}, partition {state.split!r}, offset {state.offset}"):
             own = self._own.open(state)
         return OwnReader(place, own, self, state)
 
     def checked(self, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
-        """Return rows of the declared columns. Raises StateError when they are others."""
+        """Return the batch. Raises StateError when its columns are not those of the schema."""
         if not batch.schema.equals(self._plain):
             raise StateError(
-                f"{place}: rows of {_spelled(batch.schema)}, its schema is {_spelled(self._plain)}"
+                f"{place}: rows of {_schema_text(batch.schema)}, its schema is {_schema_text(self._plain)}"
             )
         return batch
 
     @property
     def event_time(self) -> EventTime | None:
-        """Return what rows are stamped by."""
+        """The event time by which rows are stamped."""
         return self._time
 
 
 class OwnReader:
-    """A user's reader: rows are checked and stamped, and offsets have no gap."""
+    """A user's reader. It checks and stamps the rows, and checks that offsets have no gap."""
 
     def __init__(self, source: str, own: SplitReader, parent: OwnSource, state: SplitState) -> None:
         self._own = own
@@ -122,10 +122,10 @@ class OwnReader:
     def read(self, max_rows: int) -> Read | None:
         """Return the next rows.
 
-        Raises StateError for a gap, a repeat, other columns or what is no ``Read``, StorageError
-        when the user's reader raises something of its own.
+        Raises StateError for a gap, a repeat, other columns, or a result that is no ``Read``.
+        Raises StorageError when the user's reader raises an error of its own.
         """
-        with _named(f"{self._place}, offset {self._next}"):
+        with _naming_errors(f"{self._place}, offset {self._next}"):
             read = self._own.read(max_rows)
         if read is not None and not isinstance(read, Read):
             raise StateError(
@@ -141,7 +141,7 @@ class OwnReader:
         return Read(self._stamper.stamp(batch) if self._stamper is not None else batch, read.offset)
 
     def state(self) -> SplitState:
-        """Return where the next read begins, as the user's reader spells it."""
+        """Return where the next read begins, as the user's reader describes it."""
         own = self._own.state()
         if own.offset != self._next:
             raise StateError(
@@ -160,7 +160,7 @@ class OwnReader:
 
 
 class OwnSink:
-    """A user's sink, which never sees hidden columns. What it raises is named by ``step``."""
+    """A user's sink, which never sees hidden columns. Its errors name ``step``."""
 
     def __init__(self, step: str, own: Sink) -> None:
         self._place = f"sink {step!r}"
@@ -169,30 +169,30 @@ class OwnSink:
 
     @property
     def publisher(self) -> SinkPublisher:
-        """Return the user's."""
+        """The user's publisher."""
         return self._own.publisher
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Pass on. Raises StorageError when the user's sink raises."""
-        with _named(self._place):
+        with _naming_errors(self._place):
             self._own.claim(job_uid, fresh)
 
     def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
-        """Pass on to a sink that knows other jobs' output; others just claim theirs."""
+        """Call ``inherit`` if the user's sink has it, ``claim`` otherwise."""
         if not isinstance(self._own, InheritingSink):
             self.claim(job_uid, False)
             return
-        with _named(self._place):
+        with _naming_errors(self._place):
             self._own.inherit(job_uid, parent, epoch)
 
     def sweep(self, attempt: Attempt) -> None:
         """Pass on. Raises StorageError when the user's sink raises."""
-        with _named(self._place):
+        with _naming_errors(self._place):
             self._own.sweep(attempt)
 
     def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
         """Make the writer of a task. Raises StorageError when the user's sink raises."""
-        with _named(self._place):
+        with _naming_errors(self._place):
             return OwnWriter(self._place, self._own.writer(task, attempt))
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class OwnSink:
 
 
 class OwnWriter:
-    """Takes hidden columns off."""
+    """A user's writer. It removes the hidden columns."""
 
     def __init__(self, place: str, own: SinkWriter) -> None:
         self._place = place
@@ -213,16 +213,16 @@ class OwnWriter:
         return self._own.room()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Pass on the columns that the user knows. Raises StorageError when the user's raises."""
+        """Pass on the user's columns. Raises StorageError when the user's writer raises."""
         names = batch.schema.names
         if any(name.startswith(HIDDEN_PREFIX) for name in names):
             batch = batch.select([name for name in names if not name.startswith(HIDDEN_PREFIX)])
-        with _named(self._place):
+        with _naming_errors(self._place):
             self._own.write(batch)
 
     def seal(self, epoch: Epoch, name: str) -> Pending:
         """Pass on. Raises StorageError when the user's writer raises."""
-        with _named(self._place):
+        with _naming_errors(self._place):
             return self._own.seal(epoch, name)
 
     def close(self) -> None:
@@ -230,5 +230,5 @@ class OwnWriter:
         self._own.close()
 
 
-def _spelled(schema: pa.Schema) -> str:
+def _schema_text(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name} ({f.type})" for f in schema)

@@ -1,7 +1,7 @@
-"""Parquet inputs as files: which ones there are, what is in them, whether they are still the same.
+"""The files of a Parquet input: which there are, their identity, and whether they have changed.
 
-A file's identity is its name, size, number of rows and the hash of its footer. It is part of the
-job's state: a file that grew, shrank, vanished or was rewritten cannot be replayed, and says so.
+A file's identity is its name, size, number of rows and the hash of its footer. The job's state has
+it. A file that grew, shrank, vanished or was rewritten cannot be replayed; the error says which.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ TAIL_BYTES = 8  # length of the footer, then the magic
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What a split says about its file; ``footer`` is the first half of a SHA-256 in hex."""
+    """The identity of a split's file; ``footer`` is the first half of a SHA-256 in hex."""
 
     file: str
     size: int
@@ -31,7 +31,7 @@ class FileIdentity:
     footer: str
 
     def as_json(self) -> str:
-        """Return the canonical JSON that the checkpoint holds."""
+        """Return the canonical JSON that checkpoints hold."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
@@ -46,7 +46,8 @@ def parse_identity(text: str) -> FileIdentity:
 def find_files(path: Path) -> list[Path]:
     """List the input files by name; ``path`` is a folder or one file.
 
-    Hidden files (``.`` or ``_`` first) do not count. Raises ConfigError when there is nothing.
+    Hidden files (their names begin with ``.`` or ``_``) do not count. Raises ConfigError when there
+    is no file.
     """
     if path.is_file():
         return [path]
@@ -63,7 +64,7 @@ def find_files(path: Path) -> list[Path]:
 
 
 def read_identity(path: Path) -> FileIdentity:
-    """Look at the end of a file. Raises ConfigError naming it when it is no whole Parquet file."""
+    """Read the footer of a file. Raises ConfigError naming it when it is no whole Parquet file."""
     try:
         size = path.stat().st_size
         footer = _footer_hash(path, size)
@@ -82,13 +83,13 @@ def _footer_hash(path: Path, size: int) -> str:
     return hashlib.sha256(footer).hexdigest()[:32]
 
 
-def _footer(begins_well: bool, size: int, file: BinaryIO, path: Path) -> bytes:
+def _footer(has_magic: bool, size: int, file: BinaryIO, path: Path) -> bytes:
     tail = b""
     if size >= TAIL_BYTES + len(MAGIC):
         file.seek(size - TAIL_BYTES)
         tail = file.read(TAIL_BYTES)
     length = int.from_bytes(tail[:4], "little")
-    if not begins_well or tail[4:] != MAGIC or length + TAIL_BYTES > size:
+    if not has_magic or tail[4:] != MAGIC or length + TAIL_BYTES > size:
         raise ConfigError(
             f"parquet source: file {path} ({size} bytes) is truncated or is not Parquet:"
             " write it again, or move it out of the folder"
@@ -98,7 +99,7 @@ def _footer(begins_well: bool, size: int, file: BinaryIO, path: Path) -> bytes:
 
 
 def check_unchanged(path: Path, wanted: FileIdentity) -> None:
-    """Compare a file with what the checkpoint says of it.
+    """Compare a file with its identity in the checkpoint.
 
     Raises StateError naming the file and the change: its rows cannot be replayed.
     """

@@ -1,16 +1,17 @@
-"""Whose output folder it is, on disk; what is allowed is decided by ``protocol/output_folder.py``.
+"""The files that say who owns an output folder. ``protocol/output_folder.py`` has the rules.
 
 ::
 
-    <output>/_staging/OWNER.json      the job that writes here; "after": it has just taken over
-    <output>/_staging/<job uid>/      what that job has staged; PUBLISHED: it has begun to publish
-    <output>/_staging/gone-<uid>/     what the job before had staged: nobody publishes it any more
+    <output>/_staging/OWNER.json      the job that writes here; "after": the job it took over from
+    <output>/_staging/<job uid>/      that job's staged files; PUBLISHED: it has begun to publish
+    <output>/_staging/gone-<uid>/     staged files of the previous job, which nobody publishes
 
-A job takes another's folder over in this order: OWNER, the other's staged files are moved away,
-then the visible files are listed. What the other one links in between is in the list, or its
-staged file is gone. On a network file system the first list may be old, so the files are listed
-again before the first publication. OWNER is read before each publication. Whoever writes one of
-these files twice, however late, writes the same.
+A job takes over the folder of another job in this order: it writes OWNER, moves the staged files of
+the other job away, then lists the visible files. If the other job links a file meanwhile, the file
+is in the list; otherwise the link fails because the staged file is gone. On a network file system
+the first list may be old, so the files are listed again before the first publication. OWNER is read
+before each publication. All workers of a job write the same content to these files, so a second or
+late write does no harm.
 """
 
 import json
@@ -37,13 +38,13 @@ PUBLISHED = "PUBLISHED"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What OWNER.json says. ``after``: the savepoint of the job that had the folder before."""
+    """The content of OWNER.json. ``after`` is the savepoint of the job that had the folder before."""
 
     owner: JobUid
     after: Origin | None = None
 
     def as_plain(self) -> dict[str, object]:
-        """Return what is written as JSON."""
+        """Return the JSON object to write."""
         if self.after is None:
             return {"job_uid": self.owner}
         after = {"job_uid": self.after.job_uid, "epoch": self.after.epoch}
@@ -51,47 +52,47 @@ class Record:
 
 
 class OutputFolder:
-    """One output folder, as the job that has taken it sees it."""
+    """One output folder, for the job that takes it."""
 
     def __init__(self, output: Path) -> None:
-        """Remember where it is; nothing is touched before :meth:`take`."""
+        """Remember the path; nothing is touched before :meth:`take`."""
         self.path = output
         self._all = output / STAGING
-        self._me = JobUid("")
+        self._owner = JobUid("")
 
     @property
     def staging(self) -> Path:
-        """Return where this job stages; it has taken the folder before."""
-        assert self._me, "the folder is taken before anything is staged"
-        return self._all / self._me
+        """The folder of this job's staged files. :meth:`take` must come first."""
+        assert self._owner, "the folder is taken before anything is staged"
+        return self._all / self._owner
 
     def take(self, me: JobUid, origin: Origin | None) -> None:
-        """Take the folder for the job ``me``, or refuse it. Idempotent; any number of workers.
+        """Take the folder for the job ``me``. Idempotent; any number of workers may call it.
 
-        ``origin`` is the savepoint that the job has begun from, while it has no checkpoint of its
-        own. Raises ConfigError when the folder is another's, OSError.
+        ``origin`` is the savepoint that the job starts from, while it has no checkpoint of its own.
+        Raises ConfigError when the folder belongs to another job; OSError.
         """
         record = self._read()
         if record is not None and record.owner == me:
-            self._me = me
+            self._owner = me
             make_durable(self.staging)
             self._adopt()
         else:
             found = self._found(record)
-            self._refuse(refusal(found, me, origin))  # nothing was made in a folder of others
+            self._refuse(refusal(found, me, origin))  # first: make nothing in a folder of others
             make_durable(self._all)
             record = Record(me, origin if found.files else None)
             self._write(record)
-            self._me = me
+            self._owner = me
             make_durable(self.staging)
         self._move_away(record)
         if record.after is not None and not self._publishes():
-            self._judge_again(record.after)
+            self._check_again(record.after)
 
     def check(self, epoch: Epoch) -> None:
-        """Make sure before a publication that the folder is still this job's.
+        """Check, before a publication, that the folder still belongs to this job.
 
-        Raises StateError when another job has it, or the job before went on. Raises OSError.
+        Raises StateError when another job has it, or the previous job has published more; OSError.
         """
         record = self._read()
         lost = self._lost(record)
@@ -100,7 +101,7 @@ class OutputFolder:
         if record is None or record.after is None or self._publishes():
             return
         # Another worker of this job may have published this very epoch since OWNER was read.
-        why = above(self._found(record, but=epoch), record.after)
+        why = above(self._found(record, without=epoch), record.after)
         if why is not None:
             raise StateError(f"parquet sink: output folder {self.path} {why}")
         with (self.staging / PUBLISHED).open("w") as file:
@@ -109,7 +110,7 @@ class OutputFolder:
         shutil.rmtree(self._gone(record.after), ignore_errors=True)
 
     def check_staging(self) -> None:
-        """Say who has the folder when nothing can be staged any more. Raises StorageError."""
+        """Raise StorageError naming the new owner when this job's staging folder is gone."""
         if not self.staging.is_dir():
             lost = self._lost(self._read())
             if lost:
@@ -126,27 +127,27 @@ class OutputFolder:
         except (FileNotFoundError, PeerError, UnicodeError, KeyError, TypeError):
             return None
 
-    def _found(self, record: Record | None, but: Epoch | None = None) -> FolderContents:
-        """List what is visible, epoch ``but`` left out."""
+    def _found(self, record: Record | None, without: Epoch | None = None) -> FolderContents:
+        """List the visible files, except those of epoch ``without``."""
         there = self.path.iterdir() if self.path.is_dir() else ()
         names = sorted(p.name for p in there if p.name.endswith(VISIBLE_SUFFIX))
         numbers = [name.split("-", 1)[0] for name in names]
-        epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != but]
+        epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != without]
         owner = record.owner if record is not None else None
         return FolderContents(
             owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else ""
         )
 
     def _lost(self, record: Record | None) -> str:
-        if record is None or record.owner == self._me:
+        if record is None or record.owner == self._owner:
             return ""
         return (
             f"parquet sink: job {record.owner} has taken output folder {self.path} over from this "
-            f"job ({self._me}): name another folder to go on"
+            f"job ({self._owner}): name another folder to go on"
         )
 
     def _publishes(self) -> bool:
-        """Say whether this job has begun to publish here: what is visible may be its own."""
+        """Return whether this job has begun to publish here, so that visible files may be its own."""
         return (self.staging / PUBLISHED).exists()
 
     def _refuse(self, why: str | None) -> None:
@@ -159,13 +160,16 @@ class OutputFolder:
         return self._all / f"{GONE}{origin.job_uid}"
 
     def _adopt(self) -> None:
-        """Take in what this job has staged beside OWNER, as an earlier version did."""
+        """Move files that an earlier version of Penstock staged next to OWNER into this job's folder."""
         for file in self._all.glob(f"*{STAGED_SUFFIX}"):
             with suppress(FileNotFoundError):  # another worker of this job was quicker
                 file.rename(self.staging / file.name)
 
     def _move_away(self, record: Record) -> None:
-        """Let nobody publish what another job has staged here; of an empty folder it all goes."""
+        """Move another job's staged files away, so that nobody publishes them.
+
+        When no output is visible, all staged files of other jobs are deleted.
+        """
         if record.after is not None:
             with suppress(OSError):  # another worker of this job was quicker, or nothing is there
                 (self._all / record.after.job_uid).rename(self._gone(record.after))
@@ -175,8 +179,8 @@ class OutputFolder:
                 shutil.rmtree(folder, ignore_errors=True)
         remove_all(self._all.glob(f"*{STAGED_SUFFIX}"))
 
-    def _judge_again(self, origin: Origin) -> None:
-        """Look whether the job before went on meanwhile; then the folder is given back to it."""
+    def _check_again(self, origin: Origin) -> None:
+        """If the previous job has published more meanwhile, give the folder back to it and refuse."""
         why = above(self._found(self._read()), origin)
         if why is None:
             return
@@ -186,7 +190,7 @@ class OutputFolder:
         self._refuse(why)
 
     def _write(self, record: Record) -> None:
-        """Replace OWNER.json, durably: whole or not at all."""
+        """Replace OWNER.json durably and atomically."""
         temporary = self._all / f"{OWNER}.{uuid.uuid4().hex}"
         with temporary.open("w") as file:
             file.write(json.dumps(record.as_plain()))

@@ -1,7 +1,7 @@
-"""Publication of staged files: a hard link to a name that never changes.
+"""Publishes staged files: each gets a hard link with a fixed name.
 
-The name is fixed by the committed epoch and the handle, so publishing twice, late, or from two
-workers at once ends in the same files. Whatever else lies at a name is an error, never overwritten.
+The name follows from the committed epoch and the handle. So publishing twice, late, or from two
+workers at once gives the same files. Another file at that name is an error; it is never overwritten.
 """
 
 import errno
@@ -12,7 +12,7 @@ from penstock.base.errors import StateError, StorageError
 from penstock.connectors.parquet_owner import VISIBLE_SUFFIX, OutputFolder
 from penstock.connectors.parquet_stage import (
     Staged,
-    StagedFile,
+    StagedCut,
     hash_file,
     parse_cut,
     remove_all,
@@ -25,7 +25,7 @@ NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXD
 
 
 class ParquetPublisher:
-    """Publishes, discards and forgets from handles alone; any worker, any number of times."""
+    """Publishes, discards and forgets output by its handle, on any worker, any number of times."""
 
     def __init__(self, output: OutputFolder, step: str) -> None:
         """Serve the handles of one sink step, once ``output`` is taken."""
@@ -33,10 +33,10 @@ class ParquetPublisher:
         self._step = step
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
-        """Make every file of the handle visible under the committed ``epoch``; idempotent.
+        """Make every file of the handle visible under the committed ``epoch``. Idempotent.
 
-        Raises StorageError when it may be tried again, StateError when a file is gone, something
-        else lies at its name, or the folder is another job's.
+        Raises StorageError when a retry may help. Raises StateError when a file is gone, when
+        another file has its name, or when the folder belongs to another job.
         """
         try:
             self._output.check(epoch)
@@ -53,10 +53,10 @@ class ParquetPublisher:
         remove_all(p.path for p in self._cut(handle).parts)
 
     def forget(self, handle: SinkHandle) -> None:
-        """Remove the staged names of published output; the visible ones stay."""
+        """Remove the staged names of published output; the visible names stay."""
         remove_all(p.path for p in self._cut(handle).parts)
 
-    def _cut(self, handle: SinkHandle) -> StagedFile:
+    def _cut(self, handle: SinkHandle) -> StagedCut:
         return parse_cut(handle.data, self._output.staging)
 
     def _publish_part(self, part: Staged, target: Path) -> None:
@@ -91,7 +91,7 @@ def _link(part: Staged, target: Path) -> None:
 
 
 def _rename(part: Staged, target: Path) -> None:
-    """Publish where links are missing: nobody else makes this name, and it was not there."""
+    """Publish on a file system without links: no one else makes this name, and it was free."""
     try:
         part.path.rename(target)
     except FileNotFoundError as error:
@@ -99,7 +99,7 @@ def _rename(part: Staged, target: Path) -> None:
 
 
 def _check_moved(part: Staged, target: Path, error: OSError) -> None:
-    """Take it well that the staged file is gone when it is visible: another worker renamed it."""
+    """Accept a missing staged file if the output is visible: then another worker renamed it."""
     if target.exists():
         _check_same(part, target)
         return

@@ -4,9 +4,9 @@
     seal  ──> Pending.finish() stages the rest ──> SinkHandle (in the manifest)
     commit ─> publish: link to <output>/<epoch>-<step>-<task>-<cut>-<part>.parquet
 
-A part keeps its rows in memory until it is on disk, so a full disk fails an epoch and loses no
-row: what could not be staged is tried again with the next epoch. Names sort by committed epoch
-first, so that the rows of a key stay in order even when the key moves to another task.
+A part keeps its rows in memory until they are on disk. So a full disk fails an epoch but loses no
+row: parts that could not be staged are tried again with the next epoch. File names begin with the
+committed epoch, so the rows of a key stay in order even when the key moves to another task.
 """
 
 import re
@@ -26,7 +26,7 @@ from penstock.connectors.parquet_publish import ParquetPublisher
 from penstock.connectors.parquet_stage import (
     STAGED_SUFFIX,
     Staged,
-    StagedFile,
+    StagedCut,
     clean_schema,
     remove_staged,
     stage,
@@ -44,7 +44,7 @@ class ParquetSink:
     guarantee = "exactly-once"
 
     def __init__(self, step: str, path: str, schema: pa.Schema) -> None:
-        """Remember where to write; nothing is touched before :meth:`claim`."""
+        """Remember the path; nothing is touched before :meth:`claim`."""
         self._step = re.sub(r"[^A-Za-z0-9_.]", "_", step)
         self._name = step
         self._output = OutputFolder(Path(path))
@@ -54,17 +54,18 @@ class ParquetSink:
         self.publisher = ParquetPublisher(self._output, self._step)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Make the folders and note whose output this is; before any writer. Idempotent.
+        """Make the folders and record the owner, before any writer. Idempotent.
 
-        Raises ConfigError when the folder holds Parquet files of somebody else, whether or not the
-        job is ``fresh``, or cannot be written.
+        Raises ConfigError when the folder cannot be written, or holds Parquet files of another
+        owner, even if the job is ``fresh``.
         """
         self._take(JobUid(job_uid), None)
 
     def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
-        """Like :meth:`claim`, for a job that begins from epoch ``epoch`` of the job ``parent``.
+        """Like :meth:`claim`, for a job that starts from epoch ``epoch`` of the job ``parent``.
 
-        Takes the parent's folder, too. Raises ConfigError when output above ``epoch`` is visible.
+        It may take over the folder of ``parent``. Raises ConfigError when output above ``epoch`` is
+        visible.
         """
         self._take(JobUid(job_uid), Origin(JobUid(parent), epoch))
 
@@ -76,9 +77,9 @@ class ParquetSink:
             raise ConfigError(text) from error
 
     def sweep(self, attempt: Attempt) -> None:
-        """Remove what older attempts staged; only after START, when all their handles are out.
+        """Remove files staged by older attempts. Called after START: all their handles are handled.
 
-        What their threads are still writing is removed by them: they look when they are done.
+        A thread of an older attempt that is still writing removes its file when it has written it.
         """
         self._swept = max(self._swept, attempt)
         for file in self._output.staging.glob(f"*-{self._step}-*{STAGED_SUFFIX}"):
@@ -88,7 +89,7 @@ class ParquetSink:
 
     def writer(self, task: TaskId, attempt: Attempt) -> "ParquetSinkWriter":
         """Make the writer of one task for one attempt."""
-        life = uuid.uuid4().hex[:12]  # two lives of a task in one attempt never share a name
+        life = uuid.uuid4().hex[:12]  # a task may be made twice in one attempt: names must differ
         place = f"{task.stage:03d}.{task.worker:04d}.{task.slot:04d}"
         prefix = self._output.staging / f"{attempt:08d}-{self._step}-{place}-{life}"
 
@@ -100,12 +101,12 @@ class ParquetSink:
         return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder, check)
 
     def close(self) -> None:
-        """Stop the encoder thread behind what waits in it: of closed writers that is nothing."""
+        """Stop the encoder thread after its queued work. Closed writers have none."""
         self._encoder.shutdown(wait=False)
 
 
 class Part:
-    """Rows on their way into one staged file. They leave memory when the file is durable."""
+    """The rows of one staged file. They are released from memory when the file is durable."""
 
     def __init__(
         self,
@@ -115,9 +116,9 @@ class Part:
         freed: Callable[[int], None],
         check: Callable[[], None],
     ) -> None:
-        """Hold ``batches``; ``freed`` is told the bytes that left memory.
+        """Hold ``batches``; ``freed`` is called with the bytes that were released from memory.
 
-        ``check`` raises StorageError when the attempt was swept, or the folder is another job's.
+        ``check`` raises StorageError when the attempt was swept or another job has the folder.
         """
         self._path = path
         self._schema = schema
@@ -130,13 +131,13 @@ class Part:
         self.size = sum(b.nbytes for b in batches)
 
     def store(self) -> Staged:
-        """Write the file unless it is there; any thread. Raises StorageError and keeps the rows."""
+        """Write the file, once; any thread. Raises StorageError and then keeps the rows."""
         with self._lock:
             if self._staged is None:
                 self._check()
                 staged = stage(self._path, self._schema, self._batches)
                 try:
-                    self._check()  # a sweep that came meanwhile may have looked too early
+                    self._check()  # a sweep during the write may have run before the file existed
                 except StorageError:
                     remove_staged(self._path)
                     raise
@@ -146,7 +147,7 @@ class Part:
             return self._staged
 
     def store_early(self) -> None:
-        """Write ahead of the epoch; a failure is left to :meth:`store`, which reports it."""
+        """Write before the epoch's cut. An error is ignored: :meth:`store` will report it."""
         if self._dropped:
             return
         try:
@@ -155,18 +156,18 @@ class Part:
             return  # the rows are kept; finish() tries again, and its error aborts the epoch
 
     def drop(self, encoder: ThreadPoolExecutor) -> None:
-        """Give up a part that is in no cut; its file goes behind what the encoder does now."""
+        """Give up a part that is in no cut; the encoder removes its file after its present work."""
         self._dropped = True
-        with suppress(RuntimeError):  # the sink is closed: the next attempt sweeps
+        with suppress(RuntimeError):  # the sink is closed: the next attempt sweeps the file
             encoder.submit(self._remove)
 
     def _remove(self) -> None:
-        with self._lock, suppress(StorageError):  # what stays is swept by the next attempt
+        with self._lock, suppress(StorageError):  # the next attempt sweeps what is left
             remove_staged(self._path)
 
 
 class ParquetSinkWriter:
-    """Output of one task. Rows in memory are bounded by ``SINK_BUFFER_BYTES_MAX`` and a batch."""
+    """Output of one task. At most ``SINK_BUFFER_BYTES_MAX`` and one batch of rows are in memory."""
 
     guarantee = ParquetSink.guarantee
 
@@ -178,9 +179,9 @@ class ParquetSinkWriter:
         encoder: ThreadPoolExecutor,
         check: Callable[[], None],
     ) -> None:
-        """Write for ``owner`` (sink step, task) to files whose names begin with ``prefix``.
+        """Write the output of ``owner`` (sink step, task) to files with names from ``prefix`` on.
 
-        ``check`` raises StorageError when nothing may be staged any more.
+        ``check`` raises StorageError when no more files may be staged.
         """
         self._owner = owner
         self._prefix = prefix
@@ -197,11 +198,11 @@ class ParquetSinkWriter:
         self._unfinished: ParquetPending | None = None
 
     def room(self) -> bool:
-        """Say whether the rows in memory are below their bound."""
+        """Return whether the rows in memory are below their bound."""
         return self._held_bytes < limits.SINK_BUFFER_BYTES_MAX
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; a full part goes to the encoder thread."""
+        """Take rows; the encoder thread writes a full part."""
         if not batch.num_rows:
             return
         kept = batch.select(self._schema.names)
@@ -212,7 +213,7 @@ class ParquetSinkWriter:
             self._encoder.submit(self._cut_part().store_early)
 
     def seal(self, epoch: Epoch, name: str) -> "ParquetPending":
-        """Cut the rows so far; they are staged by ``finish``."""
+        """Cut: all rows so far belong to ``epoch``. ``finish`` stages them."""
         before = self._unfinished
         assert before is None or before.done, f"{self._prefix.name}: the cut before is unfinished"
         if self._open:
@@ -224,7 +225,7 @@ class ParquetSinkWriter:
         return self._unfinished
 
     def close(self) -> None:
-        """Drop what no cut holds, files included; those of cuts are swept by the next attempt."""
+        """Drop rows and files that are in no cut. The next attempt sweeps the files of cuts."""
         self._open.clear()
         for part in self._parts:
             part.drop(self._encoder)
@@ -244,7 +245,7 @@ class ParquetSinkWriter:
 
 
 class ParquetPending:
-    """The rows of one cut. ``returned`` has its parts again when staging them failed."""
+    """The rows of one cut. When staging fails, ``returned`` has the parts for the next cut."""
 
     def __init__(
         self, owner: tuple[str, TaskId], epoch: Epoch, cut: int, parts: Sequence[Part]
@@ -258,7 +259,7 @@ class ParquetPending:
         self.done = False
 
     def finish(self) -> SinkHandle | None:
-        """Stage every part and make the folder durable. Raises StorageError; nothing is lost."""
+        """Stage every part and make the folder durable. Raises StorageError; no row is lost."""
         try:
             staged = tuple(part.store() for part in self._parts)
             if staged:
@@ -273,5 +274,5 @@ class ParquetPending:
         rows, size = sum(s.rows for s in staged), sum(s.size for s in staged)
         step, task = self._owner
         return SinkHandle(
-            step, task, self._epoch, StagedFile(self._cut, staged).as_json(), rows, size
+            step, task, self._epoch, StagedCut(self._cut, staged).as_json(), rows, size
         )

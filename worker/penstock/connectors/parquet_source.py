@@ -1,10 +1,10 @@
-"""Parquet files as a replayable source: split = file, offset = row.
+"""Parquet files as a replayable source: a split is a file, an offset is a row number.
 
     file ──row groups──> decoded pieces of bounded bytes ──slices──> Read(batch, offset)
 
-A seek skips whole row groups by the footer and cuts the first piece; nothing else is decoded twice.
-A file is open while its rows are read, and between two row groups it may be closed: so many files
-take no more memory than the few that are read. Files with a rate are all read in turns.
+A seek skips whole row groups by the footer, and decodes again only the rows before the offset in
+its row group. A file is open while its rows are read, and may be closed between two row groups. So
+only the few files that are being read use memory. With a rate, all files are read in turns.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,17 +33,19 @@ from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_type
 from penstock.ports import Read
 
-PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the wait in read()
-PIECES_BYTES = 256 * 1024 * 1024  # of all files together, where all are open
+PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the time that read() takes
+PIECES_BYTES = 256 * 1024 * 1024  # for all files together, where all are open
 PIECE_BYTES_MIN = 256 * 1024
 PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
 READ_BUFFER_BYTES = 1024 * 1024
-RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decoded: what opening a file again costs is little then
+RELEASE_AFTER_BYTES = (
+    32 * 1024 * 1024
+)  # decode this much before a file is closed: opening has a cost
 
 
 class ParquetSource:
-    """A folder of Parquet files (or one file). The list of files is fixed by :meth:`splits`."""
+    """A folder of Parquet files, or one file. :meth:`splits` fixes the list of files."""
 
     bounded = True
 
@@ -66,9 +68,9 @@ class ParquetSource:
         self.schema = with_stamp(self._plain, event_time)
 
     def splits(self) -> list[SplitState]:
-        """List all files by name; checks that each is whole and has the columns.
+        """List all files by name, after checking that each is whole and has the columns.
 
-        Raises ConfigError naming the file that does not fit, and how.
+        Raises ConfigError with the file that does not fit and the reason.
         """
         found = find_files(self._path)
         return [self._first_state(file, found[0]) for file in found]
@@ -81,22 +83,22 @@ class ParquetSource:
         )
 
     def look(self, known: Collection[str]) -> InputSeen:
-        """Say which files of the folder are not among the splits ``known``. Blocking; OSError."""
+        """Return which files of the folder are not ``known`` splits. Blocking; raises OSError."""
         return look_at(self._path, known)
 
     def open(self, state: SplitState) -> "ParquetReader":
-        """Read a file from a row on. Raises StateError when it is not the file that was listed."""
+        """Open a file at a row. Raises StateError when it is not the file that was listed."""
         identity = parse_identity(state.spec)
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         pieces = Pieces(file, self._plain, self._piece_bytes)
-        kind = ParquetReader if self._rate else UnpacedReader
-        return kind(pieces, (state, identity), stamper, RateLimit(self._rate))
+        reader_class = ParquetReader if self._rate else UnpacedReader
+        return reader_class(pieces, (state, identity), stamper, RateLimit(self._rate))
 
 
 class ParquetReader:
-    """Reads one file in order. One thread; a read decodes a piece at most."""
+    """Reads one file in order, on one thread. One read decodes at most one piece."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class ParquetReader:
         stamper: Stamper | None,
         pace: RateLimit,
     ) -> None:
-        """Begin at the state of ``place`` (state, file); the first read opens it."""
+        """Begin at ``place``, a split's state and its file. The first read opens the file."""
         self._state, self._identity = place
         self._rows = self._identity.rows
         self._offset = self._state.offset
@@ -116,9 +118,9 @@ class ParquetReader:
         self._pace = pace
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the next 1..max_rows rows, or None at the end of the file and when none is due.
+        """Return the next 1..max_rows rows; None at the end of the file, or when no row is due.
 
-        Raises StateError naming file and row when the data cannot be decoded, or has changed.
+        Raises StateError with file and row when the data cannot be decoded or has changed.
         """
         if self._offset >= self._rows:
             return None
@@ -149,10 +151,10 @@ class ParquetReader:
         return self._pace.wait_s()
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Nothing to acknowledge: a file stays."""
+        """Do nothing: a file stays."""
 
     def close(self) -> None:
-        """Close the file; a read opens it again."""
+        """Close the file. A later read opens it again."""
         self._rest = self._piece = None
         self._pieces.close()
 
@@ -173,23 +175,26 @@ class ParquetReader:
             ) from error
 
     def _open(self) -> Iterator[pa.RecordBatch]:
-        check_unchanged(self._pieces.path, self._identity)  # it tells more than Arrow would
+        check_unchanged(self._pieces.path, self._identity)  # its error says more than Arrow's
         rest = self._pieces.decode(self._offset)
-        check_unchanged(self._pieces.path, self._identity)  # that is what was opened
+        check_unchanged(self._pieces.path, self._identity)  # the file that was opened is the same
         return rest
 
 
 class UnpacedReader(ParquetReader):
-    """Reads one file as fast as its rows are taken; between two row groups it may be closed."""
+    """Reads one file as fast as possible. Between two row groups the file may be closed."""
 
     def release(self) -> bool:
-        """Close the file unless that would cost as much as reading did; say whether it was.
+        """Close the file, unless opening it again would be expensive; return whether it was closed.
 
-        It would within a row group, of which rows are decoded twice, and soon after it was opened.
+        It is expensive within a row group, whose rows would be decoded twice, and soon after the
+        file was opened.
         """
         if self._rest is not None and self._offset < self._rows:
-            dear = self._pieces.within_group or self._pieces.decoded_bytes < RELEASE_AFTER_BYTES
-            if dear or self._piece is not None:
+            expensive = (
+                self._pieces.within_group or self._pieces.decoded_bytes < RELEASE_AFTER_BYTES
+            )
+            if expensive or self._piece is not None:
                 return False
         self.close()
         return True
@@ -199,17 +204,17 @@ class Pieces:
     """Decodes one file piece by piece, from any row."""
 
     def __init__(self, path: Path, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
-        """Decode ``size`` bytes at once, when asked: the file is not opened yet."""
+        """Decode about ``size`` bytes at a time. The file is not opened yet."""
         self.path = path
-        self.within_group = False  # rows of the row group that was begun are left
+        self.within_group = False  # whether the present row group has rows left
         self.decoded_bytes = 0  # since the file was opened
         self._schema = schema
         self._size = size
         self._file: pq.ParquetFile | None = None
 
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """Open the file, and give pieces from row ``offset`` on, row group by row group."""
-        # A buffer for each column; pre_buffer would hold the whole row group, compressed.
+        """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
+        # One buffer for each column: pre_buffer would hold the whole compressed row group.
         self._file = pq.ParquetFile(
             self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False
         )
@@ -251,14 +256,14 @@ class Pieces:
 
 
 def piece_bytes(files: int) -> int:
-    """Return how much of each of so many files to decode at once when all of them are open."""
+    """Return how many bytes of each file to decode at once when all files are open."""
     return max(PIECE_BYTES_MIN, min(PIECE_BYTES, PIECES_BYTES // files))
 
 
 def piece_rows(group_bytes: int, group_rows: int, size: int) -> int:
-    """Return how many rows are ``size`` bytes at most when decoded.
+    """Return how many rows decode to at most ``size`` bytes.
 
-    Encoded sizes understate repeated values: halved.
+    The encoded size counts repeated values once, so rows are assumed to be twice as large.
     """
     row_bytes = max(1, 2 * group_bytes // max(1, group_rows))
     return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, size // row_bytes))
@@ -278,7 +283,7 @@ def plain_schema(path: Path, columns: Columns) -> pa.Schema:
 
 
 def check_files(path: Path, columns: Columns) -> None:
-    """Check that every file there is whole and has the columns. Raises ConfigError naming it."""
+    """Check that every file is whole and has the columns. Raises ConfigError naming the file."""
     wanted = plain_schema(path, columns)
     found = find_files(path)
     for file in found:
@@ -287,7 +292,7 @@ def check_files(path: Path, columns: Columns) -> None:
 
 
 def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> None:
-    """Check that a file has every wanted column in a type that loses nothing.
+    """Check that a file has every wanted column, with a type that converts without loss.
 
     Raises ConfigError naming file, column and both types.
     """
@@ -309,7 +314,7 @@ def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> 
 
 
 def _remedy(found: pa.Schema, wanted: pa.Field) -> str:
-    """Say what to declare where only the time zone does not fit."""
+    """Return what to declare instead, where only the time zone does not fit."""
     kind = found.field(wanted.name).type
     if not (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted.type)):
         return ""
@@ -317,7 +322,7 @@ def _remedy(found: pa.Schema, wanted: pa.Field) -> str:
 
 
 def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a decoded batch the types of the source; no copy where they are the same."""
+    """Convert a decoded batch to the types of the source; columns that fit are not copied."""
     columns = [
         batch.column(f.name)
         if batch.schema.field(f.name).type == f.type
@@ -328,20 +333,20 @@ def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a column: of a dictionary that of its values."""
+    """Return the type of a column's values; for a dictionary, the type of its values."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Say whether every value of ``found`` is one of ``wanted``."""
+    """Return whether every value of the type ``found`` is also a value of the type ``wanted``."""
     if found == wanted or pa.types.is_null(found):
-        return True  # a column of nulls has values of no type
+        return True  # a column of the type null has nulls only
     texts = (pa.string(), pa.large_string(), pa.string_view())
     if found in texts and wanted in texts:
         return True
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        # An instant in UTC has the digits that it has without a zone, in another zone it has not;
-        # and no zone is ever guessed. Losing digits raises later.
+        # A time in UTC reads the same without a zone; in another zone it does not. A zone is never
+        # guessed. Losing digits raises an error later.
         return (found.tz is None) == (wanted.tz is None) or (found.tz == "UTC" and not wanted.tz)
     if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
         return bool(found.bit_width <= wanted.bit_width)

@@ -1,4 +1,4 @@
-"""Staged Parquet files: written once, hashed on the way, fsynced; and their description."""
+"""Staged Parquet files, which are written once, hashed while written and fsynced."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ STAGED_SUFFIX = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One durable file that nobody sees yet."""
+    """One durable file that is not visible yet."""
 
     path: Path
     rows: int
@@ -31,14 +31,14 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
-    """What one seal produced: the number of the cut in its writer's life, and its files."""
+class StagedCut:
+    """The files of one cut, and the number of the cut since its writer was made."""
 
     number: int
     parts: tuple[Staged, ...]
 
     def as_json(self) -> str:
-        """Return the canonical JSON of a handle; without folders, so an output may be moved."""
+        """Return the canonical JSON of a handle. It has no folder, so an output may be moved."""
         parts = [
             {"staged": p.path.name, "rows": p.rows, "size": p.size, "sha256": p.sha256}
             for p in self.parts
@@ -47,7 +47,7 @@ class StagedFile:
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def parse_cut(text: str, staging: Path) -> StagedFile:
+def parse_cut(text: str, staging: Path) -> StagedCut:
     """Read what :meth:`StagedFile.as_json` wrote. Raises StateError on anything else.
 
     A name with a path in it is refused: a handle must not reach outside the staging folder.
@@ -58,7 +58,7 @@ def parse_cut(text: str, staging: Path) -> StagedFile:
             Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"])
             for p in plain["parts"]
         )
-        return StagedFile(int(plain["cut"]), parts)
+        return StagedCut(int(plain["cut"]), parts)
     except (PeerError, ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"a checkpoint holds a damaged handle of a parquet sink: {error}"
@@ -72,7 +72,7 @@ def _plain_name(name: str) -> str:
 
 
 def clean_schema(schema: pa.Schema) -> pa.Schema:
-    """Drop the engine's own columns and the dictionaries: files hold plain values."""
+    """Drop the hidden columns, and turn dictionaries into plain values."""
     fields = [f for f in schema if not f.name.startswith(HIDDEN_PREFIX)]
     return pa.schema(
         [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields]
@@ -80,7 +80,7 @@ def clean_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def stage(path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
-    """Write one Parquet file and fsync it. Raises StorageError; then no file is left behind."""
+    """Write one Parquet file and fsync it. Raises StorageError, after removing the file."""
     try:
         with path.open("wb") as file:
             hashing = HashingFile(file)
@@ -103,15 +103,15 @@ def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBat
         compression=COMPRESSION,
         use_dictionary=texts or False,
         write_statistics=False,
-        # Readers get plain types, whatever Arrow types the engine used, but for what Parquet
-        # itself has no word for: without it a zone becomes UTC, and a duration a number.
+        # Readers get plain types, whatever Arrow types the engine used. The Arrow schema is stored
+        # only for types that Parquet lacks: otherwise a zone becomes UTC, a duration a number.
         store_schema=any(_needs_arrow(f.type) for f in schema),
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the types of the file; without a copy where they are the same."""
+    """Convert a batch to the types of the file; a batch that fits is not copied."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
@@ -127,7 +127,7 @@ def _repeats(kind: pa.DataType) -> bool:
 
 
 class HashingFile:
-    """A file that knows the SHA-256 and the size of what was written through it."""
+    """A file that computes the SHA-256 and the size of what is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Write through to ``file``."""
@@ -137,17 +137,17 @@ class HashingFile:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Write and hash; both release the interpreter lock for large pieces."""
+        """Write and hash. Both release the interpreter lock for large pieces."""
         self.digest.update(data)
         self._file.write(data)
         self.size += len(data)
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is buffered here."""
+        """Do nothing: nothing is buffered here."""
 
     def close(self) -> None:
-        """Leave the file open: its owner fsyncs it."""
+        """Leave the file open, because its owner fsyncs it."""
         self.closed = True
 
 
@@ -158,7 +158,7 @@ def hash_file(path: Path) -> str:
 
 
 def remove_staged(path: Path) -> None:
-    """Remove a file; a missing one is no error. Raises StorageError when it cannot be."""
+    """Remove a file; a missing file is no error. Raises StorageError when it cannot be removed."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -166,7 +166,7 @@ def remove_staged(path: Path) -> None:
 
 
 def remove_all(paths: Iterable[Path]) -> None:
-    """Remove files; missing ones are no error."""
+    """Remove files; missing files are no error. Raises StorageError."""
     for path in paths:
         remove_staged(path)
 

@@ -1,7 +1,8 @@
-"""Which files of an output folder are a job's own: by the mark of its owner and by their names.
+"""Which files of an output folder belong to a job: told by the owner file and by their names.
 
-No Arrow: what the command line looks at, and ``run --fresh`` removes, without a sink being opened.
-A folder that was taken over from another job holds that one's files up to an epoch: they stay.
+The module imports no Arrow and opens no sink: the command line lists these files, and
+``run --fresh`` removes them. A folder that was taken over from another job also has that job's files
+up to an epoch; they stay.
 """
 
 import re
@@ -12,33 +13,33 @@ from penstock.base.errors import PeerError
 from penstock.contract.codec import parsed
 
 STAGING = "_staging"
-OWNER = "OWNER.json"  # of a Parquet sink, in its staging folder
-REPORT_OWNER = "OWNER"  # of the reports of a discard sink
+OWNER = "OWNER.json"  # names the owner of a Parquet sink, in its staging folder
+REPORT_OWNER = "OWNER"  # names the owner of the reports of a discard sink
 SUFFIXES = {"parquet": ".parquet", "discard": ".json"}
 STAGED = "*.part"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputMark:
-    """Whose output a folder is. Files of epochs up to ``after`` are of the job before."""
+    """The owner of an output folder. Files of epochs up to ``after`` belong to the job before."""
 
     job_uid: str
     after: int = 0
 
 
 def plain_step(step: str) -> str:
-    """Return a step's name as it is part of file names."""
+    """Return a step's name in the form used in file names."""
     return re.sub(r"[^A-Za-z0-9_.]", "_", step)
 
 
 def published_name(step: str, kind: str) -> re.Pattern[str]:
-    """Return what the names of published files of a sink step look like; group 1 is the epoch."""
+    """Return the pattern of the names of a sink step's published files; group 1 is the epoch."""
     name, end = re.escape(plain_step(step)), re.escape(SUFFIXES[kind])
     return re.compile(rf"(\d{{12,}})-{name}-\d{{3,}}\.\d{{4,}}\.\d{{4,}}-\d{{6,}}-\d{{4,}}{end}")
 
 
 def mark_of(folder: Path, kind: str) -> OutputMark | None:
-    """Read the mark of an output folder; None where there is none."""
+    """Read the owner of an output folder; None when it has none."""
     try:
         if kind == "discard":
             return OutputMark((folder / REPORT_OWNER).read_text())
@@ -50,7 +51,7 @@ def mark_of(folder: Path, kind: str) -> OutputMark | None:
 
 
 def own_files(folder: Path, kind: str, step: str, job_uid: str) -> list[Path] | None:
-    """List the published files of a sink step; None where the folder is not this job's."""
+    """List the published files of a sink step; None when the folder belongs to another job."""
     mark = mark_of(folder, kind)
     if mark is None or mark.job_uid != job_uid:
         return None
@@ -60,12 +61,12 @@ def own_files(folder: Path, kind: str, step: str, job_uid: str) -> list[Path] | 
 
 
 def epoch_of(file: Path) -> int:
-    """Return the epoch with which a published file was committed."""
+    """Return the committed epoch in the name of a published file."""
     return int(file.name.split("-", 1)[0])
 
 
 def own_staging(folder: Path, step: str, job_uid: str) -> list[Path]:
-    """List what a sink step of a job has staged and not published, or not yet forgotten."""
+    """List the staged files of a job's sink step that are not yet published, or not yet removed."""
     staging, name = folder / STAGING, plain_step(step)
     places = (staging, staging / job_uid)
     return [f for place in places if place.is_dir() for f in place.glob(f"*-{name}-{STAGED}")]

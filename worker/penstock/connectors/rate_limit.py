@@ -1,4 +1,4 @@
-"""A pace for sources: rows fall due by the clock, and those held back are owed (an open loop)."""
+"""A rate for sources: rows fall due by the clock, and rows not sent in time stay owed (open loop)."""
 
 import math
 import time
@@ -7,41 +7,43 @@ from collections.abc import Callable
 
 from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
 
-_NAP_S = PACE_WAIT_S / 4  # rows that are due in no time are waited for all the same
-_NOW_S = 1e-6  # there are rows; 0 would say that nobody knows
+_NAP_S = PACE_WAIT_S / 4  # the shortest wait for rows
+_NOW_S = 1e-6  # rows are due now; 0 would mean that the time is unknown
 
-_RESTS = 2  # a reader that needs so long for its rows gets others after twice that
-_LOOKED_BACK = 5  # reads, of which one in the middle counts: no rest is long for a single hitch
+_RESTS = 2  # the pause after a read is this many times the time that its rows took
+_LOOKED_BACK = 5  # the median of so many reads counts, so that one slow read makes no long pause
 
 
 class RateLimit:
-    """Says how many rows of one split may be read now."""
+    """Decides how many rows of one split may be read now."""
 
     def __init__(
         self,
         rate: int | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin now; ``rate`` in rows/s, None: as fast as possible."""
+        """Begin now. ``rate`` is in rows/s; None means as fast as possible."""
         self._rate = rate
         self._row_s = 1 / rate if rate else 0.0
         self._clock = clock
         self._begun = self._read_at = self._wanted_at = clock()
         self._took: deque[float] = deque(maxlen=_LOOKED_BACK)
         self._sent = 0
-        self._asked = True  # again, since the last read
-        self._next_at = self._begun + PACE_WAIT_S  # the next read of less than is wanted
+        self._asked = True  # whether the reader has asked again since the last read
+        self._next_at = (
+            self._begun + PACE_WAIT_S
+        )  # the earliest next read of fewer rows than wanted
         beat_s = min(PACE_READ_ROWS / rate, PACE_REST_MAX_S) if rate else 0.0
-        self._beat_s = beat_s if beat_s > PACE_WAIT_S else 0.0  # many rows: no need for one
+        self._beat_s = beat_s if beat_s > PACE_WAIT_S else 0.0  # a high rate needs no beat
 
     def allow(self, wanted: int) -> int:
-        """Return how many of ``wanted`` rows are due, 0 if none. Never waits: tasks do.
+        """Return how many of ``wanted`` rows are due, 0 if none. Never waits.
 
-        Less than is wanted is given only a moment after the read before. Else whoever reads again
-        at once gets the few rows that fell due meanwhile, for ever, and is always busy with them.
-        The moment is longer than rows took lately, from when they were to be read until the work
-        on them was done: where that takes long, or threads wait for a processor, rows come in
-        fewer, larger reads, and there is time to do the rest.
+        Fewer rows than wanted are given only after a pause since the previous read. Without the
+        pause, a task that reads again at once would get the few rows that fell due meanwhile, again
+        and again, and would always be busy. The pause is longer than rows took recently, from when
+        they were due to be read until the work on them was done. So where that takes long, or where
+        threads wait for a processor, rows come in fewer and larger reads.
         """
         if self._rate is None:
             return wanted
@@ -52,10 +54,10 @@ class RateLimit:
         return max(0, min(wanted, owed)) if owed >= wanted or now >= self._next_at else 0
 
     def wait_s(self) -> float:
-        """Return how long to wait for rows that are due, and may be read; 0 without a pace.
+        """Return how long to wait until rows may be read; 0 without a rate.
 
-        Rows that are few wait for a beat of the clock: so they are read a handful at a time, and
-        those of all splits of one pace together.
+        At a low rate rows wait for the next beat of the clock. So several rows are read at a time,
+        and all splits of the same rate are read at the same time.
         """
         if self._rate is None:
             return 0.0
@@ -71,14 +73,14 @@ class RateLimit:
         return math.ceil(due / self._beat_s) * self._beat_s if self._beat_s else due
 
     def _work_is_done(self, now: float) -> None:
-        """Hear that the rows read last were worked on: whoever read them asks what is next."""
+        """Note that the work on the last rows is done: the reader asks for the next rows."""
         self._asked = True
         self._took.append(now - self._wanted_at)
         took = sorted(self._took)[len(self._took) // 2]
         self._next_at = self._read_at + min(max(PACE_WAIT_S, _RESTS * took), PACE_WAIT_MAX_S)
 
     def sent(self, rows: int) -> None:
-        """Note rows that were read."""
+        """Count rows that were read."""
         if self._rate is None:
             return
         before, self._read_at = self._read_at, self._clock()
@@ -87,5 +89,5 @@ class RateLimit:
         self._asked = False
 
     def due_ns(self, row: int) -> int | None:
-        """Return when the row that is ``row`` rows after the first was due, on the clock."""
+        """Return the time (ns, monotonic) at which row number ``row`` was due; None without a rate."""
         return None if self._rate is None else round((self._begun + row / self._rate) * 1e9)

@@ -1,4 +1,4 @@
-"""Opens sources and sinks from the data of a graph: one place that knows every kind."""
+"""Opens sources and sinks as a graph describes them. Only this module knows every kind."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +21,7 @@ from penstock.ports import Source as SourcePort
 
 
 def open_source(source: Source) -> SourcePort:
-    """Open a source step. Raises ConfigError for a kind or an input that is not there."""
+    """Open a source step. Raises ConfigError for an unknown kind or a missing input."""
     connector = source.connector
     match connector.kind:
         case "parquet":
@@ -48,7 +48,7 @@ def open_sink(step: str, connector: Connector, schema: pa.Schema) -> SinkPort:
 
 
 class ConnectorInspector:
-    """Answers what a graph must know of its sources before anything runs."""
+    """Inspects the inputs of a graph before anything runs."""
 
     def source_schema(self, connector: Connector, columns: Columns) -> pa.Schema:
         """Return a source's columns, without hidden ones. Raises ConfigError naming the input."""
@@ -63,7 +63,7 @@ class ConnectorInspector:
                 raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
     def check_files(self, connector: Connector, columns: Columns) -> None:
-        """Check every file of an input that is files. Raises ConfigError naming the one at fault.
+        """Check every file of a Parquet input. Raises ConfigError naming the bad file.
 
         Takes about a millisecond a file.
         """
@@ -71,7 +71,7 @@ class ConnectorInspector:
             check_files(Path(_path(connector)), columns)
 
     def bounded(self, connector: Connector) -> bool:
-        """Say whether the source ends."""
+        """Return whether the source ends."""
         kind = connector_kinds(Role.SOURCE)[connector.kind]
         if kind.bounded is Bounded.WITH_ROWS:
             return connector.options.get("rows") is not None

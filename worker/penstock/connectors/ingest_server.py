@@ -1,8 +1,9 @@
-"""A Flight server for pushed rows that sees each message before Arrow does.
+"""A Flight server for pushed rows that reads the size of each message before Arrow decodes it.
 
-Arrow's own Flight server decodes a message before its handler is called: it takes whatever memory
-the message claims, and has no limit for one. So this one is gRPC, which has; messages stay bytes
-until :mod:`penstock.connectors.arrivals` has read their sizes. Clients are those of Arrow Flight.
+Arrow's own Flight server decodes a message before it calls its handler. It allocates whatever the
+message claims, and cannot limit the size of a message. So this server is plain gRPC, which can.
+Messages stay bytes until :mod:`penstock.connectors.arrivals` has checked their sizes. Clients are
+ordinary clients of Arrow Flight.
 """
 
 import threading
@@ -25,8 +26,8 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-class FlightDoor:
-    """Listens as soon as it is made; only DoExchange is served, a thread for each stream."""
+class IngestServer:
+    """Listens as soon as it is made. It serves DoExchange only, with a thread for each stream."""
 
     def __init__(
         self,
@@ -35,11 +36,12 @@ class FlightDoor:
         serve: Serve,
         streams_max: int,
     ) -> None:
-        """Hear senders at ``address``, ``HOST:PORT`` or ``unix:PATH``; ``port`` is what was found.
+        """Listen at ``address``, ``HOST:PORT`` or ``unix:PATH``; ``port`` is the port it got.
 
-        ``serve`` gets the messages of a stream and gives the metadata of the answers, on the
-        stream's own thread. ``credentials`` are asked for with every dial; None: no TLS. Streams
-        beyond ``streams_max`` are refused. Raises ConfigError when the address is taken.
+        ``serve`` gets the messages of a stream and gives the metadata of the answers; it runs on
+        the stream's own thread. ``credentials()`` is called for every connection; None means no
+        TLS. Streams beyond ``streams_max`` are refused. Raises ConfigError when the address is in
+        use.
         """
         self._serve = serve
         self._server = grpc.server(
@@ -83,8 +85,8 @@ class FlightDoor:
     ) -> Iterator[bytes]:
         for answer in self._serve(_messages(requests, context)):
             yield encode_metadata(answer)
-        # A sender that still writes when its stream ends would not read the last answer.
-        with _at_most(limits.INGEST_LINGER_S, context), suppress(grpc.RpcError):
+        # Wait for the sender's end: it reads the last answer only when it has stopped writing.
+        with _time_limit(limits.INGEST_LINGER_S, context), suppress(grpc.RpcError):
             for _ in requests:
                 pass
 
@@ -94,12 +96,12 @@ def _configuration(shown: Credentials) -> grpc.ServerCertificateConfiguration:
 
 
 def _messages(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[FlightData]:
-    """Yield messages until the sender ends or is gone; the first one must come soon.
+    """Yield messages until the sender ends or is gone. The first one must come soon.
 
-    Raises PeerError on bytes that are no message of Flight.
+    Raises PeerError on bytes that are no Flight message.
     """
-    with suppress(grpc.RpcError):  # the sender is gone; it dials anew and hears where to go on
-        with _at_most(limits.INGEST_HELLO_TIMEOUT_S, context):
+    with suppress(grpc.RpcError):  # the sender is gone; it will reconnect and learn its offset
+        with _time_limit(limits.INGEST_HELLO_TIMEOUT_S, context):
             first = next(requests, None)
         if first is not None:
             yield decode(first)
@@ -108,8 +110,8 @@ def _messages(requests: Iterator[bytes], context: grpc.ServicerContext) -> Itera
 
 
 @contextmanager
-def _at_most(seconds: float, context: grpc.ServicerContext) -> Iterator[None]:
-    """Cancel a stream that stays inside for longer."""
+def _time_limit(seconds: float, context: grpc.ServicerContext) -> Iterator[None]:
+    """Cancel the stream when the ``with`` block takes longer."""
     timer = threading.Timer(seconds, context.cancel)
     timer.daemon = True
     timer.start()
@@ -120,10 +122,10 @@ def _at_most(seconds: float, context: grpc.ServicerContext) -> Iterator[None]:
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """Runs each call on a thread of its own, which holds up no end of the process.
+    """Runs each call on a daemon thread of its own, which does not delay the end of the process.
 
-    A pool's own threads, of which this starts none, are waited for when the interpreter ends; and a
-    stream lasts as long as its sender.
+    At its end the interpreter waits for the threads of an ordinary pool, and a stream lasts as long
+    as its sender does.
     """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -134,7 +136,7 @@ class _DaemonThreads(ThreadPoolExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # gRPC asks the future for it, whatever it is
+            except BaseException as error:  # gRPC reads any error from the future
                 future.set_exception(error)
 
         threading.Thread(target=run, name="ingest", daemon=True).start()

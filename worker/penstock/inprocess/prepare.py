@@ -15,7 +15,7 @@ from penstock.contract.schema import Plain
 from penstock.graph import JobFile
 from penstock.graph.builder import Job
 from penstock.graph.compiled import CompiledJob
-from penstock.graph.connect import check_own
+from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CONNECTOR, GraphDraft, label
 from penstock.graph.load import compile_draft, run_function
 from penstock.graph.parameters import Parameters
@@ -96,7 +96,7 @@ def _replace_sources(draft: GraphDraft, inputs: Inputs) -> None:
 def _as_source(step: Step, given: Any) -> object:
     """Return a source that follows ``ps.Source``: the one given, or one of a list's rows."""
     if hasattr(given, "splits"):
-        check_own(f"inputs: source {step.name!r}", given, Role.SOURCE)
+        check_user_connector(f"inputs: source {step.name!r}", given, Role.SOURCE)
         return given
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
         raise ConfigError(f"inputs: source {step.name!r}: {given!r} is no list of rows")

@@ -326,7 +326,7 @@ MUTANTS = (
         "drain",
         line(
             "penstock.protocol.member.last_checkpoint",
-            "return False  # whoever leads commits it or says that it is aborted",
+            "return False  # the leader commits the epoch or reports that it is aborted",
             "return True",
         ),
         "drained",
@@ -337,7 +337,7 @@ MUTANTS = (
         "drain",
         line(
             "penstock.protocol.member.last_checkpoint",
-            "return True  # the attempt goes back to what is committed: nothing here is kept",
+            "return True  # the attempt goes back to the committed epoch: no new epoch is kept",
             "return False",
         ),
         "all-drained",

@@ -36,9 +36,9 @@ MUTANTS = (
         "break-ignored",
         "break",
         line(
-            "penstock.protocol.leader.recovery",
-            "if broken is not None and broken.attempt == state.latest.attempt:",
-            "if False:",
+            "penstock.protocol.leader.rollback",
+            "if broken is None or broken.attempt != state.latest.attempt:",
+            "if True:",
         ),
         "breaks",
         0,
@@ -99,8 +99,8 @@ MUTANTS = (
         "time",
         line(
             "penstock.protocol.task.watermark",
-            "if low is None or said < low:",
-            "if low is None or said > low:",
+            "if low is None or mark < low:",
+            "if low is None or mark > low:",
         ),
         "chaos-window",
         0,
@@ -199,7 +199,7 @@ MUTANTS = (
         "unknown",
         line(
             "penstock.protocol.leader.checkpoint_coordinator",
-            "if state.cas.busy:  # the swap may be the commit: once sent, the epoch's fate is its",
+            "if state.cas.busy:  # the swap may be the commit: only its outcome decides about the epoch",
             "if False:",
         ),
         "swap-unknown",
@@ -226,8 +226,7 @@ MUTANTS = (
         "published",
         line(
             "penstock.protocol.leader.term_controller",
-            "if not state.published():  # no epoch of any kind starts before the last one "
-            "is published",
+            "if not state.published():  # no epoch starts before the one before it is published",
             "if False:",
         ),
         "begin-empty-hidden",

@@ -1,6 +1,6 @@
 """Pure state machines: every rule of the protocols, as state + event -> actions.
 
-What belongs here: decisions about epochs, terms, attempts, versions, channels, held records,
-watermarks. What does not: I/O, clocks, randomness, threads, Arrow. A shell (an engine's task
-thread, a keeper, the simulator) performs the actions and feeds their outcome back as events.
+Decisions about epochs, terms, attempts, versions, channels, held rows and watermarks belong here.
+I/O, clocks, randomness, threads and Arrow do not. A shell (an engine's task thread, a keeper, the
+simulation) performs the actions and gives their outcomes back as events.
 """

@@ -1,6 +1,7 @@
-"""What the cores ask a keeper's shell to do; each names the event that answers it.
+"""The actions that the cores order from a keeper's shell. Each names the event that answers it.
 
-Actions of one step are begun in their order. None blocks the core: an answer comes as an event.
+The shell begins the actions of one step in their order. No action blocks the core: an answer comes
+as an event.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class ReadLease:
 
 @dataclass(frozen=True, slots=True)
 class WriteLease:
-    """Take, renew or give up (``holder`` None) exactly ``version``: LeaseWritten or LeaseFailed."""
+    """Write ``holder`` (None: free the Lease) over exactly ``version``: LeaseWritten or LeaseFailed."""
 
     token: int
     holder: str | None
@@ -35,7 +36,7 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True)
 class ReadLatest:
-    """Read after now, from the store itself: LatestRead or LatestUnreadable."""
+    """Read the object from the store itself, after now: LatestRead or LatestUnreadable."""
 
     token: int
 
@@ -76,14 +77,14 @@ class ReadBlob:
 
 @dataclass(frozen=True, slots=True)
 class ListBlobs:
-    """List the job's directory, for collection only: BlobsListed."""
+    """List the job's directory, for the cleaner only: BlobsListed."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBlobs:
-    """Remove files; missing ones are no error. Unanswered: what stays is found again."""
+    """Remove files; a missing file is no error. No event answers: files that stay are listed again."""
 
     names: tuple[BlobName, ...]
 
@@ -107,8 +108,8 @@ class WriteRootFile:
 class CopySavepoint:
     """Copy every file of ``root`` durably into ``folder`` of the savepoint ``name``.
 
-    ``folder`` belongs to this action alone; when the copy fails it is removed. Answered by
-    SavepointCopied, SavepointNotCopied, or SavepointIndexed when another has finished it.
+    ``folder`` belongs to this action alone, and is removed when the copy fails. Answered by
+    SavepointCopied, SavepointNotCopied, or SavepointIndexed when another leader has completed it.
     """
 
     request: str
@@ -119,10 +120,10 @@ class CopySavepoint:
 
 @dataclass(frozen=True, slots=True)
 class IndexSavepoint:
-    """Link the index of the savepoint ``name`` to ``folder``, exclusively; all in it is durable.
+    """Create the index of the savepoint ``name``, exclusively. It names ``folder``, which is durable.
 
-    An index of the same ``root`` is success, whatever folder it names; then all other folders go.
-    Answered by SavepointIndexed or SavepointNotCopied.
+    An existing index of the same ``root`` is a success, whatever folder it names. All other folders
+    are then removed. Answered by SavepointIndexed or SavepointNotCopied.
     """
 
     request: str
@@ -143,9 +144,9 @@ class ReadSnapshot:
 class ImportSnapshot:
     """Copy a savepoint's files into this job's directory: Imported or ImportFailed.
 
-    The copies and the new manifest are named with ``term`` and ``epoch``; the new manifest has
-    this job's uid, ``epoch`` and no handles. ``life`` and ``token`` make the names of each try its
-    own; what a failed try has written is removed.
+    The names of the copies and of the new manifest have ``term`` and ``epoch``. The new manifest has
+    this job's uid, ``epoch`` and no handles. ``life`` and ``token`` make the names of each try
+    unique. A try that fails removes its files.
     """
 
     token: int
@@ -160,7 +161,7 @@ class ImportSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """To the keeper of a member; lost is no error. PeerRefused when nobody listens there."""
+    """Send to the keeper of a member; a loss is no error. PeerRefused when the dial is refused."""
 
     ordinal: Ordinal
     address: str
@@ -169,7 +170,7 @@ class SendCommand:
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """To the leader's keeper; lost is no error. PeerRefused when nobody listens there."""
+    """Send to the leader's keeper; a loss is no error. PeerRefused when the dial is refused."""
 
     address: str
     envelope: Envelope
@@ -180,7 +181,7 @@ class SendReport:
 
 @dataclass(frozen=True, slots=True)
 class ToEngine:
-    """Pass a fenced command on, with the term under which barriers are to be named."""
+    """Pass a fenced command to the engine, with the term that its barriers get."""
 
     incarnation: Incarnation
     term: Term
@@ -189,12 +190,12 @@ class ToEngine:
 
 @dataclass(frozen=True, slots=True)
 class StartEngine:
-    """Start an engine (in a cluster: expect one); its hello, or EngineGone, follows."""
+    """Start an engine, or expect one in a cluster. EngineHello or EngineGone follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndEngine:
-    """End the engine now, if need be by force; EngineGone follows."""
+    """End the engine now, by force if necessary. EngineGone follows."""
 
     incarnation: Incarnation
     reason: str

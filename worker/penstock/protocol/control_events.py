@@ -1,8 +1,8 @@
-"""What a keeper's shell tells the cores: outcomes of actions, messages, time.
+"""The events that a keeper's shell gives to the cores: outcomes of actions, messages, time.
 
 Every action that asks for something is answered by exactly one event of this module, unless the
-process dies. ``unknown`` outcomes (a lost reply) have an event of their own. An answer carries
-the ``token``, name or swap id of its action; cores drop answers they no longer wait for.
+process dies. An unknown outcome (a lost reply) has an event of its own. An answer carries the
+``token``, the name or the swap id of its action. A core drops an answer that it does not wait for.
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from penstock.contract.plan import PhysicalPlan
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; due at ``wakes_at()``, harmless at any other moment."""
+    """Time has passed. It is due at ``wakes_at()`` and harmless at any other moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreChanged:
-    """What is stored may be another than it was; a hint, that may come late, twice or never."""
+    """A stored object may have changed. This is a hint: it may come late, twice or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The keeper will be asked to end: its member takes part in one more checkpoint before."""
+    """The keeper will be asked to end. Its member takes part in one more checkpoint before that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The keeper was asked to end: a leader gives its Lease up, a member ends its engine."""
+    """The keeper was asked to end. A leader gives the Lease up, and a member ends its engine."""
 
 
 # --- Lease ------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRead:
-    """The Lease as it was: who holds it, a text that changes with each renewal, its version."""
+    """The Lease as it was read: its holder, a text that changes with each renewal, its version."""
 
     token: int
     holder: str | None
@@ -52,7 +52,7 @@ class LeaseRead:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWritten:
-    """Our write of the Lease was done; ``version`` is the new one."""
+    """This keeper's write of the Lease succeeded. ``version`` is the new version."""
 
     token: int
     version: str
@@ -71,9 +71,9 @@ class LeaseFailed:
 
 @dataclass(frozen=True, slots=True)
 class LatestRead:
-    """The object as it was at some moment after its ReadLatest; ``record`` None: there is none.
+    """The object as it was at some moment after ReadLatest. ``record`` None: it does not exist.
 
-    ``uid`` is the object's own, which another creation of it would not have.
+    ``uid`` is the uid of the object. An object that is created again has another one.
     """
 
     token: int
@@ -84,7 +84,7 @@ class LatestRead:
 
 @dataclass(frozen=True, slots=True)
 class LatestUnreadable:
-    """The store did not answer."""
+    """The object could not be read."""
 
     token: int
     reason: str
@@ -92,7 +92,7 @@ class LatestUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class SwapDone:
-    """The swap was applied; ``version`` is the object's new one."""
+    """The swap was applied. ``version`` is the new version of the object."""
 
     swap_id: SwapId
     version: str
@@ -100,14 +100,17 @@ class SwapDone:
 
 @dataclass(frozen=True, slots=True)
 class SwapConflicted:
-    """The object had another version than the swap named; the swap changed nothing."""
+    """The object had another version than the swap named. The swap changed nothing."""
 
     swap_id: SwapId
 
 
 @dataclass(frozen=True, slots=True)
 class SwapUnknown:
-    """The reply was lost: the swap was applied, or will be, or never. ``reason`` is for people."""
+    """The reply was lost: the swap was applied, or will be applied, or never will be.
+
+    ``reason`` is for people.
+    """
 
     swap_id: SwapId
     reason: str = ""
@@ -115,7 +118,7 @@ class SwapUnknown:
 
 @dataclass(frozen=True, slots=True)
 class DesiredRead:
-    """What is wanted, whenever the shell reads it; None when there is no such object yet."""
+    """The object -desired, whenever the shell reads it; None when it does not exist yet."""
 
     desired: Desired | None
 
@@ -132,7 +135,7 @@ class BlobWritten:
 
 @dataclass(frozen=True, slots=True)
 class BlobNotWritten:
-    """The file may or may not exist; its name is burnt."""
+    """The file may or may not exist. Its name must not be used again."""
 
     name: BlobName
     reason: str
@@ -140,7 +143,7 @@ class BlobNotWritten:
 
 @dataclass(frozen=True, slots=True)
 class BlobRead:
-    """The content of a file whose length and hash were right."""
+    """The content of a file whose length and hash are right."""
 
     ref: BlobRef
     value: RootManifest | MembersFile
@@ -148,7 +151,7 @@ class BlobRead:
 
 @dataclass(frozen=True, slots=True)
 class BlobUnreadable:
-    """The file could not be read; ``damaged``: it is missing or not the one that was written."""
+    """The file could not be read. ``damaged``: it is missing, or has another content than written."""
 
     ref: BlobRef
     reason: str
@@ -157,7 +160,7 @@ class BlobUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class BlobsListed:
-    """Names of the job's directory; new ones may be missing. None: listing failed."""
+    """The names in the job's directory; new files may be missing. None: the listing failed."""
 
     token: int
     names: tuple[BlobName, ...] | None
@@ -165,7 +168,7 @@ class BlobsListed:
 
 @dataclass(frozen=True, slots=True)
 class RootFileRead:
-    """The text of the file ROOT, complete or not; None when there is no such file."""
+    """The text of the file ROOT, complete or torn; None when there is no such file."""
 
     token: int
     text: str | None
@@ -188,7 +191,7 @@ class RootFileFailed:
 
 @dataclass(frozen=True, slots=True)
 class SavepointCopied:
-    """Every file of the savepoint is durable in ``folder``, which nothing names yet."""
+    """Every file of the savepoint is durable in ``folder``. No index names the folder yet."""
 
     request: str
     folder: str
@@ -205,7 +208,7 @@ class SavepointIndexed:
 
 @dataclass(frozen=True, slots=True)
 class SavepointNotCopied:
-    """The copy to ``folder``, or its index, failed; it may be tried again in another folder."""
+    """The copy to ``folder`` failed, or its index. It may be tried again in another folder."""
 
     request: str
     folder: str
@@ -214,7 +217,7 @@ class SavepointNotCopied:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A savepoint's files are in this job's directory; ``root`` is its new, stored manifest."""
+    """A savepoint's files are in this job's directory. ``root`` is its new manifest, stored."""
 
     token: int
     root: BlobRef
@@ -223,7 +226,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRead:
-    """The manifest of the savepoint in a folder, nothing copied yet."""
+    """The manifest of the savepoint in a folder. Nothing is copied yet."""
 
     token: int
     manifest: RootManifest
@@ -231,7 +234,7 @@ class SnapshotRead:
 
 @dataclass(frozen=True, slots=True)
 class ImportFailed:
-    """Reading or importing a savepoint failed; ``damaged``: trying again cannot help."""
+    """Reading or importing a savepoint failed. ``damaged``: another try cannot help."""
 
     token: int
     reason: str
@@ -243,21 +246,21 @@ class ImportFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReportArrived:
-    """A report of a member's keeper, for whoever leads here."""
+    """A report from a member's keeper has arrived; it is for the leader."""
 
     envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class CommandArrived:
-    """A command of some leader, for the member here."""
+    """A command from a leader, present or deposed, has arrived; it is for the member."""
 
     envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRefused:
-    """Nobody listens at ``address`` any more: a dial was refused (a timeout is no refusal)."""
+    """A dial of ``address`` was refused: no process listens there. A timeout is no refusal."""
 
     address: str
 
@@ -267,14 +270,14 @@ class PeerRefused:
 
 @dataclass(frozen=True, slots=True)
 class PlanKnown:
-    """The own engine has compiled the job; told to the coordinator."""
+    """The engine of this worker has compiled the job. The event goes to the leader's core."""
 
     plan: PhysicalPlan
 
 
 @dataclass(frozen=True, slots=True)
 class EngineReported:
-    """A report of the own engine; the first one of its life is EngineHello."""
+    """A report of this worker's engine. The first report of an engine is EngineHello."""
 
     incarnation: Incarnation
     report: EngineReport
@@ -282,9 +285,10 @@ class EngineReported:
 
 @dataclass(frozen=True, slots=True)
 class EngineGone:
-    """The engine's process or socket ended. ``fatal``: its code does not load, say why.
+    """The process or the socket of the engine ended.
 
-    ``known``: somebody saw how it ended; the core itself knows whether it had asked for that.
+    ``fatal``: the code of the job does not load, and ``reason`` says why. ``known``: it was observed
+    how the engine ended. The core itself knows whether it had ordered that end.
     """
 
     incarnation: Incarnation

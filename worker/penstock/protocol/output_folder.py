@@ -1,9 +1,9 @@
-"""Whose an output folder is, and who may take it over. Pure.
+"""The owner of an output folder, and which job may take the folder over. Pure.
 
-Names of output sort by epoch, and epochs rise along a line of savepoints: a job that begins from
-one goes on above its epoch. So a folder has one line: it is taken when it is empty, one's own, or
-of the savepoint's job with nothing visible above the savepoint. Whatever else would repeat rows
-or put them in front of older ones, and no setting accepts that.
+Names of output sort by epoch, and epochs rise along a line of savepoints: a job that begins from a
+savepoint goes on above its epoch. So a folder belongs to one line. A job may take a folder that is
+empty, its own, or the savepoint's job's with no visible file above the savepoint. Any other folder
+would get repeated rows, or rows in front of older ones. No setting accepts that.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from penstock.contract.manifest import Origin
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """An output folder as it is: its owner if it says one, the visible files, their newest epoch.
+    """The contents of an output folder: its owner if one is known, the files, their newest epoch.
 
     ``first`` is the name of one of the files.
     """
@@ -34,7 +34,7 @@ def refusal(found: FolderContents, me: JobUid, origin: Origin | None) -> str | N
         return None
     if origin is None or found.owner != origin.job_uid:
         whose, remedy = "", "name an empty folder, or remove them"
-        if found.owner is not None:  # it may run, or be wanted: nobody is told to remove it
+        if found.owner is not None:  # that job may run, so the text does not suggest to remove them
             whose, remedy = f"; they are output of job {found.owner}", "name an empty folder"
         return (
             f"already holds {found.files} Parquet files that this job did not write "
@@ -44,7 +44,7 @@ def refusal(found: FolderContents, me: JobUid, origin: Origin | None) -> str | N
 
 
 def above(found: FolderContents, origin: Origin) -> str | None:
-    """Return why output that is newer than the savepoint ``origin`` keeps a job out."""
+    """Return why a job may not write because output is newer than the savepoint ``origin``."""
     if found.newest <= origin.epoch:
         return None
     return (

@@ -1,4 +1,4 @@
-"""What copiers of savepoints share, whatever they copy with: which files, and under which names."""
+"""The rules that all copiers of savepoints share: which files to copy, and their names."""
 
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Incarnation, JobUid, blob_name
@@ -13,18 +13,18 @@ def files_of(manifest: RootManifest) -> tuple[BlobRef, ...]:
 
 
 def inside(folder: str, blob: BlobRef) -> BlobRef:
-    """Return where a file of a savepoint is, seen from its index; format 1 has no ``folder``."""
+    """Return the place of a savepoint's file relative to its index. Format 1 has no ``folder``."""
     return replace(blob, name=BlobName(f"{folder}/{blob.name}")) if folder else blob
 
 
 def import_name(action: ImportSnapshot, number: int, suffix: str) -> BlobName:
-    """Return the name of a file of one try of an import; no other try gives it."""
+    """Return the name of a file of one try of an import. No other try has this name."""
     life = Incarnation(f"{action.life}.{action.token}")
     return blob_name(action.term, action.epoch, life, number, suffix)
 
 
 def suffix_of(name: BlobName) -> str:
-    """Return what follows the number at the end of a stored file's name."""
+    """Return the part of a stored file's name that follows its number."""
     return name.rsplit("-", 1)[-1].lstrip("0123456789")
 
 
@@ -44,5 +44,5 @@ def _renamed(
     def adopt(file: StateFile) -> StateFile:
         return replace(file, blob=renamed[file.blob.name], epoch=action.epoch)
 
-    # Output that the savepoint's job prepared is that job's to publish.
+    # Output that the savepoint's job prepared is published by that job only.
     return replace(task, files=tuple(adopt(file) for file in task.files), handles=())

@@ -1,4 +1,4 @@
-"""Times and bounds of the control plane, as one value; defaults and reasons are in ``limits``."""
+"""The settings of the control plane as one value. Defaults and reasons are in ``base.limits``."""
 
 from penstock.base import limits
 from penstock.base.values import replace
@@ -9,13 +9,14 @@ from penstock.contract.settings import RestartSettings
 class ControlSettings(Message, tag="ControlSettings"):
     """All durations are seconds of one keeper's monotonic clock.
 
-    - ``resend_interval_s``: a command or acknowledgement without effect is repeated so often.
-    - ``ready_timeout_s``: from a member's Reset to ready, and from Start to running.
-    - ``prepare_timeout_s``, ``rescale_timeout_s``: a rescale's pre-loading, and its barrier.
-    - ``restart_attempts``: so many restarts after deaths of engines within ``restart_window_s``;
-      the next death fails the job. ``backoff_first_s``, ``backoff_max_s``: before an attempt, and
-      before an engine is started again.
-    - ``collect_interval_s``: at most one listing of the directory in this time.
+    - ``resend_interval_s``: the time after which a command or a report without effect is repeated.
+    - ``ready_timeout_s``: the time from a member's Reset to ready, and from Start to running.
+    - ``prepare_timeout_s``, ``rescale_timeout_s``: bounds of a rescale's pre-loading and barrier.
+    - ``restart_attempts``: the number of restarts after deaths of engines within
+      ``restart_window_s``. The next death fails the job.
+    - ``backoff_first_s``, ``backoff_max_s``: the wait before an attempt, and before the restart of
+      an engine.
+    - ``collect_interval_s``: the directory is listed at most once in this time.
     """
 
     heartbeat_interval_s: float = limits.HEARTBEAT_INTERVAL_S
@@ -44,10 +45,10 @@ class ControlSettings(Message, tag="ControlSettings"):
 
     @property
     def loss_known_s(self) -> float:
-        """Return after how long at most a leader knows that a member has fallen silent.
+        """Return the longest time until a leader knows that a member has fallen silent.
 
-        A standstill of its own is no silence of others, but it leads on only when it is shorter
-        than the renewal deadline; so no more than that is excused.
+        A standstill of the leader does not count as silence of others. The leader goes on leading
+        only after a standstill that is shorter than the renewal deadline. So no more is excused.
         """
         return self.heartbeat_timeout_s + self.lease_renew_deadline_s
 
@@ -62,7 +63,7 @@ class ControlSettings(Message, tag="ControlSettings"):
         )
 
     def __post_init__(self) -> None:
-        """Hold the relations that safety and liveness rest on, whatever was configured."""
+        """Check the relations that safety and liveness require."""
         assert self.lease_retry_s < self.lease_renew_deadline_s < self.lease_duration_s, (
             "a leader must stop before another one may begin, and may miss one renewal"
         )

@@ -1,10 +1,10 @@
-"""What every part of one core works on during a step: the time, the actions, the next alarm.
+"""The context of a step: the time, the actions and the next alarm, shared by all parts of one core.
 
-A core that asked to be woken and was woken much later stood still meanwhile: its process was
-stopped, or its machine was. It heard nobody in that time, so that time is no silence of others.
+A core that is woken much later than it asked for stood still meanwhile: its process was stopped, or
+its machine. It received no message in that time, so that time does not count as silence of others.
 
-Numbers, swap ids and file names are fresh because ``life`` is a UUID of one process's life and
-the counter never goes back: the core needs no source of randomness.
+Numbers, swap ids and file names are unique: ``life`` is a UUID of one process, and the counter
+never goes back. So a core needs no source of randomness.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from penstock.protocol.control_actions import Action, Note
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """When somebody was heard, and for how long this core had stood still until then."""
+    """The time of a sign of life, and how long this core had stood still until then."""
 
     at: float = 0.0
     absent_s: float = 0.0
@@ -24,10 +24,10 @@ class Sign:
 
 @dataclass(slots=True)
 class StepContext:
-    """One per core. ``due`` is the only way to wait: it also sets the alarm that ends the wait.
+    """One per core. :meth:`due_or_wake` is the only way to wait: it also sets the alarm.
 
-    A step that comes more than ``late_s`` after its alarm is late; ``absent_s`` is the sum of all
-    lateness in the life of this core.
+    A step that comes more than ``late_s`` after its alarm is late. ``absent_s`` is the sum of all
+    delays since this core began.
     """
 
     life: Incarnation
@@ -48,26 +48,26 @@ class StepContext:
         self.alarm = None
 
     def due_or_wake(self, at: float) -> bool:
-        """Return whether ``at`` is reached; otherwise the core asks to be woken then."""
+        """Return whether ``at`` is reached. If not, the core asks to be woken then."""
         if self.now >= at:
             return True
         self.alarm = at if self.alarm is None else min(self.alarm, at)
         return False
 
     def sign(self) -> Sign:
-        """Return the moment of this step, for whoever is heard in it."""
+        """Return the moment of this step, as a sign of life of the sender of its event."""
         return Sign(self.now, self.absent_s)
 
     def silent_at(self, heard: Sign, timeout_s: float, excused_s_max: float) -> float:
-        """Return when somebody last heard at ``heard`` has been silent for ``timeout_s``.
+        """Return when the sender of the sign ``heard`` has been silent for ``timeout_s``.
 
-        Time in which this core stood still since then is no silence, up to ``excused_s_max``: a
-        core that is late at every turn has to judge some time.
+        Time in which this core stood still since then does not count, up to ``excused_s_max``. The
+        bound exists because a core that is late at every turn must notice a loss, too.
         """
         return heard.at + timeout_s + min(self.absent_s - heard.absent_s, excused_s_max)
 
     def do(self, action: Action) -> None:
-        """Add an action to this step's."""
+        """Add an action to this step."""
         self.actions.append(action)
 
     def log(self, text: str) -> None:
@@ -75,14 +75,14 @@ class StepContext:
         self.actions.append(Note(text))
 
     def number(self) -> int:
-        """Return a number that this life never gave before."""
+        """Return a number that this core has not returned before."""
         self.counter += 1
         return self.counter
 
     def swap_id(self) -> SwapId:
-        """Return an id that no swap ever had."""
+        """Return an id that no swap has had."""
         return SwapId(f"{self.life}-{self.number()}")
 
     def file_name(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
-        """Return a name that no file ever had."""
+        """Return a name that no file has had."""
         return blob_name(term, epoch, self.life, self.number(), suffix)

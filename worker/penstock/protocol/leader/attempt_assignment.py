@@ -1,8 +1,8 @@
-"""The table of an attempt: that of the checkpoint where it fits the plan, else one dealt out anew.
+"""The assignment of an attempt: the checkpoint's table where it fits the plan, else a new one.
 
 A table numbers stages. It stays when every stage keeps the same state with the same number of
-tasks: then no file and no split goes to another worker. State is found by the names of steps in
-any case, so a new table is never wrong, only slower to load.
+tasks: then no file and no split moves to another worker. State is found by the names of steps in
+any case. So a new table is never wrong, only slower to load.
 """
 
 from penstock.contract.control_messages import StageSplits
@@ -38,7 +38,7 @@ def stages_to_list(root: RootManifest | None, plan: PhysicalPlan) -> tuple[Stage
 def deal_anew(
     root: RootManifest | None, plan: PhysicalPlan, workers: int, listed: tuple[StageSplits, ...]
 ) -> Assignment:
-    """Deal everything out from nothing: the splits that are stored, and those just ``listed``."""
+    """Return a new table for all groups and splits: the stored splits and the ``listed`` ones."""
     return first_assignment(plan, workers, _splits(root, plan, listed))
 
 
@@ -48,7 +48,7 @@ def deals_all(
     plan: PhysicalPlan,
     listed: tuple[StageSplits, ...],
 ) -> bool:
-    """Return whether a table of this plan deals out just the splits that ``root`` and a list know."""
+    """Return whether a table of this plan has exactly the splits of ``root`` and of ``listed``."""
     for stage, names in _splits(root, plan, listed).items():
         if {n for task in table.stages[stage].splits for n in task} != set(names):
             return False

@@ -1,13 +1,13 @@
-"""Which files are garbage: decided first, from names and retained manifests; deleted after.
+"""The cleaner of checkpoints: it decides from names and manifests which files are garbage.
 
 A file is garbage iff the epoch in its name is at most the committed one and no retained or pinned
-manifest lists it. The retained list was shrunk by an earlier swap. New manifests take over older
-files only from the one before, which is retained; so garbage stays garbage, and a leader that
-was deposed without knowing it can delete only garbage.
+manifest lists it. An earlier swap has removed epochs from the retained list. A new manifest takes
+over older files only from the manifest before it, which is retained. So garbage stays garbage, and
+a leader that was deposed without knowing it can delete only garbage.
 
-Members files are listed by no manifest: one is garbage iff its term is at most this leader's and
-the object, as this leader's own last swap wrote it, names another; one that is being admitted is
-spared.
+No manifest lists members files. A members file is garbage iff its term is at most this leader's
+and the object, as this leader's own last swap wrote it, names another one. The members file that
+is being admitted is spared.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,12 @@ from penstock.protocol.leader.manifest_cache import ManifestCache
 
 @dataclass(slots=True)
 class CheckpointCleaner:
-    """``token``: the listing under way, ``names``: one that is not yet judged.
+    """The state of the collection.
 
-    ``done`` is the epoch after which was last collected. ``quiet``: no engine was alive when the
-    listing was begun; ``swept``: such a listing had no garbage, so a closed job has none.
+    - ``token``: the listing under way; ``names``: a listing that is not classified yet.
+    - ``done``: the epoch after which files were last collected.
+    - ``quiet``: no engine was alive when the listing began; ``swept``: such a listing had no
+      garbage, so a closed job has none.
     """
 
     token: int | None = None
@@ -37,7 +39,7 @@ class CheckpointCleaner:
     swept: bool = False
 
     def on_event(self, state: LeaderState, event: BlobsListed) -> None:
-        """Keep a listing until it can be judged."""
+        """Keep a listing until it can be classified."""
         if event.token == self.token:
             self.token = None
             self.names = event.names
@@ -46,14 +48,14 @@ class CheckpointCleaner:
     def reconcile(
         self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
     ) -> None:
-        """Collect once after each epoch at most, and not more often than the interval."""
+        """Collect at most once after each epoch, and at most once in the interval."""
         if self._judge(state, manifests, draft) is not None:
             self.done = state.latest.epoch
         elif self.done < state.latest.epoch:
             self._list(state)
 
     def sweep(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Collect under a closed job until nothing is left and nobody makes more."""
+        """Collect in a closed job until no garbage is left and no engine makes more."""
         found = self._judge(state, manifests, None)
         if found is not None:
             self.swept = self.quiet and found == 0
@@ -70,9 +72,9 @@ class CheckpointCleaner:
     def _judge(
         self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
     ) -> int | None:
-        """Delete what is garbage in the listing; return how much, None when it cannot be told.
+        """Delete the garbage of the listing; return how many files, None when it is not known yet.
 
-        Never while a swap is undecided: it may retain more than is known here.
+        Nothing is deleted while a swap is undecided: the swap may retain more than is known here.
         """
         if self.names is None or state.cas.busy:
             return None
@@ -107,7 +109,7 @@ def listed_names(state: LeaderState, manifests: ManifestCache) -> set[BlobName] 
 def garbage(
     state: LeaderState, names: tuple[BlobName, ...], listed: set[BlobName]
 ) -> list[BlobName]:
-    """Classify ``names`` (any order); pure, and in rising order."""
+    """Return the garbage among ``names``, in rising order. Pure."""
     return [name for name in sorted(names) if _is_garbage(state, name, listed)]
 
 
@@ -121,7 +123,7 @@ def _is_garbage(state: LeaderState, name: BlobName, listed: set[BlobName]) -> bo
         current = state.latest.members
         return parts.term <= state.term and (current is None or name != current.name)
     if state.latest.finished:
-        return True  # nothing will ever be committed again
+        return True  # a finished job commits nothing any more
     return parts.epoch <= state.latest.epoch
 
 

@@ -1,16 +1,17 @@
-"""Epochs: one in flight, committed by one swap, published before the next one starts.
+"""The checkpoint coordinator: one checkpoint is in flight, and one swap commits it.
 
 ::
 
-    idle ──due, asked for, and the last one is published──> BARRIER (Inject until seen)
-      ▲                                                        │ all tasks acknowledged
-      │ failed or timed out before the swap: Abort             ▼
-      ├──────────────────────────────────────────────────── ROOT (manifest written)
-      │                                                        │ one swap
-      │        published by all members                        ▼
-      └──────────────────────────────────────────────────── COMMITTED (Commit until published)
+    idle ──due or requested, and the last epoch is published──> BARRIER (Inject until seen)
+      ▲                                                            │ all tasks acknowledged
+      │ failed or timed out before the swap: Abort                 ▼
+      ├────────────────────────────────────────────────────────── ROOT (manifest written)
+      │                                                            │ one swap
+      │ published by all members                                   ▼
+      └────────────────────────────────────────────────────────── COMMITTED (Commit until published)
 
-From the moment the swap is sent the epoch's fate is the swap's: nothing aborts it any more.
+Once the swap is sent, only the outcome of the swap decides about the epoch: nothing aborts it any
+more. No checkpoint starts before the output of the one before it is published.
 """
 
 from dataclasses import dataclass, field
@@ -37,10 +38,12 @@ from penstock.protocol.leader.row_totals import total_rows
 
 @dataclass(slots=True)
 class InFlightCheckpoint:
-    """The epoch in flight. ``assignment`` holds behind its barrier; ``tasks`` must acknowledge.
+    """The checkpoint in flight.
 
-    ``requests`` are answered once it is published; ``keep`` is the savepoint request it is for.
-    ``hurried``: the members were told that somebody waits for it.
+    - ``assignment``: the table that holds behind its barrier; ``tasks``: those that acknowledge it.
+    - ``requests``: the requests that are answered when it is published; ``keep``: the request of the
+      savepoint that it becomes.
+    - ``hurried``: the members know that somebody waits for it.
     """
 
     epoch: Epoch
@@ -78,23 +81,23 @@ class CheckpointCoordinator:
     # --- Begin and end -------------------------------------------------------------------------
 
     def begin(self, state: LeaderState) -> None:
-        """Start counting after the attempt runs: the first epoch comes early."""
+        """Start the interval when the attempt runs. The first epoch comes early."""
         self.next_at = state.context.now + state.settings.checkpoint_first_delay_s
 
     def drop(self) -> None:
-        """Forget the epoch in flight: the attempt ends, and a Reset says so to the members."""
+        """Forget the epoch in flight: the attempt ends, and Reset clears the members."""
         self.in_flight = None
         self.again = self.hasty = False
         self.answering = ()
 
     def request(self, state: LeaderState) -> None:
-        """Take the next periodic epoch at once, or after the one in flight; both without a rest."""
+        """Start a periodic epoch at once, or after the one in flight. Neither writes at a pace."""
         self.hasty = True
         self.again = self.in_flight is not None
         self.next_at = min(self.next_at, max(state.context.now, self.pause_until))
 
     def start(self, state: LeaderState, in_flight: InFlightCheckpoint) -> None:
-        """Begin ``flight``; its members hear of it with the next :meth:`pursue`."""
+        """Begin a checkpoint. The next :meth:`reconcile` sends its barrier to the members."""
         assert self.in_flight is None, "one epoch is in flight at a time"
         self.in_flight = in_flight
         self.last = in_flight.epoch
@@ -102,7 +105,10 @@ class CheckpointCoordinator:
         state.context.log(f"event=epoch epoch={in_flight.epoch} kind={in_flight.kind.name.lower()}")
 
     def expedite(self, state: LeaderState) -> None:
-        """Have a periodic epoch written without a rest, for somebody waits; others never rest."""
+        """Tell the members that somebody waits for a periodic epoch, so they write it at full speed.
+
+        Epochs of other kinds are always written at full speed.
+        """
         in_flight = self.in_flight
         if in_flight is None or in_flight.hurried or in_flight.kind is not BarrierKind.CHECKPOINT:
             return
@@ -111,18 +117,18 @@ class CheckpointCoordinator:
             state.send_once(member, Hurry(state.latest.attempt, in_flight.epoch))
 
     def number(self, state: LeaderState) -> Epoch:
-        """Return the next epoch's number: above all committed ones, restored from or not."""
+        """Return the next epoch's number. It is above all epochs that were ever committed."""
         return Epoch(max(state.latest.max_epoch, self.last) + 1)
 
     def abort(self, state: LeaderState, reason: str) -> None:
-        """Give up the epoch in flight, and nothing else."""
+        """Abort the checkpoint in flight, and nothing else."""
         in_flight = self.in_flight
         if in_flight is None:
             return
-        if state.cas.busy:  # the swap may be the commit: once sent, the epoch's fate is its
+        if state.cas.busy:  # the swap may be the commit: only its outcome decides about the epoch
             return
         self.in_flight = None
-        self.again = False  # the next one is what was asked for
+        self.again = False  # the next epoch serves the request
         self._pause(state, state.settings.resend_interval_s)
         state.context.log(f"event=epoch-aborted epoch={in_flight.epoch} reason={reason!r}")
         for member in state.admitted():
@@ -164,25 +170,25 @@ class CheckpointCoordinator:
             self.abort(state, f"task {failed.task}: {failed.reason}")
 
     def on_publish_failed(self, state: LeaderState, failed: PublishFailed) -> None:
-        """Say that output cannot be made visible; when it never can, the job fails."""
+        """Log that output cannot be made visible. When it never can, the job fails."""
         if failed.attempt != state.latest.attempt or failed.epoch != state.latest.epoch:
             return
         state.log_once("publish-failed", f"epoch={failed.epoch} reason={failed.reason!r}")
         if failed.fatal:
             state.failure = f"output of epoch {failed.epoch} cannot be published: {failed.reason}"
 
-    # --- Pursue --------------------------------------------------------------------------------
+    # --- Reconcile --------------------------------------------------------------------------------
 
     def notice(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Take a commit to heart as soon as its swap is decided, before anything else is judged.
+        """Take in a commit as soon as its swap is decided, before any other decision.
 
-        Whoever gives the attempt up next goes back to this epoch, and to its manifest.
+        A rollback that follows goes back to this epoch and to its manifest.
         """
         if self.in_flight is not None and state.latest.epoch == self.in_flight.epoch:
             self._committed(state, manifests, self.in_flight)
 
     def reconcile(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Bring the epoch in flight a step nearer to its commit."""
+        """Bring the checkpoint in flight one step nearer to its commit."""
         in_flight = self.in_flight
         if in_flight is None:
             return
@@ -224,7 +230,7 @@ class CheckpointCoordinator:
         return all(a.exhausted for t, a in in_flight.acks.items() if t.stage in sources)
 
     def _commit(self, state: LeaderState, in_flight: InFlightCheckpoint, root: BlobRef) -> None:
-        """Commit epoch and, when it is a rescale's, version: both in this one swap."""
+        """Commit the epoch. The same swap commits the version when the epoch is a rescale's."""
         at = state.latest
         table = in_flight.assignment
         assert in_flight.epoch > at.max_epoch
@@ -257,16 +263,16 @@ class CheckpointCoordinator:
         interval_end = self.started_at + state.settings.checkpoint_interval_s
         took_s = state.context.now - self.started_at
         self._pause(state, 0.0)
-        if not self.again:  # one that outlasts the interval takes half of the time, not all of it
+        if not self.again:  # epochs that last longer than the interval take half of the time
             self.next_at = max(interval_end, self.next_at, state.context.now + took_s)
-        self.hasty = self.again  # who asked while this one was in flight waits for the next one
+        self.hasty = self.again  # a request during this epoch waits for the next one
         self.again = False
         state.context.log(f"event=committed epoch={in_flight.epoch} version={state.latest.version}")
 
     # --- What members do not know yet ------------------------------------------------------------
 
     def decide_for(self, state: LeaderState) -> None:
-        """Repeat what became of epochs that a member still holds open."""
+        """Repeat the outcome of epochs to members that have not taken it in."""
         at = state.latest
         in_flight = self.in_flight.epoch if self.in_flight is not None else Epoch(0)
         for member in state.admitted():
@@ -282,7 +288,7 @@ class CheckpointCoordinator:
                 state.ensure(member, Abort(at.attempt, open_epoch), open_epoch)
 
     def answer(self, state: LeaderState) -> bool:
-        """Swap in the answers that this part owes; True when it did."""
+        """Record the answers that this part owes by a swap; True when it began one."""
         done = tuple(
             Answer(r, True, f"epoch {state.latest.epoch} is committed and published")
             for r in self.answering
@@ -297,7 +303,7 @@ class CheckpointCoordinator:
 
 
 def retain(kept: tuple[Retained, ...], new: Retained, state: LeaderState) -> tuple[Retained, ...]:
-    """Return what stays after ``new``: the newest ones, and those a savepoint is copied from."""
+    """Return the retained epochs with ``new``: the newest, and those that are being copied."""
     every = (*kept, new)
     newest = every[-state.settings.retain :]
     return tuple(r for r in every if r.savepoint is not None or r in newest)

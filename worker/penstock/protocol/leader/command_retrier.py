@@ -1,4 +1,4 @@
-"""Commands are wanted, not sent once: each is repeated until a heartbeat shows its effect."""
+"""The retrier of commands: each command is repeated until a heartbeat shows its effect."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from penstock.protocol.step_context import StepContext
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where one life of a worker is told something."""
+    """Where the commands to one incarnation of a worker are sent."""
 
     ordinal: Ordinal
     incarnation: Incarnation
@@ -19,7 +19,7 @@ class Address:
 
 @dataclass(slots=True)
 class CommandRetrier:
-    """Sends what is wanted now, and again every ``resend_s`` while it is still wanted."""
+    """Sends each command at once, and again every ``resend_s`` while it is asked for."""
 
     job_uid: JobUid
     term: Term
@@ -29,7 +29,7 @@ class CommandRetrier:
     wanted: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
 
     def ensure(self, context: StepContext, to: Address, command: Command, number: int) -> None:
-        """Have ``command`` with effect there; ``number`` tells it from others of its kind."""
+        """Repeat ``command`` at intervals. ``number`` distinguishes it from others of its kind."""
         key = (to.incarnation, type(command).__name__, number)
         at = self.wanted.get(key, self.sent.get(key))
         if at is None or context.due_or_wake(at + self.resend_s):
@@ -39,11 +39,11 @@ class CommandRetrier:
         self.wanted[key] = at
 
     def send(self, context: StepContext, to: Address, command: Command) -> None:
-        """Send once: for what the receiver will also learn otherwise."""
+        """Send once: the receiver also learns the content in another way."""
         envelope = Envelope(self.job_uid, self.term, self.sender, command)
         context.do(SendCommand(to.ordinal, to.keeper, envelope))
 
     def sweep(self) -> None:
-        """End a step: what was not wanted in it is forgotten, and so bounded."""
+        """End a step: commands that were not asked for in it are forgotten, which bounds them."""
         self.sent = self.wanted
         self.wanted = {}

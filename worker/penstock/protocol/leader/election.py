@@ -46,15 +46,16 @@ TRANSITIONS: dict[ElectionPhase, tuple[ElectionPhase, ...]] = {
 
 @dataclass(slots=True)
 class Election:
-    """The Lease as this keeper knows it; at most one read or write of it is under way.
+    """The Lease as this keeper knows it. At most one read or write of it is under way.
 
-    ``renewed_at`` is when the last successful write was *sent*. ``fresh``: the Lease was read and
-    not yet acted upon. ``holder``, ``text``: what was read last, unchanged since ``seen_at``.
-    ``seizing``: the holder whose keeper is known to be dead; its Lease is taken unexpired.
+    - ``renewed_at``: when the last successful write was *sent*.
+    - ``fresh``: the Lease was read, and this keeper has not acted on it yet.
+    - ``holder``, ``text``: the content as it was last read, unchanged since ``seen_at``.
+    - ``seizing``: a holder whose keeper is known to be dead. Its Lease is taken before it expires.
     """
 
     settings: ControlSettings
-    name: str  # what this life writes as the holder
+    name: str  # of this keeper, as it is written into the Lease
     phase: ElectionPhase = ElectionPhase.WATCHING
     cool_until: float = 0.0
     renewed_at: float = 0.0
@@ -79,7 +80,7 @@ class Election:
             self.phase = checked(TRANSITIONS, self.phase, phase)
 
     def on_event(self, context: StepContext, event: LeaseEvent) -> None:
-        """Take the answer to the one read or write under way; others are dropped."""
+        """Take the answer to the read or write under way; other answers are dropped."""
         if event.token != self.waiting:
             return
         self.waiting = None
@@ -89,7 +90,7 @@ class Election:
             case LeaseWritten(_, version):
                 self._written(context, version)
             case LeaseFailed():
-                self.version = ""  # perhaps changed: the next turn reads first
+                self.version = ""  # the Lease may have changed: the next turn reads it first
                 self.next_at = context.now + self.settings.lease_retry_s
 
     def _read(self, context: StepContext, lease: LeaseRead) -> None:
@@ -115,14 +116,14 @@ class Election:
         self.next_at = context.now if self.fresh else context.now + self.settings.lease_retry_s
 
     def reconcile(self, context: StepContext, patience_s: float | None) -> None:
-        """Renew what is held; otherwise take what nobody holds, ``patience_s`` after that is seen.
+        """Renew the Lease if this keeper holds it, else take it when it is free.
 
-        ``patience_s`` None: do not contend at all.
+        ``patience_s``: how long a free Lease is left to others. None: this keeper does not contend.
         """
         if self.held and context.due_or_wake(
             self.renewed_at + self.settings.lease_renew_deadline_s
         ):
-            self._enter(ElectionPhase.WATCHING)  # another may hold it soon: act no longer
+            self._enter(ElectionPhase.WATCHING)  # another keeper may take it soon
         if self.waiting is not None or not context.due_or_wake(self.next_at):
             return
         if self.held and self.version:
@@ -135,7 +136,7 @@ class Election:
 
     def _act(self, context: StepContext, patience_s: float | None) -> None:
         cooling = context.now < self.cool_until
-        if self.holder == self.name:  # perhaps by a write whose reply was lost
+        if self.holder == self.name:  # for example by a write whose reply was lost
             releases = cooling or self.phase is ElectionPhase.RELEASING
             self._write(context, None if releases else self.name)
         elif patience_s is not None and not cooling and context.now >= self._free_at(patience_s):
@@ -146,7 +147,7 @@ class Election:
             self._look_again(context, patience_s or 0.0)
 
     def acquire_expired(self, context: StepContext, holder: str) -> None:
-        """Take the Lease from a dead holder as soon as it is read once more, and only from it."""
+        """Take the Lease from a dead holder, and from no other, as soon as it is read once more."""
         self.seizing = holder
         self.next_at = context.now
 
@@ -157,7 +158,7 @@ class Election:
         return self.seen_at + duration + patience_s
 
     def _look_again(self, context: StepContext, patience_s: float) -> None:
-        """Read after the usual time, or just when the Lease will have expired."""
+        """Read again after the usual interval, or when the Lease expires if that is sooner."""
         self.next_at = context.now + self.settings.lease_retry_s
         if context.now < self._free_at(patience_s) < self.next_at:
             self.next_at = self._free_at(patience_s)
@@ -174,7 +175,7 @@ class Election:
         context.do(WriteLease(self.waiting, holder, self.version))
 
     def give_up(self, context: StepContext) -> None:
-        """Stop leading: free the Lease if it is ours, and stay out for one lease duration."""
+        """Stop leading: free the Lease if this keeper holds it, and stay out for one duration."""
         self.seizing = None
         self.fresh = self.held and bool(self.version)
         self._enter(ElectionPhase.RELEASING if self.held else ElectionPhase.WATCHING)

@@ -1,4 +1,4 @@
-"""The ends of a job: bounded input read to its end, a stop that was asked for, a failure.
+"""The ends of a job: its bounded input is read, it was asked to stop, or it has failed.
 
 ::
 
@@ -7,7 +7,8 @@
        └── fatal error ──> swap failure ─────────────────────────────────────────────┘      │
               a new run clears the last two; the first only with an explicit restore <──────┘
 
-Under any of the three no engine runs. A stop never takes a final epoch: the input goes on later.
+No engine runs in a job that has finished, stopped or failed. A stop never takes a final epoch,
+because the input goes on later.
 """
 
 from dataclasses import dataclass
@@ -23,21 +24,21 @@ from penstock.protocol.leader.worker_registry import member_of
 
 @dataclass(slots=True)
 class JobCompletion:
-    """``stop_seen_at``: since when a stop waits for output to become visible.
+    """``stop_seen_at``: since when a stop waits for the output to become visible.
 
-    ``ended_by``: when all members must have ended their streams.
+    ``ended_by``: the time by which all members must have ended their streams.
     """
 
     stop_seen_at: float | None = None
     ended_by: float | None = None
 
     def drop(self) -> None:
-        """Forget that streams were to end: a new attempt takes a final epoch of its own."""
+        """Forget the end of the streams: a new attempt takes a final epoch of its own."""
         self.ended_by = None
 
     def finish(self, state: LeaderState) -> None:
-        """End the streams, which is allowed only now that all output is visible; then finish."""
-        if not state.record_published():  # tasks that end remove what they have staged
+        """End the streams when all output is visible, then finish the job."""
+        if not state.record_published():  # tasks that end remove their staged output
             return
         at = state.latest
         if self.ended_by is None:
@@ -54,7 +55,7 @@ class JobCompletion:
             state.propose(replace(at, finished=True, published_through=state.published_through()))
 
     def reconcile(self, state: LeaderState) -> bool:
-        """Close the job when it has to; True when nothing else may be done."""
+        """Close the job when it failed or was asked to stop; True when no other part may act."""
         if state.cas.busy:
             return False
         at = state.latest
@@ -78,7 +79,7 @@ class JobCompletion:
         return True
 
     def _may_stop(self, state: LeaderState) -> bool:
-        """Give running members a while to publish what is committed; stop in any case then."""
+        """Give running members time to publish the committed epoch; after that the job stops."""
         if state.phase is not LeaderPhase.RUNNING or state.published():
             return True
         if self.stop_seen_at is None:
@@ -86,7 +87,7 @@ class JobCompletion:
         return state.context.due_or_wake(self.stop_seen_at + state.settings.ready_timeout_s)
 
     def closed(self, state: LeaderState) -> None:
-        """End engines, answer whoever still asks, and open again for a new run."""
+        """End all engines, answer open requests, and open the job again for a new run."""
         self.stop_seen_at = None
         for life in state.registry.lives.values():
             if state.registry.recent(state.context, life):
@@ -103,7 +104,7 @@ class JobCompletion:
             state.propose(replace(at, answers=state.answers(*(_late(r, at) for r in left))))
 
     def _opens(self, state: LeaderState) -> bool:
-        """Return whether a new run begins; what is finished stays so, unless it is restored."""
+        """Return whether a new run begins. A finished job needs a restore for that."""
         if state.desired is None or state.desired.run == state.latest.run:
             return False
         return not state.latest.finished or pending(state) is not None
@@ -114,7 +115,7 @@ def _run(state: LeaderState) -> str:
 
 
 def _late(request: Request, at: Latest) -> Answer:
-    """Answer what came after the end: only a stop that wants nothing kept has what it wants."""
+    """Answer a request that came after the end. Only a stop without a savepoint is fulfilled."""
     met = request.kind == "stop" and request.argument is None
     text = f"the job is {_state(at)}"
     if request.kind == "stop" and not met:

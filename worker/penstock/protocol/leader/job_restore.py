@@ -1,14 +1,15 @@
-"""What a job may begin from: checks of a checkpoint, and restores that were asked for.
+"""Restores: a job begins from the newest checkpoint, a retained one, a savepoint, or nothing.
 
 ::
 
     newest ── (drop its unpublished output) ───────────────────────────┐
     retained epoch ── read its manifest ── check ──────────────────────┼─> one swap: root, restored
     folder ── read its manifest ── check ── import as a new epoch ─────┤
-    nothing ── what is committed is visible, or given up ──────────────┘
+    nothing ── the committed output is visible, or given up ───────────┘
 
-To begin from nothing names no checkpoint any more: the sources list their splits anew and all
-output is written again. So it needs leave, like any epoch that is older than the newest one.
+A job that begins from nothing names no checkpoint any more. Its sources list their splits again,
+and all output is written again. So that needs the user's permission, like the restore of any epoch
+that is older than the newest one.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def unfit(state: LeaderState) -> str | None:
 
 
 def pending(state: LeaderState) -> Restore | None:
-    """Return the restore that was asked for and not yet done."""
+    """Return the restore that is requested and not done yet."""
     wanted = state.desired.restore if state.desired is not None else None
     if wanted is None or wanted.nonce == state.latest.restored:
         return None
@@ -53,20 +54,21 @@ def pending(state: LeaderState) -> Restore | None:
 
 
 def owes_output(state: LeaderState, wanted: Restore) -> bool:
-    """Return whether committed output must become visible first: nothing would ever write it again.
+    """Return whether the committed output must become visible before the restore.
 
-    A checkpoint that is restored leads to the same output once more; the input read anew, by a
-    job that has perhaps changed, need not.
+    That is so when the job begins from nothing. A restored checkpoint leads to the same output
+    again. A job that reads its input again may have changed, and may not write that output again.
     """
     return wanted.empty and not wanted.drop_unpublished and not state.published()
 
 
 @dataclass(slots=True)
 class JobRestore:
-    """``manifest``: of the folder, read and checked. ``imported``: its copy, to be committed.
+    """The restore ``nonce``.
 
-    ``name``: the manifest that is written because state of the checkpoint is given up. All is
-    about the restore ``nonce``.
+    - ``manifest``: of the savepoint's folder, read and checked.
+    - ``imported``: the copy of the savepoint, which is committed next.
+    - ``name``: a manifest that is being written, because state of the checkpoint is given up.
     """
 
     nonce: str = ""
@@ -77,7 +79,7 @@ class JobRestore:
     name: BlobName | None = None
 
     def on_event(self, state: LeaderState, event: RestoreEvent) -> None:
-        """Take the answer to the one read or import under way."""
+        """Take the answer to the read or import under way."""
         if event.token != self.token:
             return
         self.token = None
@@ -93,7 +95,7 @@ class JobRestore:
                     state.failure = f"StateError: the savepoint cannot be restored: {reason}"
 
     def reconcile(self, state: LeaderState, manifests: ManifestCache) -> bool:
-        """Do what was asked for; True when there is nothing (more) to restore, or not yet."""
+        """Go one step on with the restore; True when no restore keeps the attempt from starting."""
         wanted = pending(state)
         if wanted is None:
             return True
@@ -113,7 +115,7 @@ class JobRestore:
         return False
 
     def _newest(self, state: LeaderState, manifests: ManifestCache, wanted: Restore) -> None:
-        """Go on from where the job is, without what is given up."""
+        """Go on from the committed checkpoint, without the state that is given up."""
         at = _dropped(replace(state.latest, restored=wanted.nonce), wanted)
         if at.root is None or not wanted.drop_state:
             state.propose(at)
@@ -136,10 +138,10 @@ class JobRestore:
         at: Latest,
         root: RootManifest,
     ) -> bool:
-        """Swap to ``at``, whose root is ``root``; without dropped state it is written anew first.
+        """Swap to ``at``, whose root is ``root``; return whether the swap was begun.
 
-        What is given up is given up in the manifest itself: whoever restores it later, in this
-        attempt or after any crash, finds nothing to ask about. False while it is not swapped.
+        When state is given up, a new manifest without that state is written first. So a later
+        restore of this checkpoint, in this attempt or after a crash, finds only state that is kept.
         """
         assert state.plan is not None
         left = without(root, state.plan, wanted.drop_state)
@@ -147,10 +149,10 @@ class JobRestore:
             ref = self._written(state, manifests, left)
             if ref is None:
                 return False
-            # The table is that of other sources; the files are listed by the new manifest.
+            # The table may be that of other sources. The new manifest lists the files.
             kept = retain(at.retained, Retained(at.epoch, ref), state)
             at = replace(at, root=ref, members=None, retained=kept)
-            state.root = None  # two manifests have this epoch's number: the object says which
+            state.root = None  # two manifests have this epoch's number; the object names one
         else:
             state.root = root
         self.name = None
@@ -160,7 +162,7 @@ class JobRestore:
     def _written(
         self, state: LeaderState, manifests: ManifestCache, root: RootManifest
     ) -> BlobRef | None:
-        """Have a manifest written; None until it is."""
+        """Write a manifest. Return its reference, None until it is written."""
         if self.name is None and state.context.due_or_wake(self.retry_at):
             self.name = state.context.file_name(state.term, root.epoch, ROOT_SUFFIX)
             manifests.write(state.context, self.name, root)
@@ -207,9 +209,9 @@ class JobRestore:
     def _import(
         self, state: LeaderState, manifests: ManifestCache, wanted: Restore, manifest: RootManifest
     ) -> None:
-        """Import under an epoch above all of this job's and all of the savepoint's line.
+        """Import under an epoch above all epochs of this job and of the savepoint's line.
 
-        Output sorts by epoch: what this job adds to a folder follows what its parent has written.
+        Output sorts by epoch, so the output of this job follows that of the savepoint's job.
         """
         newest = max(state.latest.max_epoch, manifest.epoch)
         epoch = Epoch(newest + 1)
@@ -224,8 +226,8 @@ class JobRestore:
     def _commit(
         self, state: LeaderState, manifests: ManifestCache, wanted: Restore, imported: Imported
     ) -> None:
-        """Commit the imported files as a new epoch without output of its own."""
-        assert self.manifest is not None, "read and checked before it was imported"
+        """Commit the imported files as a new epoch that has no output."""
+        assert self.manifest is not None, "a savepoint is read and checked before it is imported"
         at = state.latest
         if self.manifest.job_uid != at.job_uid and not state.published():
             at = _given_up(at)  # another job's state does not lead to this one's output
@@ -245,7 +247,7 @@ class JobRestore:
             self.manifest = self.imported = None
 
     def _allowed(self, state: LeaderState, wanted: Restore, root: RootManifest) -> bool:
-        """Refuse what does not fit, and what would repeat output unless that is allowed."""
+        """Refuse a checkpoint that does not fit, or that would repeat output without permission."""
         assert state.plan is not None
         why = refusal(root, state.plan, wanted.drop_state, wanted.path)
         newest = root.job_uid == state.latest.job_uid and root.epoch >= state.latest.max_epoch
@@ -265,7 +267,7 @@ class JobRestore:
 
 
 def _empty(state: LeaderState, wanted: Restore) -> bool:
-    """Forget every checkpoint in one swap; True while the attempt has to go on before that."""
+    """Begin from nothing by one swap; True while the attempt has to publish its output first."""
     at = state.latest
     if at.max_epoch > 0 and not wanted.allow_output_replay:
         state.failure = (
@@ -297,13 +299,13 @@ def _empty(state: LeaderState, wanted: Restore) -> bool:
 
 
 def _dropped(at: Latest, wanted: Restore) -> Latest:
-    """Give up the unpublished output of the newest epoch where that was asked for."""
+    """Give up the unpublished output of the newest epoch if the restore asks for that."""
     if not wanted.drop_unpublished or at.published_through >= at.epoch:
         return at
     return _given_up(at)
 
 
 def _given_up(at: Latest) -> Latest:
-    """Name the newest epoch as one whose output may be lost, so that nobody waits for it."""
+    """Record that output of the newest epoch may be lost, so that no leader waits for it."""
     lost = (*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:]
     return replace(at, published_through=at.epoch, lost_output=lost)

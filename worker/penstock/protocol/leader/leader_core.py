@@ -1,4 +1,4 @@
-"""The leader's core: one per keeper, idle until its keeper leads.
+"""The leader's core: there is one per keeper, and it is idle until its keeper leads.
 
 ::
 
@@ -6,12 +6,15 @@
         ▲                                                                            │
         └── cooled down ── deposed: Lease lost, another term, or handed over <───────┘
 
-A step takes one event into the facts and then pursues: it looks at all facts anew and asks for
-what is missing. So no event is needed twice, none may come too late, and a lost one is repaired
-by the next heartbeat. What one term knows is in ``lead``, the order of its parts in ``office``,
-and each rule in the part that its noun names: ``swaps`` (unknown outcomes), ``opening`` (ROOT),
-``recovery`` (attempts), ``epochs`` (checkpoints), ``rescale``, ``requests``, ``ending``,
-``restore``, ``collection``.
+A step takes one event into the facts and then reconciles: it compares all facts with what is
+wanted, and asks for what is missing. So no event is needed twice, no event can come too late, and
+the next heartbeat repairs the loss of an event.
+
+The state of one term is in :mod:`leader_state`, and the order of its parts in
+:mod:`term_controller`. Each rule is in the part with its name: :mod:`metadata_cas` (unknown
+outcomes of swaps), :mod:`term_bootstrap` (the file ROOT), :mod:`recovery` and :mod:`rollback`
+(attempts), :mod:`checkpoint_coordinator`, :mod:`rescale_coordinator`, :mod:`user_requests`,
+:mod:`job_completion`, :mod:`job_restore` and :mod:`checkpoint_cleaner`.
 """
 
 from dataclasses import dataclass
@@ -55,7 +58,7 @@ from penstock.protocol.step_context import StepContext
 
 @dataclass(slots=True)
 class TermClaim:
-    """Between holding the Lease and leading: the read, then the swap of the term."""
+    """The claim of a term by a keeper that holds the Lease: read the object, then swap the term."""
 
     token: int | None = None
     retry_at: float = 0.0
@@ -64,9 +67,10 @@ class TermClaim:
 
 
 class LeaderCore:
-    """Decides for the whole job while its keeper leads; ``me.incarnation`` is the keeper's life.
+    """Decides for the whole job while its keeper leads. ``me.incarnation`` identifies the keeper.
 
-    ``job_uid`` is that of the job it was started for: another job's object is left alone.
+    ``job_uid`` names the job that the keeper was started for. The core does not touch the object of
+    another job.
     """
 
     def __init__(self, settings: ControlSettings, me: Leader, job_uid: JobUid) -> None:
@@ -120,7 +124,7 @@ class LeaderCore:
                     self._follow(event)
 
     def _follow(self, event: CoordinatorEvent) -> None:
-        """Watch the leader: when it is known to be dead, its Lease need not run out."""
+        """Watch the leader. When it is known to be dead, its Lease is taken before it expires."""
         dead: str | None = None
         match event:
             case PeerRefused(address):
@@ -147,7 +151,7 @@ class LeaderCore:
                     self.context.log("event=stalled reason='MetadataMissing: there is no -latest'")
                     claim.retry_at = self.context.now + self.settings.lease_retry_s
                     return
-                if record.job_uid != self.job_uid:  # not archived yet: nothing is adopted unasked
+                if record.job_uid != self.job_uid:  # the object of an earlier job is not adopted
                     self.context.log(f"event=stalled reason='-latest is of job {record.job_uid}'")
                     claim.retry_at = self.context.now + self.settings.lease_retry_s
                     return
@@ -164,7 +168,7 @@ class LeaderCore:
             case _:
                 pass
 
-    # --- Pursue --------------------------------------------------------------------------------
+    # --- Reconcile --------------------------------------------------------------------------------
 
     def _reconcile(self) -> None:
         self.takeover.reconcile(self.context)
@@ -179,7 +183,7 @@ class LeaderCore:
             self._lead(self.controller)
 
     def _patience_s(self) -> float | None:
-        """Return how long to leave a free Lease to others: workers that are to go come last."""
+        """Return how long to leave a free Lease to others: a worker that has to leave comes last."""
         if self.retired:
             return None
         leaves = self.desired is not None and self.me.ordinal >= self.desired.workers
@@ -194,7 +198,7 @@ class LeaderCore:
                 claim.token = self.context.number()
                 self.context.do(ReadLatest(claim.token))
         elif claim.cas.deposed is not None:
-            self.claim = TermClaim()  # another swap came between: claim again, above its term
+            self.claim = TermClaim()  # another swap came first: claim a term above its term
             self._reconcile_claim()
         elif claim.cas.busy:
             claim.cas.reconcile(self.context)
@@ -232,7 +236,7 @@ class LeaderCore:
         state.begin_phase()
 
     def _step_down(self, why: str) -> None:
-        """Stop leading. Nothing is aborted or deleted: the next term judges what is undecided."""
+        """Stop leading. Nothing is aborted or deleted: the next term decides what is undecided."""
         if self.controller is not None:
             self.context.log(f"event=deposed term={self.controller.state.term} reason={why!r}")
         self.controller = None

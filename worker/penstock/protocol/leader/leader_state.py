@@ -80,12 +80,14 @@ TRANSITIONS: dict[LeaderPhase, tuple[LeaderPhase, ...]] = {
 
 @dataclass(slots=True)
 class LeaderState:
-    """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once read.
+    """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once they are read.
 
-    ``failures`` counts attempts in a row that committed nothing, ``not_before`` is the end of
-    their back-off. ``deaths``: what the limit of restarts has counted. ``failure`` is why the job
-    has to fail; ``rollback``: no attempt is to be gone on with, because the job was closed
-    meanwhile.
+    - ``failures``: how many attempts in a row have committed nothing; ``not_before``: when their
+      back-off ends.
+    - ``deaths``: what the limit of restarts has counted.
+    - ``failure``: why the job has to fail.
+    - ``rollback``: a new attempt is required, because the job was closed meanwhile.
+    - ``logged``: the newest text of each topic that is logged once.
     """
 
     settings: ControlSettings
@@ -141,7 +143,7 @@ class LeaderState:
             self.context.log(f"event={topic} term={self.term} {text}")
 
     def put_off(self, failures: int) -> None:
-        """Let the next attempt wait, doubly so with each one in vain; the second one is at once."""
+        """Delay the next attempt. The second one is at once; each further one waits twice as long."""
         if failures > 1:
             first, longest = self.settings.backoff_first_s, self.settings.backoff_max_s
             wait_s = min(first * 2.0 ** min(failures - 1, 30), longest)
@@ -150,7 +152,7 @@ class LeaderState:
     # --- Members -------------------------------------------------------------------------------
 
     def members(self) -> tuple[Member, ...]:
-        """List everyone in the members file: joiners and leavers included."""
+        """List all members of the members file, with those that join and those that leave."""
         return self.file.members if self.file is not None else ()
 
     def core(self) -> tuple[Member, ...]:
@@ -186,43 +188,46 @@ class LeaderState:
         return self.file is not None and plan is not None and self.file.plan == plan.fingerprint
 
     def first_splits(self) -> tuple[StageSplits, ...]:
-        """Return the first states, as the members file has them, of sources no checkpoint knows."""
+        """Return the first states of the splits that no checkpoint knows, from the members file."""
         if self.file is None or self.plan is None or not self.is_of_plan():
             return ()
         wanted = stages_to_list(self.root, self.plan)
         return tuple(s for s in self.file.splits if s.stage in wanted)
 
     def life(self, member: Member) -> WorkerIncarnation:
-        """Return what is known of a member; of an older term only that it lives."""
+        """Return what is known of a member. A member of an older term is only known to live."""
         return self.registry.of(member)
 
     def confirmed(self, member: Member) -> bool:
-        """Return whether a member has confirmed this term: only then does its status count."""
+        """Return whether a member has confirmed this term. Its status counts only then."""
         return self.life(member).term == self.term
 
     # --- Messages ------------------------------------------------------------------------------
 
     def ensure(self, member: Member, command: Command, number: int) -> None:
-        """Have ``command`` take effect at a member: repeated while it is wanted."""
+        """Repeat ``command`` to a member while it is asked for."""
         address = address_of(self.life(member), member)
         assert address is not None
         self.retrier.ensure(self.context, address, command, number)
 
     def send_once(self, member: Member, command: Command) -> None:
-        """Send once what a member also learns otherwise."""
+        """Send a command once, because the member also learns its content in another way."""
         address = address_of(self.life(member), member)
         assert address is not None
         self.retrier.send(self.context, address, command)
 
     def announcement(self) -> Announce:
-        """Return the first words of this term."""
+        """Return the message with which this term begins at a member."""
         at = self.latest
         return Announce(self.me, at.attempt, at.epoch, at.version, at.published_through)
 
     # --- Output --------------------------------------------------------------------------------
 
     def published(self) -> bool:
-        """Return whether the committed epoch's output is visible, recorded or reported by all."""
+        """Return whether the output of the committed epoch is visible.
+
+        The object says so, or every member reports it.
+        """
         return self.latest.published_through >= self.latest.epoch or (
             bool(self.members()) and all(self._has_published(m) for m in self.admitted())
         )
@@ -240,10 +245,10 @@ class LeaderState:
         return Epoch(max(self.latest.published_through, self.latest.epoch))
 
     def record_published(self) -> bool:
-        """Have the object say that the committed output is visible; True once it does.
+        """Record in the object that the committed output is visible; True once it is recorded.
 
-        Staged output goes only behind this: whoever recovers an epoch that the object does not
-        call published asks for its publication again, and needs what was staged.
+        Staged output is removed only after this. A leader that recovers an epoch which the object
+        does not call published orders the publication again, and that needs the staged output.
         """
         if self.latest.published_through >= self.latest.epoch:
             return True
@@ -269,7 +274,7 @@ class LeaderState:
         return self.desired.workers if self.desired is not None else self.latest.workers
 
     def requests(self) -> tuple[Request, ...]:
-        """List what was asked for and not answered, oldest first, bounded."""
+        """List the requests that have no answer yet, oldest first, at most ``ANSWERS_MAX``."""
         if self.desired is None:
             return ()
         answered = {a.request for a in self.latest.answers}
@@ -277,7 +282,7 @@ class LeaderState:
         return tuple(r for r in asked if r.id not in answered)
 
     def answers(self, *new: Answer) -> tuple[Answer, ...]:
-        """Return the answers with ``new`` ones; only those nobody asks for any more may go."""
+        """Return the answers and the ``new`` ones, without answers to requests that are gone."""
         known = self.latest.answers
         if self.desired is not None:
             asked = [r.id for r in self.desired.requests[:ANSWERS_MAX]]
@@ -296,14 +301,14 @@ class LeaderState:
     # --- Swaps ---------------------------------------------------------------------------------
 
     def propose(self, intent: Latest) -> None:
-        """Swap; what is decided later is read off ``latest``."""
-        assert intent.term == self.term, "only a claim changes the term"
+        """Begin a swap. ``latest`` shows the outcome when it is decided."""
+        assert intent.term == self.term, "only the claim of a term changes the term"
         assert intent.max_epoch >= self.latest.max_epoch
         assert intent.published_through >= self.latest.published_through
         self.cas.propose(self.context, intent)
 
     def next_version(self) -> Version:
-        """Return a version that no proposal ever had."""
+        """Return a version number that no proposal has used."""
         return Version(max(self.latest.version, self.latest.proposed) + 1)
 
     def is_member_ordinal(self, ordinal: Ordinal) -> bool:

@@ -1,4 +1,4 @@
-"""Stored files that the leader has read or written: asked for once, kept while they are named."""
+"""The cache of files that the leader has read or written: each is read once, and kept while named."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ BlobEvent = BlobWritten | BlobNotWritten | BlobRead | BlobUnreadable
 
 @dataclass(slots=True)
 class ManifestCache:
-    """Contents by name (names are never reused), what is being read, and what is damaged."""
+    """Contents by name, files being read or written, and damaged files. Names are never reused."""
 
     retry_s: float
     contents: dict[BlobName, RootManifest | MembersFile] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class ManifestCache:
     failed: dict[BlobName, str] = field(default_factory=dict)
 
     def on_event(self, context: StepContext, event: BlobEvent) -> None:
-        """Take the answer to a read or write made here."""
+        """Take the answer to a read or a write of this cache."""
         match event:
             case BlobRead(ref, value):
                 self.reading.pop(ref.name, None)
@@ -54,7 +54,7 @@ class ManifestCache:
         context.do(ReadBlob(ref, kind))
 
     def root(self, context: StepContext, ref: BlobRef) -> RootManifest | None:
-        """Return a root manifest, or ask for it and return None until it is there."""
+        """Return a root manifest, or order its read and return None until it is there."""
         value = self.contents.get(ref.name)
         if value is None:
             self._ask(context, ref, BlobKind.ROOT)
@@ -63,7 +63,7 @@ class ManifestCache:
         return value
 
     def members(self, context: StepContext, ref: BlobRef) -> MembersFile | None:
-        """Return a members file, or ask for it and return None until it is there."""
+        """Return a members file, or order its read and return None until it is there."""
         value = self.contents.get(ref.name)
         if value is None:
             self._ask(context, ref, BlobKind.MEMBERS)
@@ -79,7 +79,7 @@ class ManifestCache:
         context.do(WriteBlob(name, value))
 
     def keep(self, names: list[BlobName]) -> None:
-        """Forget contents whose names nobody needs any more."""
+        """Forget all contents but those of ``names``."""
         self.contents = {n: v for n, v in self.contents.items() if n in names}
         self.written = {n: r for n, r in self.written.items() if n in names}
         self.failed = {n: r for n, r in self.failed.items() if n in names}

@@ -1,19 +1,19 @@
-"""The one object as its leader knows it, and swaps whose outcome may be unknown.
+"""The object -latest as its leader knows it, and compare-and-swaps whose outcome may be unknown.
 
 ::
 
       propose ──> SENT ──done──────────────────────────> decided: ``latest`` is the intent
                    │conflict or unknown                      ▲
-                   ▼                                         │ one of our ids is in it
+                   ▼                                         │ the object has one of our swap ids
                  READING ──read──> judge ────────────────────┘
                    ▲   │             │ nothing changed: send again (paced), fresh id ──> SENT
                    └───┘ unreadable  │ anything else
                                      ▼
-                                  deposed: another leads; nothing was aborted or deleted
+                                  deposed: another keeper leads; nothing was aborted or deleted
 
-While an intent is undecided nobody may abort what it commits or delete what it lets go: the
-swap may still arrive. That ends only when our id is read, or when a *later* swap (a fresh id, so
-that it differs) has succeeded on the state that the first was based on.
+While an intent is undecided, nothing that it commits may be aborted, and nothing that it lets go
+may be deleted: the swap may still be applied. There are two ways out. The object shows our swap
+id. Or a *later* swap, with a fresh id, has succeeded on the state that the first one was based on.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreada
 
 @dataclass(slots=True)
 class MetadataCas:
-    """``latest`` at ``version`` is what the last decided swap wrote, or what was first read."""
+    """``latest`` at ``version``: the object as the last decided swap wrote it, or as first read."""
 
     latest: Latest
     version: str
@@ -55,7 +55,7 @@ class MetadataCas:
         return self.intent is not None
 
     def propose(self, context: StepContext, intent: Latest) -> None:
-        """Try to make the object ``intent``; only the swap id is filled in here."""
+        """Begin a swap to ``intent``. The swap id is filled in here."""
         assert self.intent is None, "one swap at a time: the next is based on the last"
         assert self.deposed is None
         self.intent = intent
@@ -70,7 +70,7 @@ class MetadataCas:
         context.do(SwapLatest(self.intent, self.version))
 
     def on_event(self, context: StepContext, event: SwapEvent) -> None:
-        """Take the answer to a swap or to a read made here; others are dropped."""
+        """Take the answer to a swap or a read of this object; other answers are dropped."""
         match event:
             case SwapDone(swap_id, version):
                 if self.intent is not None and swap_id == self.intent.swap_id:
@@ -88,7 +88,7 @@ class MetadataCas:
                     self.read_at = context.now + self.retry_s
 
     def reconcile(self, context: StepContext) -> None:
-        """Read again once the store was unreachable for a while; send again after a pause."""
+        """Read again after the store was unreachable, and send again after a pause."""
         if self.read_at is not None and context.due_or_wake(self.read_at):
             self._read(context)
         if self.send_at is not None and context.due_or_wake(self.send_at):
@@ -101,7 +101,7 @@ class MetadataCas:
         context.do(ReadLatest(self.reading))
 
     def _judge(self, context: StepContext, record: Latest | None, version: str) -> None:
-        """Decide by the object as it is now, read after the outcome became doubtful."""
+        """Decide by the object as it was read after the outcome became unknown."""
         if record is not None and record.swap_id in self.tried:
             self._decide(record, version)
         elif record == self.latest:
@@ -111,7 +111,7 @@ class MetadataCas:
             self.deposed = _why(record, self.latest)
 
     def _send_later(self, context: StepContext) -> None:
-        """Once more at once, then at a pace; a store that never answers ends the leadership."""
+        """Send again: first at once, then at intervals. Too many tries end the leadership."""
         if len(self.tried) >= SWAP_TRIES_MAX:
             self.deposed = f"{len(self.tried)} swaps in a row had no known outcome"
         elif len(self.tried) < 2:

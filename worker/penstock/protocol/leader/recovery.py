@@ -1,7 +1,8 @@
-"""Back to the committed epoch: gather, swap attempt + 1, reset, publish, start.
+"""The way to the next attempt: gather workers, swap attempt + 1, reset, publish, start.
 
-Order is everything here: sources start only after *all* are ready and the old output is visible;
-an earlier start would mix the states of two attempts. Nothing is restarted that still lives.
+The order is the rule. Sources start only after *all* members are ready and the old output is
+visible. An earlier start would mix the states of two attempts. No worker that still lives is
+restarted.
 """
 
 from dataclasses import dataclass
@@ -36,12 +37,15 @@ from penstock.protocol.leader.manifest_cache import ManifestCache
 from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 
-Table = tuple[Assignment, tuple[StageSplits, ...]]  # and first states that no checkpoint has
+Table = tuple[Assignment, tuple[StageSplits, ...]]  # with the splits that no checkpoint knows
 
 
 @dataclass(slots=True)
 class Recovery:
-    """``name`` is the members file of the attempt that is being admitted, ``file`` its content."""
+    """The next attempt's admission: ``name`` is its members file, ``file`` the content.
+
+    ``splits`` is the newest listing of splits that no checkpoint knows.
+    """
 
     name: BlobName | None = None
     file: MembersFile | None = None
@@ -49,14 +53,14 @@ class Recovery:
     retry_at: float = 0.0
 
     def drop(self) -> None:
-        """Forget an admission that was under way."""
+        """Forget the admission that is under way."""
         self.name = None
         self.file = None
 
     def on_splits(self, state: LeaderState, report: Splits) -> None:
-        """Keep the first answer of use: a source's splits are listed once in a job's life."""
+        """Keep the first complete listing: the splits of a source are listed once per job."""
         if state.plan is None or report.plan != state.plan.fingerprint:
-            return  # it numbers stages as another plan does; it is said again in any case
+            return  # another plan numbers its stages differently
         if report.attempt == state.latest.attempt + 1 and not self._lists_all(state):
             self.splits = report
 
@@ -67,7 +71,7 @@ class Recovery:
         if self.file is not None and self.name is not None:
             self._admit(state, manifests, self.name, self.file)
             return
-        if state.cas.busy:  # a draft is made from what is decided
+        if state.cas.busy:  # the next attempt is based on decided swaps only
             return
         if state.plan is None or not state.context.due_or_wake(
             max(state.not_before, self.retry_at)
@@ -87,7 +91,7 @@ class Recovery:
             self._draft(state, manifests, table, lives)
 
     def _lives(self, state: LeaderState) -> list[WorkerIncarnation] | None:
-        """Choose who is admitted: the wanted number if it is there, else the committed one."""
+        """Choose the members: as many as wanted if they live, else the committed number."""
         for count in (state.target(), state.latest.workers):
             lives = [_candidate(state, ordinal) for ordinal in range(count)]
             found = [life for life in lives if life is not None]
@@ -96,7 +100,7 @@ class Recovery:
         state.log_once(
             "waiting", f"for=workers wanted={state.target()} committed={state.latest.workers}"
         )
-        _say_misfits(state)
+        _log_other_plans(state)
         return None
 
     def _table(self, state: LeaderState, lives: list[WorkerIncarnation]) -> Table | None:
@@ -112,7 +116,7 @@ class Recovery:
         return replace(following, version=state.next_version()), first
 
     def _base(self, state: LeaderState) -> Table | None:
-        """Return what to go on from: the attempt's table if it was of this plan, or the root's."""
+        """Return the table to go on from: the attempt's if it has this plan, or the checkpoint's."""
         assert state.plan is not None
         table, first = state.assignment(), state.first_splits()
         mine = table is not None and state.is_of_plan()
@@ -122,7 +126,7 @@ class Recovery:
         return (stored, ()) if stored is not None else None
 
     def _anew(self, state: LeaderState, lives: list[WorkerIncarnation]) -> Table | None:
-        """Ask one member for the splits that nobody knows, then deal everything out anew."""
+        """Ask one member for the splits that are not known, then make a table from nothing."""
         assert state.plan is not None
         if not self._lists_all(state):
             attempt = Attempt(state.latest.attempt + 1)
@@ -135,13 +139,13 @@ class Recovery:
         return replace(table, version=state.next_version()), first
 
     def _lists_all(self, state: LeaderState) -> bool:
-        """Return whether every source is known whose splits the next attempt needs."""
+        """Return whether the splits of every source are listed that the next attempt needs."""
         assert state.plan is not None
         listed = {s.stage for s in self._listed(state)}
         return listed.issuperset(stages_to_list(state.root, state.plan))
 
     def _listed(self, state: LeaderState) -> tuple[StageSplits, ...]:
-        """Return the answer to the question that was asked before the next attempt."""
+        """Return the listing that was made for the next attempt."""
         report = self.splits
         current = report is not None and report.attempt == state.latest.attempt + 1
         return report.splits if report is not None and current else ()
@@ -156,7 +160,7 @@ class Recovery:
         assert state.plan is not None
         members = tuple(member_of(life) for life in lives)
         chosen = {m.ordinal: m.incarnation for m in members}
-        for member in state.admitted():  # its keeper died with it: nobody has said how
+        for member in state.admitted():  # a keeper that died as well reports no cause
             if chosen.get(member.ordinal, member.incarnation) != member.incarnation:
                 state.registry.mark_lost(state.life(member), "another engine has taken its place")
         attempt, (assignment, first) = Attempt(state.latest.attempt + 1), table
@@ -168,7 +172,7 @@ class Recovery:
     def _admit(
         self, state: LeaderState, manifests: ManifestCache, name: BlobName, file: MembersFile
     ) -> None:
-        """Swap attempt + 1 once its members file is stored; nothing is reset before."""
+        """Swap attempt + 1 once its members file is stored. No member is reset before the swap."""
         at = state.latest
         if at.members is not None and at.members.name == name:
             self.drop()
@@ -210,9 +214,9 @@ class Recovery:
         return overdue(state, waiting, RollbackCause.NOT_READY)
 
     def publish(self, state: LeaderState) -> None:
-        """Have the committed epoch's output made visible, whoever prepared it."""
+        """Make the output of the committed epoch visible, whichever worker prepared it."""
         if state.published():
-            if state.record_published():  # members sweep what was staged when they start
+            if state.record_published():  # members remove staged output when they start
                 state.enter(LeaderPhase.STARTING)
             return
         at = state.latest
@@ -246,11 +250,11 @@ class Recovery:
 
 
 def record_losses(state: LeaderState) -> None:
-    """Name in the object who was given up and has no successor yet, and what deaths were counted.
+    """Record in the object the lost workers that have no successor, and the counted deaths.
 
-    Whoever is named is to be restarted; the count outlives this leader.
+    A recorded worker has to be restarted. The count outlives this leader.
     """
-    for member in state.admitted():  # one that this leader never heard of is nobody's candidate
+    for member in state.admitted():  # a member that never sent this leader a heartbeat, too
         state.registry.alive(state.context, state.life(member))
     at = state.latest
     wanted = max(state.target(), at.workers)
@@ -264,13 +268,13 @@ def record_losses(state: LeaderState) -> None:
     newest = {life.ordinal: Lost(life.ordinal, life.incarnation, life.pod) for life in gone}
     kept = [x for x in at.lost if x.ordinal not in newest or x == newest[x.ordinal]]
     new = [x for x in newest.values() if x not in kept]
-    named = tuple(kept + new)[:LOST_MAX]  # the first ones: two lists must not take turns
+    named = tuple(kept + new)[:LOST_MAX]  # always the first ones: else two lists would alternate
     if named != at.lost or _differ(state.deaths, at.deaths):
         state.propose(replace(at, lost=named, deaths=state.deaths))
 
 
 def end_strangers(state: LeaderState) -> None:
-    """End engines that run something and are no members: left, cancelled, lost or replaced."""
+    """End engines that run an attempt and are no members of it: left, undone, lost or replaced."""
     if state.file is None:
         return
     admitted = [m.incarnation for m in state.members()]
@@ -284,7 +288,7 @@ def end_strangers(state: LeaderState) -> None:
 
 
 def _differ(deaths: Deaths, recorded: Deaths) -> bool:
-    """Return whether the object has to be told: of a death, or that there were none for a window."""
+    """Return whether the recorded deaths are out of date."""
     same = (deaths.count, deaths.total, deaths.unknown) == (
         recorded.count,
         recorded.total,
@@ -294,10 +298,11 @@ def _differ(deaths: Deaths, recorded: Deaths) -> bool:
 
 
 def _root_known(state: LeaderState, manifests: ManifestCache) -> bool:
-    """Have the manifest that the object names: a swap may have been applied unnoticed.
+    """Read the manifest that the object names; True when it is known.
 
-    An epoch whose commit was unknown when the attempt was given up is committed all the same;
-    the handles of the one before must not be published under its number.
+    The outcome of a commit may have been unknown when the attempt was given up. If the swap was
+    applied, the epoch is committed. Then the output handles of the epoch before it must not be
+    published under its number.
     """
     at = state.latest
     if at.members is None:
@@ -328,10 +333,11 @@ def _alive(state: LeaderState, member: Member) -> bool:
     return state.registry.alive(state.context, state.life(member))
 
 
-def _say_misfits(state: LeaderState) -> None:
-    """Say which engines compiled another job than the leader's: they are never admitted.
+def _log_other_plans(state: LeaderState) -> None:
+    """Log the engines that have compiled another job than the leader: they are never admitted.
 
-    While pods are replaced that passes. Where it lasts, the job is built differently each time.
+    While pods are replaced this passes. When it lasts, the job is built differently each time, and
+    the object says so.
     """
     assert state.plan is not None
     others = []
@@ -351,7 +357,7 @@ def _say_misfits(state: LeaderState) -> None:
 
 
 def _cannot_begin(state: LeaderState, lives: list[WorkerIncarnation]) -> bool:
-    """Fail the job when its sources cannot even be listed."""
+    """Fail the job when its sources cannot be listed."""
     for life in lives:
         broken = life.heartbeat.broken if life.heartbeat is not None else None
         if broken is not None and broken.fatal and broken.attempt == state.latest.attempt + 1:
@@ -385,7 +391,7 @@ def _reset_command(state: LeaderState) -> Reset:
 def _share(
     members: tuple[Member, ...], me: Member, handles: list[SinkHandle]
 ) -> tuple[SinkHandle, ...]:
-    """Deal handles out: to the worker that prepared them, else to a live one by its ordinal."""
+    """Choose the handles that ``me`` publishes: its own, and a share of those of lost workers."""
     by_ordinal = {m.ordinal: i for i, m in enumerate(members)}
     mine = members.index(me)
     return tuple(
@@ -394,7 +400,7 @@ def _share(
 
 
 def _stalled(state: LeaderState) -> str | None:
-    """Say so when attempts fail again and again; they go on at the longest back-off."""
+    """Return the text for users when attempts fail again and again; they go on nevertheless."""
     if state.failures < state.settings.restarts_before_stalled:
         return None
     text = f"{state.failures} attempts in a row committed nothing: {state.reason}"

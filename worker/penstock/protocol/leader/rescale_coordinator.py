@@ -105,8 +105,9 @@ TRANSITIONS: dict[RescalePhase, tuple[RescalePhase, ...]] = {
 
 @dataclass(slots=True)
 class RescaleCoordinator:
-    """``name`` is the members file being written, ``file`` its content. ``undone``: why the
-    rescale is undone.
+    """``name`` is the members file being written, ``file`` its content.
+
+    ``undone``: why the rescale is undone.
 
     ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed.
     """
@@ -121,7 +122,7 @@ class RescaleCoordinator:
     not_before: float = 0.0
 
     def drop(self) -> None:
-        """Forget a rescale that was under way: the attempt ends, and a Reset clears the members."""
+        """Forget the rescale under way: the attempt ends, and Reset clears the members."""
         if not self.idle:
             self.stage = checked(TRANSITIONS, self.stage, RescalePhase.IDLE)
         self.name = self.file = self.undone = None
@@ -139,7 +140,7 @@ class RescaleCoordinator:
     def reconcile(
         self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
     ) -> None:
-        """Go one step on; called while the attempt runs and is well."""
+        """Go one step on; called while the attempt runs without a fault."""
         match self.stage:
             case RescalePhase.IDLE:
                 self._look(state, manifests, checkpoints)
@@ -163,7 +164,7 @@ class RescaleCoordinator:
     def _look(
         self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
     ) -> None:
-        """Finish what an earlier term left, else begin when another number is wanted."""
+        """Finish a rescale of an earlier term, else begin one when another number is wanted."""
         if state.proposing():
             cancel = RescaleCancel(CancelCause.LEADER_GONE, "its leader is gone")
             self._call_off(state, checkpoints, cancel)
@@ -175,12 +176,12 @@ class RescaleCoordinator:
             self._begin(state, manifests)
 
     def _unsettled(self, state: LeaderState) -> bool:
-        """Return whether the committed version came by a live rescale that has to go forward."""
+        """Return whether the committed version came by a live rescale that is not settled."""
         live = state.file is not None and state.file.proposed is not None
         return live and state.latest.settled != state.latest.version
 
     def _stray(self, state: LeaderState) -> bool:
-        """Call off what a delayed Prepare made a member believe; True while one does."""
+        """Cancel a version that a late Prepare proposed to a member; True while a member has one."""
         strays = [
             m for m in state.admitted() if state.life(m).status.prepared > state.latest.version
         ]
@@ -190,7 +191,7 @@ class RescaleCoordinator:
         return bool(strays)
 
     def waits(self, state: LeaderState) -> bool:
-        """Return whether only an epoch in flight keeps a rescale from beginning, or going on."""
+        """Return whether a rescale waits only for the checkpoint in flight."""
         if self.stage is RescalePhase.PREPARING:
             return not self._unprepared(state)
         wanted = state.target() - state.latest.workers
@@ -268,7 +269,7 @@ class RescaleCoordinator:
             )
 
     def _prepare(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> None:
-        """Have every member load the proposed table, then start its barrier."""
+        """Let every member load the proposed table, then start the barrier."""
         proposed = self._table(state)
         waiting = self._unprepared(state)
         cancel = self._unpreparable(state, proposed.workers, waiting)
@@ -300,11 +301,11 @@ class RescaleCoordinator:
         self._enter(state, RescalePhase.BARRIER)
 
     def _barrier(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> None:
-        """Wait for the one swap; a joiner's failure before it aborts only the rescale."""
+        """Wait for the one swap. A joiner's failure before the swap aborts only the rescale."""
         if not state.proposing():
             self.failures = 0
             self._enter(state, RescalePhase.RESUMING)
-        elif state.cas.busy:  # committed or not: only the swap knows
+        elif state.cas.busy:  # the outcome of the swap decides
             return
         elif checkpoints.in_flight is None:
             cancel = RescaleCancel(CancelCause.CHECKPOINT_ABORTED, "its epoch was aborted")
@@ -350,7 +351,7 @@ class RescaleCoordinator:
         self._enter(state, RescalePhase.CANCELLING)
 
     def _cancel(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Have every member give held records back, then write the file without joiners."""
+        """Let every member give held rows back, then write the members file without joiners."""
         version = self._table(state).version
         waiting = [m for m in state.core() if not _cancelled(state, m)]
         for member in waiting:
@@ -364,7 +365,7 @@ class RescaleCoordinator:
         self._enter(state, RescalePhase.WITHDRAWING)
 
     def _withdraw(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """One swap unpins and forgets the joiners; then their engines are ended."""
+        """One swap unpins the epoch and removes the joiners. Then their engines are ended."""
         assert self.name is not None
         assert self.undone is not None, "only a rescale that is undone is withdrawn"
         at = state.latest
@@ -391,7 +392,7 @@ class RescaleCoordinator:
     # --- RESUMING, TRIMMING -----------------------------------------------------------------------
 
     def _resume(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Only forward: every member adopts; when all have resumed, leavers end."""
+        """Go only forward: every member adopts. When all have resumed, those that leave end."""
         at = state.latest
         assert at.root is not None
         waiting = [m for m in state.members() if not _resumed(state, m)]
@@ -400,7 +401,7 @@ class RescaleCoordinator:
         if waiting:
             self._overdue(state, waiting, "did not resume")
             return
-        if not state.record_published():  # tasks that leave remove what they have staged
+        if not state.record_published():  # tasks that leave remove their staged output
             return
         unsettled = [m for m in state.members() if not _settled(state, m)]
         for member in unsettled:
@@ -418,7 +419,7 @@ class RescaleCoordinator:
         self._enter(state, RescalePhase.TRIMMING)
 
     def _overdue(self, state: LeaderState, waiting: list[Member], what: str) -> None:
-        """Give up members that miss the deadline: their loss ends the attempt."""
+        """Give up members that miss the deadline. Their loss ends the attempt."""
         if waiting and state.context.due_or_wake(self.since + state.settings.ready_timeout_s):
             for member in waiting:
                 state.registry.mark_lost(state.life(member), f"{what} in time")
@@ -435,14 +436,14 @@ class RescaleCoordinator:
             self._settle(state, manifests.written[self.name])
 
     def _settle(self, state: LeaderState, members: BlobRef | None) -> None:
-        """One swap unpins what was pre-loaded, and says that all live under the version."""
+        """One swap unpins the epoch that was pre-loaded, and records the version as settled."""
         at, through = state.latest, state.published_through()
         settled = replace(at, members=members, settled=at.version, published_through=through)
         state.propose(replace(settled, pinned=(), rescale=None))
 
 
 def _joiners(state: LeaderState) -> list[WorkerIncarnation]:
-    """Return fresh lives, ones that never ran a task, for the ordinals that are to join."""
+    """Return incarnations for the ordinals that join. They have never run a task."""
     assert state.plan is not None
     plan, joining = state.plan.fingerprint, range(state.latest.workers, state.target())
     lives = [state.registry.candidate(state.context, Ordinal(o), plan, members=[]) for o in joining]

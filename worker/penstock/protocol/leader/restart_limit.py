@@ -1,20 +1,21 @@
-"""Restarts have a limit: which deaths count, how many there were of late, when the job has failed.
+"""The limit of restarts: which deaths of engines count, and when they fail the job.
 
-A record that kills its process kills the next one too. So deaths of engines are counted, as in
-Flink's restart strategies: after ``attempts`` restarts within ``window_s`` the next death fails
-the job. What counts is told by :class:`Cause`:
+A record that kills an engine kills the next engine, too. So deaths are counted, as in Flink's
+restart strategies. After ``attempts`` restarts within ``window_s`` the next death fails the job.
+:class:`Cause` says what counts:
 
 ::
 
-    an admitted engine died unasked           one death, once per attempt, whoever else died
-    engines die before one is admitted        one death per round, however many die in a round
-    a member is gone, and nobody knows why    one death from the second time at one ordinal
-    ordered: drained, not ready, retired      none
+    an admitted engine died unasked           one death per attempt, however many engines died
+    engines die before they are admitted      one death per round, however many die in a round
+    a member is gone for an unknown reason    one death from the second time at one ordinal on
+    the end was ordered                       none (drained, not ready, retired)
     a stream broke, storage failed, restore   none
 
-A commit clears nothing: other splits go on while one record kills again and again. What clears is
-a window without a death, and a new run. The count is part of ``Latest``, so it outlives leaders;
-ages are those of the leader's own clock, and a new leader takes what it inherits as just happened.
+A commit clears nothing: other splits go on while one record kills again and again. A window
+without a death clears the count, and so does a new run. The count is a part of ``Latest``, so it
+outlives leaders. Ages are measured by the leader's own clock, and a new leader takes the deaths
+that it inherits as deaths of this moment.
 """
 
 from dataclasses import dataclass, field
@@ -41,12 +42,15 @@ WHAT_TO_DO = (
 
 @dataclass(slots=True)
 class RestartLimit:
-    """``times`` are those of the deaths that count, oldest first, by the leader's clock.
+    """The count of deaths.
 
-    ``total`` counts all of this ``run``; ``judged`` is the newest attempt whose end was looked at,
-    ``counted`` the newest that a death ended.
-    ``unknown``: when an ordinal was last lost for a reason that nobody knows. ``early``: engines
-    that died after ``attempt`` before they were admitted, in ``rounds`` of one death each.
+    - ``times``: when the deaths of the window were, oldest first, by the leader's clock.
+    - ``total``: the number of all deaths in this ``run``.
+    - ``judged``: the newest attempt whose end was examined; ``counted``: the newest one that a death
+      ended.
+    - ``unknown``: when each ordinal was last lost for an unknown reason.
+    - ``early``: the engines that died after ``attempt`` and before they were admitted, in
+      ``rounds`` of one death each.
     """
 
     run: str = ""
@@ -63,7 +67,7 @@ class RestartLimit:
 
     @classmethod
     def inherited(cls, context: StepContext, deaths: Deaths) -> "RestartLimit":
-        """Go on from what the object says."""
+        """Continue the count that the object has."""
         return cls(
             run=deaths.run,
             times=[context.now] * deaths.count,
@@ -75,14 +79,14 @@ class RestartLimit:
             reason=deaths.newest[-1].reason if deaths.newest else "",
         )
 
-    # --- What is heard -------------------------------------------------------------------------
+    # --- Reports -------------------------------------------------------------------------
 
     def on_report(self, state: LeaderState, lost: EngineLost) -> None:
-        """Count engines that die before they are admitted: one death for each round of them."""
+        """Count engines that die before they are admitted: one death for each round."""
         at = state.latest
         if lost.cause is not Cause.DIED or state.phase is not LeaderPhase.GATHERING:
             return
-        if at.attempt > 0 and lost.ordinal >= at.workers:  # it would have joined: others go on
+        if at.attempt > 0 and lost.ordinal >= at.workers:  # a joiner: the others go on
             return
         known = [death.incarnation for death in self.newest]
         admitted = [m.incarnation for m in state.members()]
@@ -96,7 +100,7 @@ class RestartLimit:
             self.rounds = len(died)
             self._count(state, lost.ordinal, lost.died, lost.reason)
 
-    # --- Pursue --------------------------------------------------------------------------------
+    # --- Reconcile --------------------------------------------------------------------------------
 
     def reconcile(self, state: LeaderState) -> str | None:
         """Look at the members of the attempt; return why the job has to fail, if it has to."""
@@ -104,9 +108,7 @@ class RestartLimit:
             if self.run:
                 self.judged = self.counted = state.latest.attempt
             self._forget(state.desired.run)
-        if (
-            state.latest.attempt != self.attempt
-        ):  # a new one has begun: the rounds before it are over
+        if state.latest.attempt != self.attempt:  # a new attempt ends the rounds before it
             self.attempt, self.early, self.rounds = state.latest.attempt, {}, 0
         self._judge(state)
         window_s = state.settings.restart_window_s
@@ -117,9 +119,9 @@ class RestartLimit:
         return self._exhausted(state, self.newest[-1])
 
     def _judge(self, state: LeaderState) -> None:
-        """Find out whether a death ended the attempt, once."""
+        """Decide once per attempt whether a death ended it."""
         if state.file is None or state.file.attempt != state.latest.attempt:
-            return  # who its members are is not known yet
+            return  # its members are not known yet
         attempt = state.latest.attempt
         lost = [life for life in map(state.life, state.admitted()) if life.lost is not None]
         died = next((life for life in lost if life.cause is Cause.DIED), None)
@@ -136,7 +138,7 @@ class RestartLimit:
                 return
 
     def _weigh(self, state: LeaderState, life: WorkerIncarnation) -> None:
-        """Count a loss that nobody explains from the second time on at one ordinal."""
+        """Count a loss of unknown cause, from the second time on at one ordinal."""
         before = self.unknown.get(life.ordinal)
         self.unknown[life.ordinal] = state.context.now
         if before is not None and state.context.now - before < state.settings.restart_window_s:
@@ -161,16 +163,16 @@ class RestartLimit:
         )
 
     def _forget(self, run: str) -> None:
-        """Begin anew: a new run, or a window without a death."""
+        """Clear the count: a new run has begun, or a window had no death."""
         if run != self.run:
             self.total = 0
         self.run = run
         self.times, self.unknown, self.newest, self.reason = [], {}, (), ""
 
-    # --- What is said --------------------------------------------------------------------------
+    # --- The record --------------------------------------------------------------------------
 
     def deaths(self, state: LeaderState) -> Deaths:
-        """Return what the object has to say: nothing while nothing was counted in this run."""
+        """Return the record for the object; it is empty while nothing was counted in this run."""
         if not self.total and not self.unknown:
             return Deaths()
         return Deaths(

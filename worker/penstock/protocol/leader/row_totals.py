@@ -1,8 +1,8 @@
-"""The rows that a checkpoint stands for: read by each source, written by each sink.
+"""The number of rows that a checkpoint stands for: rows read by each source, rows written by each sink.
 
-A split's offset is the number of its rows that were read. What a sink wrote is in its handles, of
-which every committed manifest lists those that are new with it: they are added to what the
-manifest before has counted.
+The offset of a split is the number of its rows that were read. A sink's rows are in its handles.
+A committed manifest lists the handles that are new with it, and their rows are added to the count
+of the manifest before.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ def total_rows(
 ) -> tuple[StepRows, ...]:
     """Count the rows of every source, then of every sink, in the order of the plan.
 
-    ``before`` is the checkpoint that this one follows, ``tasks`` are the manifests of this one. A
-    handle that ``before`` lists already is not counted again.
+    ``before`` is the checkpoint before this one, and ``tasks`` are the manifests of this one. A
+    handle that ``before`` lists is not counted again.
     """
     sources = {s.index: s.source for s in plan.stages if s.source is not None}
     read = dict.fromkeys(sources.values(), 0)

@@ -54,7 +54,7 @@ TRANSITIONS: dict[TakeoverStage, tuple[TakeoverStage, ...]] = {
 
 @dataclass(slots=True)
 class Takeover:
-    """``refused``: per address, how many dials in a row were refused, and when the last one was."""
+    """``refused``: for each address the number of refused dials in a row, and the last one's time."""
 
     settings: ControlSettings
     me: Leader
@@ -136,7 +136,7 @@ class Takeover:
                 context.do(SendReport(member.keeper, envelope))
 
     def on_report(self, context: StepContext, envelope: Envelope) -> str | None:
-        """Answer another's question, or take the answer to ours; as :meth:`absorb`."""
+        """Answer another keeper's question, or take an answer. Returns as :meth:`on_event`."""
         match envelope.body:
             case Suspect(leader, keeper):
                 if self.suspects(context, leader):
@@ -152,6 +152,6 @@ class Takeover:
         return None
 
     def reconcile(self, context: StepContext) -> None:
-        """End an inquiry that leads nowhere."""
+        """End an inquiry that has taken too long."""
         if self.stage is not TakeoverStage.WATCHING and context.due_or_wake(self.until):
             self._enter(TakeoverStage.WATCHING)

@@ -1,8 +1,9 @@
-"""The first things a new leader does: the file ROOT, then what its record names.
+"""The first steps of a new leader: it checks the file ROOT, then reads what the object names.
 
-ROOT on the volume holds the uid of the object -latest that owns the volume's checkpoints. It is
-created by the first leader, before any file. So an object that was deleted and created again, or
-a wrong volume, is refused; nothing ever starts from nothing beside existing checkpoints.
+The file ROOT on the volume holds the uid of the object -latest that owns the checkpoints of the
+volume. The first leader creates it before any other file. So an object that was deleted and
+created again is refused, and a wrong volume is refused. A job never starts from nothing beside
+existing checkpoints.
 
 ::
 
@@ -25,14 +26,14 @@ from penstock.protocol.leader.manifest_cache import ManifestCache
 
 REMEDY = "nothing starts from nothing: restore a savepoint in an empty folder, or put it back"
 ROOT_FILE = BlobName("ROOT")
-COMPLETE = "\n"  # ends the text: without it the write was cut short
+COMPLETE = "\n"  # the last character of the text; it is missing when the write was cut short
 
 RootFileEvent = RootFileRead | RootFileWritten | RootFileFailed
 
 
 @dataclass(slots=True)
 class TermBootstrap:
-    """``checked``: ROOT is ours. ``text``: what was read and is not yet judged."""
+    """``checked``: the volume belongs to the object of this job."""
 
     token: int | None = None
     retry_at: float = 0.0
@@ -47,7 +48,7 @@ class TermBootstrap:
             case RootFileRead(_, text):
                 self._judge(state, text)
             case RootFileWritten():
-                pass  # read it again: who owns the volume is what it says, not what was written
+                pass  # ROOT is read again: only its content tells who owns the volume
             case RootFileFailed(_, reason):
                 state.log_once("root-file-failed", f"reason={reason!r}")
                 self.retry_at = state.context.now + state.settings.meta_retry_interval_s
@@ -60,7 +61,7 @@ class TermBootstrap:
                 self._refuse(state, f"the volume belongs to object {owner}, not to {state.uid}")
         elif state.latest.max_epoch > 0:
             self._refuse(state, f"epoch {state.latest.epoch} is committed, the volume has no ROOT")
-        elif text is not None:  # torn: whoever wrote it has never read it, and so begun nothing
+        elif text is not None:  # torn: its writer has not read it, and so has begun nothing
             state.context.do(DeleteBlobs((ROOT_FILE,)))
             self.retry_at = state.context.now + state.settings.meta_retry_interval_s
         else:
@@ -68,7 +69,7 @@ class TermBootstrap:
             state.context.do(WriteRootFile(self.token, state.uid + COMPLETE))
 
     def _refuse(self, state: LeaderState, why: str) -> None:
-        """Fail this run, and touch nothing: not even collection may run on a foreign volume."""
+        """Fail this run and touch no file of the volume, which belongs to another object."""
         self.retry_at = state.context.now + state.settings.lease_retry_s
         text = f"StateError: MetadataMissing: {why}; {REMEDY}"
         state.log_once("refused", f"reason={text!r}")
@@ -78,7 +79,7 @@ class TermBootstrap:
                 state.propose(failed)
 
     def reconcile(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Go on to the phase that the object's content asks for."""
+        """Check ROOT, then enter the phase that follows from the content of the object."""
         if not self.checked:
             if self.token is None and state.context.due_or_wake(self.retry_at):
                 self.token = state.context.number()
@@ -91,7 +92,10 @@ class TermBootstrap:
 
 
 def load(state: LeaderState, manifests: ManifestCache) -> bool:
-    """Read what the object names; True when all is there. A damaged root manifest fails the job."""
+    """Read the files that the object names; True when all are known.
+
+    A damaged root manifest fails the job, unless another checkpoint is to be restored.
+    """
     at = state.latest
     if at.root is not None:
         state.root = manifests.root(state.context, at.root)
@@ -110,7 +114,7 @@ def load(state: LeaderState, manifests: ManifestCache) -> bool:
 
 
 def _goes_elsewhere(state: LeaderState) -> bool:
-    """Return whether another checkpoint was asked for: only then a damaged one is passed over."""
+    """Return whether a restore of another checkpoint is requested."""
     wanted = pending(state)
     if wanted is None:
         return False

@@ -1,7 +1,7 @@
-"""One turn of leading: take an event into the facts, then pursue what they ask for.
+"""One turn of a leader: it takes an event into the facts, then reconciles.
 
-What is here is order: which part looks first, and what has to hold before the next may act. The
-rules themselves are in the parts.
+This module holds the order only: which part acts first, and what must hold before the next part
+may act. The rules are in the parts.
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ from penstock.protocol.leader.user_requests import UserRequests, is_waited_for
 from penstock.protocol.leader.worker_registry import member_of
 
 PASSES_MAX = 16  # changes of phase or stage in one step; more would be a loop
-SUSPECT_HEARTBEATS = 2.5  # missing so many, a member is dialled
+SUSPECT_HEARTBEATS = 2.5  # a member that misses so many heartbeats is dialled
 ATTEMPT_PHASES = (
     LeaderPhase.RESETTING,
     LeaderPhase.PUBLISHING,
@@ -67,7 +67,7 @@ ATTEMPT_PHASES = (
 
 @dataclass(slots=True)
 class TermController:
-    """The parts of one term of leading; each holds its own state and shares the lead."""
+    """The parts of one term. Each holds its own state, and all share the state of the leader."""
 
     state: LeaderState
     manifests: ManifestCache
@@ -82,7 +82,7 @@ class TermController:
     restart_limit: RestartLimit = field(default_factory=RestartLimit)
 
     def on_event(self, event: CoordinatorEvent) -> None:
-        """Take one event into the facts; answers nobody waits for change nothing."""
+        """Take one event into the facts. An answer that is not awaited changes nothing."""
         state = self.state
         match event:
             case SwapDone() | SwapConflicted() | SwapUnknown() | LatestRead() | LatestUnreadable():
@@ -105,7 +105,7 @@ class TermController:
                 pass
 
     def _on_report(self, envelope: Envelope) -> None:
-        """Take a report. Life and death count under any term, all else only under this one."""
+        """Take a report. Heartbeats and deaths count under any term, other reports under this one."""
         state = self.state
         if envelope.job_uid != state.latest.job_uid:
             return
@@ -115,7 +115,7 @@ class TermController:
         if isinstance(body, EngineLost):
             self.restart_limit.on_report(state, body)
         if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, state.term):
-            state.failure = body.reason  # no term: its engine never spoke, nothing was announced
+            state.failure = body.reason  # no term: the engine ended before its first message
         if envelope.term != state.term:
             return
         match body:
@@ -133,17 +133,17 @@ class TermController:
             case _:
                 pass
 
-    # --- Pursue --------------------------------------------------------------------------------
+    # --- Reconcile --------------------------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Pursue until nothing changes any more; then forget what nobody names."""
+        """Make passes until nothing changes any more, then forget the files that are not named."""
         for _ in range(PASSES_MAX):
             before = self._where()
             self._pass()
             if self._where() == before:
                 break
         else:
-            raise AssertionError(f"the leader goes round in circles: {self._where()}")
+            raise AssertionError(f"the leader does not come to rest: {self._where()}")
         self.state.retrier.sweep()
         self._forget()
 
@@ -194,7 +194,7 @@ class TermController:
                 decision = self.recovery.start(state, self.checkpoints)
             case LeaderPhase.RUNNING:
                 self._run()
-            case LeaderPhase.CLOSED:  # a new run has opened the job again
+            case LeaderPhase.CLOSED:  # a new run opens the job again
                 state.rollback = True
                 self.cleaner.swept = False
                 state.enter(LeaderPhase.OPENING)
@@ -202,7 +202,7 @@ class TermController:
             self._recover(decision)
 
     def _run(self) -> None:
-        """One turn while all members run: rescale, epoch in flight, answers, something new."""
+        """One turn while all members run: checkpoint in flight, rescale, answers, new requests."""
         state, checkpoints, rescale = self.state, self.checkpoints, self.rescale
         if state.plan is None:
             return
@@ -213,7 +213,7 @@ class TermController:
         ):
             checkpoints.expedite(state)
         checkpoints.decide_for(state)
-        if not state.published():  # no epoch of any kind starts before the last one is published
+        if not state.published():  # no epoch starts before the one before it is published
             return
         checkpoints.answer(state)
         self.requests.copy(state)
@@ -257,7 +257,7 @@ class TermController:
         self.completion.drop()
 
     def leaves(self) -> bool:
-        """Return whether this leader has to hand over: its worker is no member any more."""
+        """Return whether this leader has to step down, because its worker is no member any more."""
         state = self.state
         return (
             state.phase is LeaderPhase.RUNNING
@@ -269,7 +269,7 @@ class TermController:
         )
 
     def _forget(self) -> None:
-        """Keep on the shelf only what the object or a part still names."""
+        """Keep only the cached files that the object or a part of this leader names."""
         at = self.state.latest
         names = [r.root.name for r in (*at.retained, *at.pinned)]
         names += [ref.name for ref in (at.root, at.members) if ref is not None]
@@ -285,9 +285,10 @@ class TermController:
 
 
 def _announce(state: LeaderState) -> None:
-    """Have everyone confirm this term before anything else is said; dial whoever falls silent.
+    """Announce this term to every member, and dial members that are silent.
 
-    A member that died refuses the dial, which is known much sooner than silence is.
+    A member acts on no other command of this term before the announcement. A dead member refuses
+    the dial, and the refusal is known much sooner than the end of the heartbeat timeout.
     """
     patience_s = SUSPECT_HEARTBEATS * state.settings.heartbeat_interval_s
     for member in state.members():
@@ -295,7 +296,7 @@ def _announce(state: LeaderState) -> None:
         silent = state.context.due_or_wake(life.seen.at + patience_s)
         if life.lost is None and (silent or life.term < state.term):
             state.ensure(member, state.announcement(), state.term)
-    for life in state.registry.lives.values():  # given up or not: only then it can be told to end
+    for life in state.registry.lives.values():  # a lost one, too: it takes Shutdown only after it
         if (
             life.heartbeat is not None
             and life.term < state.term

@@ -58,9 +58,10 @@ TRANSITIONS: dict[RequestStage, tuple[RequestStage, ...]] = {
 
 @dataclass(slots=True)
 class Copying:
-    """A savepoint on its way. ``folder``: of the newest try; ``path``: of what is complete.
+    """The copy of one savepoint.
 
-    ``retry_at``: when the next try may begin; ``failed``: why each try failed.
+    - ``folder``: the folder of the newest try; ``path``: where the complete savepoint is.
+    - ``retry_at``: when the next try may begin; ``failed``: why each try has failed.
     """
 
     stage: RequestStage = RequestStage.WAITING
@@ -74,22 +75,22 @@ class Copying:
         self.stage = checked(TRANSITIONS, self.stage, stage)
 
     def is_over(self) -> bool:
-        """Return whether it is complete, or was tried often enough."""
+        """Return whether the copy is complete, or was tried as often as is allowed."""
         return self.path is not None or len(self.failed) >= COPY_TRIES_MAX
 
 
 @dataclass(slots=True)
 class UserRequests:
-    """``copies``: the savepoints on their way, by request; what no swap has recorded yet."""
+    """``copies``: the savepoints that are being copied, by request, until a swap records them."""
 
     copies: dict[str, Copying] = field(default_factory=dict)
 
     def reconcile(
         self, state: LeaderState, checkpoints: CheckpointCoordinator, settled: bool
     ) -> None:
-        """Start the next epoch that is asked for or due; called when one may start.
+        """Start the next epoch that is requested or due; called when an epoch may start.
 
-        The final one only when no rescale is under way (``settled``).
+        The final epoch starts only when no rescale is under way (``settled``).
         """
         asked = _unmet(state)
         stop = next((r for r in asked if r.kind == "stop"), None)
@@ -120,7 +121,7 @@ class UserRequests:
             _start(state, checkpoints, BarrierKind.SAVEPOINT, keep=asked.id)
 
     def copy(self, state: LeaderState) -> None:
-        """Have the files of published savepoints copied, and record what is done."""
+        """Order the copies of published savepoints, and record those that are over."""
         asked = {r.id: r for r in state.requests()}
         for kept in state.latest.retained:
             request = kept.savepoint
@@ -133,7 +134,7 @@ class UserRequests:
                 _order_copy_step(state, copying, asked[request], kept.root)
 
     def _record(self, state: LeaderState, request: str, asked: Request | None) -> None:
-        """Answer, and let the epoch go the way of all others; a stop ends the job with it."""
+        """Answer the request and release its epoch. A stop ends the job in the same swap."""
         at = state.latest
         copying = self.copies.pop(request)
         path = copying.path
@@ -152,7 +153,7 @@ class UserRequests:
         )
 
     def on_savepoint_copied(self, state: LeaderState, event: CopyEvent) -> None:
-        """Keep what became of the try under way; of another term's nothing is known here."""
+        """Take the outcome of the try under way. Outcomes of another term's tries are dropped."""
         copying = self.copies.get(event.request)
         if copying is None or copying.folder != event.folder:
             return
@@ -169,7 +170,7 @@ class UserRequests:
 
 
 def _order_copy_step(state: LeaderState, copying: Copying, asked: Request, root: BlobRef) -> None:
-    """Order the next step of a savepoint: a copy in a folder of its own, then the index."""
+    """Order the next step of a savepoint: a copy into a folder of its own, then the index."""
     name = asked.argument or asked.id
     if copying.stage is RequestStage.WAITING and state.context.due_or_wake(copying.retry_at):
         copying.folder = f"{state.term}-{state.me.incarnation}-{state.context.number()}"
@@ -181,7 +182,7 @@ def _order_copy_step(state: LeaderState, copying: Copying, asked: Request, root:
 
 
 def exhausted(state: LeaderState) -> bool:
-    """Return whether every source task has read all that it owns *under the committed version*."""
+    """Return whether every source task has read all its splits *under the committed version*."""
     lives = [state.life(m) for m in state.admitted()]
     return bool(lives) and all(
         life.term == state.term
@@ -198,7 +199,7 @@ def is_waited_for(state: LeaderState) -> bool:
 
 
 def _unmet(state: LeaderState) -> list[Request]:
-    """List what was asked for and still needs an epoch; a stop in any case."""
+    """List the requests that still need an epoch, and every stop."""
     return [r for r in state.requests() if r.kind == "stop" or not _is_held(state, r)]
 
 

@@ -1,14 +1,15 @@
-"""Who is alive, as heartbeats tell: one record per life of a worker's engine.
+"""The registry of workers: one record per incarnation, kept from heartbeats.
 
 ::
 
-    unknown ──heartbeat──> live ──silence, refused twice, replaced, given up──> lost (for ever)
+    unknown ──heartbeat──> live ──silent, refused twice, replaced, or given up──> lost (for ever)
 
-Silence counts while this leader listens: after a gap in its own steps it reads what has come
-before it judges anyone, see :class:`StepContext`.
+Silence counts only while this leader listens. After a gap in its own steps the leader reads the
+messages that have arrived before it judges anyone, see :class:`StepContext`.
 
-Never two admitted lives of one ordinal: an attempt's members are fixed by the swap that wrote
-them, and a stranger is at most a candidate for the next one. A lost life is never taken back.
+Two incarnations of one ordinal are never admitted at once. The swap that begins an attempt fixes
+the members. Any other incarnation is at most a candidate for the next attempt. A lost incarnation
+is never taken back.
 """
 
 from dataclasses import dataclass, field
@@ -19,13 +20,13 @@ from penstock.contract.latest import Member
 from penstock.protocol.leader.command_retrier import Address
 from penstock.protocol.step_context import Sign, StepContext
 
-REFUSALS = 2  # dials in a row that show that nobody listens any more
+REFUSALS = 2  # refused dials in a row after which an incarnation is lost
 NO_STATUS = EngineStatus()
 
 
 @dataclass(slots=True)
 class WorkerIncarnation:
-    """One life: its newest heartbeat, under which term and when it came, why it was lost."""
+    """One incarnation: its newest heartbeat with the term and the time of it, and why it was lost."""
 
     ordinal: Ordinal
     incarnation: Incarnation
@@ -41,16 +42,16 @@ class WorkerIncarnation:
 
     @property
     def status(self) -> EngineStatus:
-        """Return what the engine last said of itself; zeros before it said anything."""
+        """Return the newest status of the engine; zeros before the first one."""
         return NO_STATUS if self.heartbeat is None else self.heartbeat.status
 
 
 @dataclass(slots=True)
 class WorkerRegistry:
-    """``since`` is when this leader began to listen: silence is counted from then, not before.
+    """``since``: when this leader began to listen. Silence counts from then on.
 
-    A life that is silent for ``timeout_s`` is lost; up to ``excused_s_max`` of a leader's own
-    standstill are not counted.
+    An incarnation that is silent for ``timeout_s`` is lost. Time in which the leader itself stood
+    still does not count, up to ``excused_s_max``.
     """
 
     timeout_s: float
@@ -59,7 +60,7 @@ class WorkerRegistry:
     lives: dict[Incarnation, WorkerIncarnation] = field(default_factory=dict)
 
     def life(self, ordinal: Ordinal, incarnation: Incarnation) -> WorkerIncarnation:
-        """Return the record of a life, made on its first mention."""
+        """Return the record of an incarnation; the first call makes it."""
         known = self.lives.get(incarnation)
         if known is None:
             known = WorkerIncarnation(ordinal, incarnation, seen=self.since)
@@ -74,7 +75,7 @@ class WorkerRegistry:
         return life
 
     def on_report(self, context: StepContext, envelope: Envelope) -> None:
-        """Take a heartbeat or the news of an engine's end; late ones are dropped."""
+        """Take a heartbeat or the report of an engine's end; late ones are dropped."""
         match envelope.body:
             case Heartbeat() as heartbeat:
                 self._heartbeat(context, envelope.term, heartbeat)
@@ -106,11 +107,11 @@ class WorkerRegistry:
         life.pod = life.pod or lost.pod
         if lost.died in ("", lost.incarnation):
             self.mark_lost(life, lost.reason, lost.cause)
-        else:  # a successor that never said a word; how this life ended was said before
+        else:  # a successor died before its first message; this end was reported before
             self.mark_lost(life, "its engine was replaced")
 
     def refuse(self, address: str) -> None:
-        """Count a refused dial against whoever was last heard of at ``address``."""
+        """Count a refused dial against the incarnation whose keeper has this address."""
         for life in self.lives.values():
             if life.keeper == address:
                 life.refusals += 1
@@ -118,20 +119,20 @@ class WorkerRegistry:
                     self.mark_lost(life, f"{address} refuses connections")
 
     def mark_lost(self, life: WorkerIncarnation, reason: str, cause: Cause = Cause.UNKNOWN) -> None:
-        """Give a life up for ever; the first reason stays, unless it did not say why."""
+        """Give an incarnation up for ever. The first reason stays, unless its cause was unknown."""
         if life.draining and cause is Cause.UNKNOWN:
             cause = Cause.ORDERED
         if life.lost is None or (life.cause is Cause.UNKNOWN and cause is not Cause.UNKNOWN):
             life.lost, life.cause = reason, cause
 
     def alive(self, context: StepContext, life: WorkerIncarnation) -> bool:
-        """Return whether a life is neither lost nor silent; silence makes it lost."""
+        """Return whether an incarnation lives. One that is silent too long becomes lost."""
         if life.lost is None and context.due_or_wake(self._silent_at(context, life)):
             self.mark_lost(life, f"not heard of for {self.timeout_s:g} s")
         return life.lost is None
 
     def recent(self, context: StepContext, life: WorkerIncarnation) -> bool:
-        """Return whether a life, lost or not, has been heard of lately."""
+        """Return whether the newest heartbeat of an incarnation, lost or not, is recent."""
         return life.heartbeat is not None and context.now < self._silent_at(context, life)
 
     def _silent_at(self, context: StepContext, life: WorkerIncarnation) -> float:
@@ -144,10 +145,10 @@ class WorkerRegistry:
         fingerprint: str,
         members: list[Incarnation] | None,
     ) -> WorkerIncarnation | None:
-        """Return a life that may be admitted for ``ordinal``: heard of, alive, of this plan.
+        """Return an incarnation that may be admitted for ``ordinal``: alive, and of this plan.
 
-        It is fresh or one of ``members`` (None: not known): one that ran an earlier attempt and
-        is no member is being ended.
+        It has run no attempt, or it is one of ``members`` (None: the members are not known). An
+        incarnation that ran an attempt and is no member is being ended.
         """
         for life in reversed(list(self.lives.values())):
             if (
@@ -161,7 +162,7 @@ class WorkerRegistry:
         return None
 
     def prune(self, context: StepContext, keep: list[Incarnation]) -> None:
-        """Forget lives lost before the current attempt and silent since: bounds the roster."""
+        """Forget incarnations that are lost and silent, except ``keep``. This bounds the registry."""
         self.lives = {
             i: life
             for i, life in self.lives.items()
@@ -170,14 +171,14 @@ class WorkerRegistry:
 
 
 def member_of(life: WorkerIncarnation) -> Member:
-    """Describe a life as a member of an attempt."""
+    """Describe an incarnation as a member of an attempt."""
     assert life.heartbeat is not None
     beat = life.heartbeat
     return Member(life.ordinal, life.incarnation, beat.keeper, beat.flight, life.pod)
 
 
 def address_of(life: WorkerIncarnation, member: Member | None = None) -> Address | None:
-    """Return where a life is told something, from its heartbeat or from the members file."""
+    """Return the address of an incarnation, from its heartbeat or from the members file."""
     if life.heartbeat is not None:
         return Address(life.ordinal, life.incarnation, life.heartbeat.keeper)
     if member is not None:

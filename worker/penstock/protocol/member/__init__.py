@@ -1,1 +1,1 @@
-"""A member: what a keeper decides for its own worker."""
+"""The member: what a keeper decides for its own worker."""

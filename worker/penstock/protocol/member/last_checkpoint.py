@@ -1,9 +1,9 @@
-"""The last checkpoint of a worker that is about to be ended, so that little is done twice.
+"""The last checkpoint of a worker that is about to end: with it the others repeat little work.
 
-It is asked for, never forced: an epoch that does not come in time is replayed by the others. When
-all workers go together the leader may go first, and nobody is left to tell the others: a worker
-waits only while something leads to its last epoch. With a deleted job go the rights of its workers:
-nobody commits anything then, and nobody can say so.
+The worker asks for the checkpoint and does not force it. If the epoch does not come in time, the
+others replay its input. When all workers end together, the leader may end first, and then no leader
+tells the others the outcome. So a worker waits only while its last epoch can still come. The rights
+of the workers end with a deleted job: then nothing can be committed, and no message says so.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,13 @@ from penstock.protocol.step_context import StepContext
 
 @dataclass(frozen=True, slots=True)
 class DrainView:
-    """What a worker that goes sees; any change of it may lead to its last epoch.
+    """What a worker that ends knows. A change of it means that the last epoch may still come.
 
-    ``told``: the newest command of each kind. ``committed``: the newest epoch known to be so.
-    ``undecided``: an epoch of the newest term began here and its end was not heard. ``broken``:
-    the attempt can take no other epoch. ``unread_since``: when -latest could not be read for the
-    first time; None when it could the last time.
+    - ``told``: the number of the newest command of each kind.
+    - ``committed``: the newest epoch that is known to be committed.
+    - ``undecided``: an epoch of the newest term has begun here, and its outcome is not known.
+    - ``broken``: the attempt can take no further epoch.
+    - ``unread_since``: since when -latest cannot be read; None when the last read succeeded.
     """
 
     status: EngineStatus
@@ -39,10 +40,11 @@ class DrainView:
 
 @dataclass(slots=True)
 class LastCheckpointWait:
-    """``after`` is the newest epoch known to have begun here before: only a later one is the last.
+    """The wait for the last epoch: one that is later than ``after``, the newest one begun before.
 
-    ``moved_at``: when ``seen`` was new; ``committed_at``: when the last epoch was seen committed.
-    ``over``: there is nothing to wait for.
+    - ``seen``: the newest view; ``moved_at``: when it last changed.
+    - ``committed_at``: when the last epoch was found committed.
+    - ``over``: there is nothing to wait for.
     """
 
     after: Epoch
@@ -53,7 +55,7 @@ class LastCheckpointWait:
     over: bool = False
 
     def asks(self, context: StepContext, view: DrainView) -> bool:
-        """Return whether the leader is to be asked now: again and again, a new one has not heard."""
+        """Return whether to ask the leader now. It is asked repeatedly, because it may change."""
         if view != self.seen:
             self.seen, self.moved_at = view, context.now
         if self.committed_at is None and view.committed > self.after:
@@ -66,18 +68,18 @@ class LastCheckpointWait:
         return True
 
     def _over(self, context: StepContext, view: DrainView) -> bool:
-        """Return whether the last epoch is committed and its output visible, or none will come."""
+        """Return whether the last epoch is committed and visible, or none can come any more."""
         status = view.status
         if status.running == 0 or status.left or status.ended or status.published > self.after:
             return True
-        if self.committed_at is not None:  # whoever recovers makes the output visible
+        if self.committed_at is not None:  # a recovery makes the output visible in any case
             return context.due_or_wake(self.committed_at + DRAIN_PUBLISH_S)
         if view.broken and not view.undecided:
-            return True  # the attempt goes back to what is committed: nothing here is kept
+            return True  # the attempt goes back to the committed epoch: no new epoch is kept
         if view.unread_since is not None and context.due_or_wake(
             view.unread_since + DRAIN_UNREAD_S
         ):
             return True
         if view.undecided and not view.broken:
-            return False  # whoever leads commits it or says that it is aborted
+            return False  # the leader commits the epoch or reports that it is aborted
         return context.due_or_wake(self.moved_at + DRAIN_STILL_S)

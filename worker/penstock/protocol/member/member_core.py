@@ -105,7 +105,7 @@ TRANSITIONS: dict[EnginePhase, tuple[EnginePhase, ...]] = {
 
 
 class MemberCore:
-    """One worker's voice: its engine's status to the leader, the leader's commands to it."""
+    """The core of one member: it passes commands to the engine, and reports to the leader."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class MemberCore:
         self.job_uid = job_uid
         self.pod = pod
         self.context = StepContext(Incarnation(""), settings.heartbeat_interval_s)
-        self.term = Term(0)  # announced here
-        self.fence = Term(0)  # the highest that is known to exist
+        self.term = Term(0)  # the newest term that was announced here
+        self.fence = Term(0)  # the highest term that is known to exist
         self.leader: Leader | None = None
         self.closed: bool | None = None
         self.committed = Epoch(0)
@@ -132,12 +132,12 @@ class MemberCore:
         self.status = EngineStatus()
         self.broken: Broken | None = None
         self.lost: EngineLost | None = None
-        self.ended: tuple[Cause, str] | None = None  # it was told to end: what for, in words
+        self.ended: tuple[Cause, str] | None = None  # it was told to end, for this reason
         self.taken = CommandDedup()
         self.open = PendingReports()
         self.sequence = 0
         self.deaths = 0
-        self.deaths_unasked = 0  # of all engines of this keeper, for people
+        self.deaths_unasked = 0  # of all engines of this keeper, for the metrics
         self.engine_seen = Sign()
         self.start_at = 0.0
         self.beat_at = 0.0
@@ -185,7 +185,7 @@ class MemberCore:
         return self.context.alarm
 
     def drained(self) -> bool:
-        """Return whether a draining worker may end: nothing runs, or its last epoch is published."""
+        """Return whether a draining worker may end: no engine runs, or the wait for it is over."""
         if self.draining is None:
             return False
         return self.engine is not EnginePhase.UP or self.draining.over
@@ -193,7 +193,7 @@ class MemberCore:
     # --- The leader ------------------------------------------------------------------------------
 
     def _learn(self, record: Latest | None) -> None:
-        """Find the leader, and whether an engine may run at all."""
+        """Learn who leads, and whether an engine may run."""
         if record is None or record.job_uid != self.job_uid:
             return
         if record.term >= self.fence:
@@ -203,20 +203,20 @@ class MemberCore:
                 self.beat_at = self.context.now
             self.closed, self.committed = record.closed(), record.epoch
         if self.closed and self.lost is not None:
-            self.deaths = 0  # a new run begins with a clean slate
+            self.deaths = 0  # a new run begins without deaths
             self.lost = replace(self.lost, fatal=False)
 
     def _command(self, envelope: Envelope) -> None:
-        """Fence by the term, then by the attempt; what is left goes to the engine once."""
+        """Fence a command by its term, then by its attempt. It goes to the engine once."""
         command = envelope.body
         if envelope.job_uid != self.job_uid:
             return
-        if envelope.term < self.fence:  # a deposed leader
+        if envelope.term < self.fence:  # from a deposed leader
             return
         if isinstance(command, Announce):
             self._announced(envelope.term, command)
             return
-        if envelope.term > self.term:  # its announcement comes first
+        if envelope.term > self.term:  # the announcement of that term comes first
             return
         if self.engine is EnginePhase.UP:
             self._dispatch(command)  # type: ignore[arg-type]
@@ -243,7 +243,7 @@ class MemberCore:
                     self._end(reason)
             case Enumerate(attempt):
                 if attempt > self.taken.attempt and command != self.taken.enumerated:
-                    self.taken.enumerated = command  # once, unless other sources are asked for
+                    self.taken.enumerated = command  # once, unless it names other sources
                     self._pass(command)
             case Reset(attempt):
                 if attempt > self.taken.attempt:
@@ -251,7 +251,7 @@ class MemberCore:
                     self._pass(command)
             case Prepare(attempt, assignment):
                 if self.taken.attempt == 0:
-                    self._take(attempt)  # a joiner begins with it
+                    self._take(attempt)  # it is the first command of a joiner
                 version = assignment.version
                 if version > self.taken.cancelled:
                     self._once(command, attempt, version)
@@ -273,7 +273,7 @@ class MemberCore:
                 self._once(command, attempt, version)
 
     def _take(self, attempt: Attempt) -> None:
-        """Begin an attempt: all that is known of the engine is about it from now on."""
+        """Begin an attempt: what was known of the engine was about earlier ones."""
         self.taken = CommandDedup(attempt)
         self.open = PendingReports()
         self.broken = None
@@ -288,7 +288,7 @@ class MemberCore:
     def _pass(self, command: Command) -> None:
         if self.engine is EnginePhase.UP and self.hello is not None:
             self.context.do(ToEngine(self.hello.incarnation, self.term, command))
-            if not isinstance(command, Inject | Hurry | Commit):  # what they lead to is said soon
+            if not isinstance(command, Inject | Hurry | Commit):  # a report follows these soon
                 self.beat_at = self.context.now
 
     # --- The engine ------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class MemberCore:
 
     def _status(self, status: EngineStatus) -> None:
         if status.attempt < self.taken.attempt:
-            return  # said before it took the Reset
+            return  # sent before the engine took the Reset
         if status != self.status:
             self.status = status
             self.beat_at = self.context.now
@@ -348,7 +348,7 @@ class MemberCore:
             reason = f"{told}: {reason}"
         died = self.hello.incarnation if self.hello is not None else Incarnation("")
         if not died and self.lost is not None:
-            died = self.lost.incarnation  # its successor died before its first word
+            died = self.lost.incarnation  # its successor died before its first message
         self.lost = EngineLost(
             self.ordinal, died, reason, gone.fatal, self.pod, cause, gone.incarnation
         )
@@ -370,7 +370,7 @@ class MemberCore:
             incarnation = self.hello.incarnation if self.hello is not None else Incarnation("")
             self.context.do(EndEngine(incarnation, reason))
 
-    # --- Pursue ----------------------------------------------------------------------------------
+    # --- Reconcile ----------------------------------------------------------------------------------
 
     def _reconcile(self) -> None:
         self._watch_engine()

@@ -1,4 +1,4 @@
-"""What one life of an engine was told, and what it said that is not yet decided."""
+"""The commands that one incarnation of an engine has taken, and its reports that are not decided yet."""
 
 from dataclasses import dataclass, field
 
@@ -24,16 +24,17 @@ from penstock.contract.control_messages import (
 )
 from penstock.contract.ids import Attempt, Epoch, TaskId, Term
 
-# A new leader repeats these under its own term; their numbers may recur there.
+# A new leader repeats these commands under its own term, where their numbers may recur.
 OF_A_TERM = (Inject, Hurry, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
 
 
 @dataclass(slots=True)
 class CommandDedup:
-    """The newest number of each kind of command that the engine was given in ``attempt``.
+    """The newest number of each kind of command that went to the engine in ``attempt``.
 
-    ``cancelled`` is the highest proposed version that was called off: a Prepare of it that comes
-    later has been overtaken. ``enumerated``: the sources that were asked for last.
+    - ``cancelled``: the highest proposed version that was cancelled. A Prepare of it that comes
+      later is out of date.
+    - ``enumerated``: the newest order to list splits.
     """
 
     attempt: Attempt = Attempt(0)
@@ -42,7 +43,7 @@ class CommandDedup:
     enumerated: Enumerate | None = None
 
     def first(self, command: Command, number: int) -> bool:
-        """Return whether ``command`` is newer than all of its kind, and note it."""
+        """Return whether ``command`` is newer than all of its kind, and remember its number."""
         kind = type(command).__name__
         if number <= self.numbers.get(kind, 0):
             return False
@@ -50,22 +51,22 @@ class CommandDedup:
         return True
 
     def number(self, kind: type) -> int:
-        """Return the newest number of a kind, 0 when there was none."""
+        """Return the newest number of a kind of command, 0 when there was none."""
         return self.numbers.get(kind.__name__, 0)
 
     def decided(self) -> int:
-        """Return the newest epoch of which the engine heard the end."""
+        """Return the newest epoch whose outcome has gone to the engine."""
         return max(self.number(Commit), self.number(Abort), self.number(Publish))
 
     def forget(self, kinds: tuple[type, ...]) -> None:
-        """Take commands of these kinds anew."""
+        """Forget the numbers of these kinds, so that such commands pass again."""
         for kind in kinds:
             self.numbers.pop(kind.__name__, None)
 
 
 @dataclass(slots=True)
 class PendingReports:
-    """What is repeated until the leader has decided: acknowledgements, failures, answers."""
+    """The reports that are repeated until they are decided: acknowledgements, failures, answers."""
 
     acks: dict[TaskId, TaskAck] = field(default_factory=dict)
     failed: EpochFailed | None = None
@@ -90,30 +91,30 @@ class PendingReports:
                 self.wanted = report
 
     def close(self, epoch: Epoch) -> None:
-        """Forget what is said about epochs up to ``epoch``: they are decided."""
+        """Forget reports about epochs up to ``epoch``: these are decided."""
         self.acks = {task: ack for task, ack in self.acks.items() if ack.epoch > epoch}
         if self.failed is not None and self.failed.epoch <= epoch:
             self.failed = None
 
     def close_terms_below(self, term: Term) -> None:
-        """Forget epochs of older terms: the new term's announcement has decided them."""
+        """Forget reports about epochs of older terms: the announcement of ``term`` decides them."""
         self.acks = {task: ack for task, ack in self.acks.items() if ack.term >= term}
         if self.failed is not None and self.failed.term < term:
             self.failed = None
 
     def newest(self, taken: CommandDedup) -> Epoch:
-        """Return the newest epoch that is known to have begun here: by order, or in band."""
+        """Return the newest epoch that has begun here, by a command or by a barrier in band."""
         return Epoch(max([taken.number(Inject), *(a.epoch for a in self.acks.values())]))
 
     def undecided(self, taken: CommandDedup) -> Epoch:
-        """Return the newest epoch that began here and of which no end was heard, else 0."""
+        """Return the newest epoch that has begun here and whose outcome is not known, else 0."""
         newest = self.newest(taken)
         return Epoch(newest if newest > taken.decided() else 0)
 
     def repeated(self, taken: CommandDedup) -> list[Report]:
-        """List what is to be said again; a wish for a checkpoint is said twice, not for ever."""
+        """List the reports to repeat. A request for a checkpoint is repeated only once."""
         if self.splits is not None and self.splits.attempt <= taken.attempt:
             self.splits = None
-        said = (self.failed, self.unpublished, self.splits, self.wanted)
+        open_reports = (self.failed, self.unpublished, self.splits, self.wanted)
         self.wanted = None
-        return [*self.acks.values(), *(r for r in said if r is not None)]
+        return [*self.acks.values(), *(r for r in open_reports if r is not None)]

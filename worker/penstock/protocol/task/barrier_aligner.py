@@ -1,12 +1,12 @@
-"""Barrier alignment: which channels wait for the others, and when the cut is complete.
+"""Barrier alignment: which channels wait for the others, and when all barriers have come.
 
     open --barrier--> blocked (every element stays in the channel's queue)
-    all channels of the version blocked or ended --> cut, all open again
-    a newer barrier, or an abort                 --> all open again, the old one is off
+    all channels of the version blocked or ended --> the task cuts, all channels open again
+    a newer barrier, or an abort                 --> all channels open again, the old barrier is off
 
-The identity of a barrier is (term, epoch). One that is not above everything this task has cut,
-dropped or aborted is late: it is dropped, and blocks nothing. One that a channel brings is counted;
-a source is told of each barrier more than once.
+The identity of a barrier is (term, epoch). A barrier that is not above everything this task has
+cut, dropped or aborted is late: it is dropped and blocks no channel. A late barrier of a channel is
+counted. A source is told of each barrier more than once, so its late barriers are not counted.
 """
 
 from collections.abc import Iterable
@@ -36,10 +36,10 @@ class BarrierAligner:
         return channel in self._channels and not (self._blocked and channel in self._blocked)
 
     def barrier(self, channel: ChannelId | None, barrier: Barrier) -> Barrier | None:
-        """Take a barrier from a channel (None: told to a source). Return it when the cut is due."""
+        """Take a barrier from a channel (None: a command to a source). Return it if the cut is due."""
         identity = _identity(barrier)
         if identity <= self._done or (self._current and identity < _identity(self._current)):
-            self.late += channel is not None  # a source hears of its barrier more than once
+            self.late += channel is not None  # a source gets each barrier more than once
             return None
         if self._current is None or identity > _identity(self._current):
             self._blocked.clear()
@@ -49,17 +49,17 @@ class BarrierAligner:
         return self._complete()
 
     def begins(self, barrier: Barrier) -> bool:
-        """Return whether a barrier is newer than all that this task has heard of."""
+        """Return whether a barrier is newer than all barriers that this task knows."""
         newest = self._done if self._current is None else _identity(self._current)
         return _identity(barrier) > newest
 
     def end(self, channel: ChannelId) -> Barrier | None:
-        """Count an ended channel as aligned. Return the barrier if it was the last one missing."""
+        """Count an ended channel as aligned. Return the barrier if the cut is due by that."""
         self._ended[channel] = None
         return self._complete()
 
     def off(self, term: Term, epoch: Epoch) -> None:
-        """Give up everything up to (term, epoch): what still comes of it is late."""
+        """Give up all barriers up to (term, epoch): those that still come are late."""
         self._done = max(self._done, (term, epoch))
         if self._current is not None and _identity(self._current) <= self._done:
             self._current = None

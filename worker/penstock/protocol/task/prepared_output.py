@@ -1,11 +1,11 @@
-"""Prepared output of a task: carried until committed, published after the commit, then forgotten.
+"""Prepared output of a task: it is carried until it is committed, then published, then forgotten.
 
     prepared --in the manifest of E--> undecided --commit E--> committed --Published--> visible
         ^                                  | abort of E
         +----------------------------------+        only a reset discards, never what E lists
 
-A handle belongs to every manifest from its cut to the first that is committed: the output of an
-aborted epoch is committed with the next one, because the sources are not rewound for it.
+A handle belongs to every manifest from its cut to the first committed one. The output of an aborted
+epoch is committed with the next epoch, because the sources are not rewound for it.
 """
 
 from penstock.contract.ids import NO_EPOCH, Epoch
@@ -15,12 +15,12 @@ Handles = tuple[SinkHandle, ...]
 
 
 class SinkLedger:
-    """Knows the handles of one task in every state between prepare and forget."""
+    """Knows the handles of one task, from their preparation until they are forgotten."""
 
     __slots__ = ("_committed", "_prepared", "_undecided", "_wanted", "published")
 
     def __init__(self, epoch: Epoch = NO_EPOCH) -> None:
-        """Begin behind ``epoch``: its handles are published by whom the leader asks."""
+        """Begin behind ``epoch``. The leader chooses which workers publish its handles."""
         self._prepared: Handles = ()
         self._undecided: dict[Epoch, Handles] = {}
         self._committed: dict[Epoch, Handles] = {}
@@ -32,12 +32,12 @@ class SinkLedger:
         self._prepared += handles
 
     def manifest(self, epoch: Epoch) -> Handles:
-        """Return what the manifest of ``epoch`` must list: new handles and carried ones."""
+        """Return the handles that the manifest of ``epoch`` lists: new ones and carried ones."""
         self._undecided[epoch] = self._prepared
         return self._prepared
 
     def commit(self, epoch: Epoch) -> Handles | None:
-        """Return what is to be published for ``epoch``, or None if that was asked before."""
+        """Return the handles to publish for ``epoch``, or None if its commit was known before."""
         if epoch <= self._wanted:
             return None
         self._wanted = epoch
@@ -52,15 +52,15 @@ class SinkLedger:
         self.published = max(self.published, epoch)
 
     def forget(self, epoch: Epoch) -> Handles:
-        """Return what was published before ``epoch``, whose commit recorded that it was."""
+        """Return the handles published before ``epoch``. Its commit has recorded their publication."""
         old = [e for e in self._committed if e < epoch and e <= self.published]
         return tuple(h for e in old for h in self._committed.pop(e))
 
     def discard(self, epoch: Epoch) -> Handles:
-        """Return what a reset to ``epoch`` throws away: only what its manifest does not list.
+        """Return the handles that a reset to ``epoch`` discards: those its manifest does not list.
 
-        The number in a handle cannot tell: one prepared for 6 under an older term may have been
-        carried into the 5 that a newer term committed.
+        The number in a handle does not decide. A handle prepared for epoch 6 under an older term may
+        have been carried into epoch 5 that a newer term has committed.
         """
         kept = self._undecided.get(epoch, ())
         return tuple(h for h in self._prepared if h not in kept)

@@ -30,7 +30,7 @@ from penstock.protocol.transitions import checked
 
 
 class BufferPhase(Enum):
-    """Where a sender is in a rescale."""
+    """The phases of the buffer."""
 
     NONE = 0
     UNDECIDED = 1
@@ -62,7 +62,7 @@ class RescaleBuffer:
     )
 
     def __init__(self, bytes_max: int) -> None:
-        """Begin in ordinary life; ``bytes_max`` bounds what is held by the task."""
+        """Begin outside a rescale. ``bytes_max`` bounds the rows that the task holds."""
         self.phase = BufferPhase.NONE
         self._bytes_max = bytes_max
         self._limit = bytes_max
@@ -79,7 +79,7 @@ class RescaleBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """Return the charge of all held rows."""
+        """Return the charge of all held rows, in bytes."""
         return self._bytes
 
     @property
@@ -88,7 +88,7 @@ class RescaleBuffer:
         return tuple(self._closed)
 
     def open(self, channel: ChannelId) -> bool:
-        """Return whether marks may be put on an output: never before the rows held for it."""
+        """Return whether marks may be sent on an output: never before the rows held for it."""
         return channel not in self._closed
 
     def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:
@@ -121,36 +121,36 @@ class RescaleBuffer:
         return sends
 
     def announced(self, channel: ChannelId, version: Version) -> list[Send]:
-        """Hear what the receiver of ``channel`` has loaded; release what waited for it."""
+        """Take the version that the receiver of ``channel`` has loaded; release the rows for it."""
         self._peers[channel] = max(version, self._peers.get(channel, version))
         if self.phase is BufferPhase.NONE or version < self._version:
             return []
-        self.commit()  # nobody announces a version that is not committed
+        self.commit()  # only a committed version is announced
         self._closed.pop(channel, None)
         return self._release(channel)
 
     def commit(self) -> None:
-        """The next version is committed: from now on only forward."""
+        """Go only forward from now on: the next version is committed."""
         if self.phase is BufferPhase.UNDECIDED:
             self._enter(BufferPhase.FORWARD)
             self._keep([p for p in self._held if p.new is not None])
 
     def abort(self) -> list[Send]:
-        """Release everything to the old owners, in order, and return to ordinary life."""
+        """Release all rows to the old owners, in order. The rescale is over."""
         assert self.phase is BufferPhase.UNDECIDED, "a committed rescale only goes forward"
         sends = [Send(p.old, p.data) for p in self._held if p.old is not None]
         self._finish()
         return sends
 
     def forward(self) -> list[Send]:
-        """Release everything to the new owners: all are known to have resumed."""
+        """Release all rows to the new owners: all of them have resumed."""
         self.commit()
         sends = [Send(p.new, p.data) for p in self._held if p.new is not None]
         self._finish()
         return sends
 
     def settled(self) -> bool:
-        """Leave the rescale if every receiver has announced; say whether that is so."""
+        """Return whether the rescale is over. It ends when every receiver has announced."""
         if self.phase is BufferPhase.FORWARD and not self._closed:
             self._finish()
         return self.phase is BufferPhase.NONE

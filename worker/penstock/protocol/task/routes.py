@@ -1,8 +1,9 @@
-"""Who receives what on an edge, under the assignment that holds and the next one.
+"""The routes of an edge: which channel receives what, under the assignment that holds and the next.
 
-The tables are small and pure; the engine turns them into arrays, the simulator looks them up.
-For key edges a table has one entry per key group. For custom ones it lists the receivers of
-each version, for the others the receivers of both: place by place, who is there before and after.
+The tables are small and pure. The engine turns them into arrays; the simulation looks them up. The
+table of a key edge has one entry per key group. The table of a custom edge lists the receivers of
+each version. The table of any other edge lists the receivers of both versions: each entry says which
+of them is there before and after.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ Receivers = tuple[ChannelId | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """One edge of one sender: ``old[i]`` and ``new[i]`` receive what belongs to entry i.
+    """One edge of one sender: ``old[i]`` and ``new[i]`` receive the rows of entry i.
 
     Outside a rescale both are the same object. None: that version has no such receiver.
     """
@@ -42,7 +43,7 @@ def routes(
         return Routes(edge, before, before)
     after = _receivers(plan, edge, sender, new)
     if sender not in new.tasks():
-        after = ()  # a leaving task sends nothing more: all waits, in case the rescale is aborted
+        after = ()  # a task that leaves holds all rows, because the rescale may be aborted
     if edge.partitioning in {Partitioning.KEY, Partitioning.CUSTOM}:
         return Routes(edge, before, after or (None,) * len(before))
     everyone = list(dict.fromkeys(before + after))

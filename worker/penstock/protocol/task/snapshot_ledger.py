@@ -1,9 +1,9 @@
-"""Bookkeeping of a task's epochs: since when a delta counts, and which snapshot is under way.
+"""The ledger of a task's snapshots: which one is under way, and since when a delta counts.
 
-    cut --Stored--> acknowledged, unless it was aborted meanwhile
+    cut --SnapshotStored--> acknowledged, unless the epoch was aborted meanwhile
      |--StoreFailed--> failed: this epoch aborts and nothing else
 
-Known committed rises by what a barrier says, by a commit and by a new term's announcement.
+The known committed epoch rises by a barrier, by a commit, and by the announcement of a new term.
 A delta holds every change since then, whatever was cut and aborted in between.
 """
 
@@ -15,7 +15,7 @@ from penstock.model.elements import Barrier
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInProgress:
-    """What was true of the task at a barrier and is not in its files."""
+    """The state of the task at a barrier that is not in its files."""
 
     barrier: Barrier
     watermark_us: int | None
@@ -23,7 +23,7 @@ class SnapshotInProgress:
 
 
 class SnapshotLedger:
-    """Knows the last committed epoch and the one snapshot that may be under way."""
+    """Knows the last committed epoch and the snapshot under way; there is at most one."""
 
     __slots__ = ("_aborted", "_open", "committed")
 
@@ -39,7 +39,7 @@ class SnapshotLedger:
         return self._open is not None
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Hear that ``epoch`` is committed; say whether that is news."""
+        """Note that ``epoch`` is committed. Return whether it was not known before."""
         news = epoch > self.committed
         self.committed = max(self.committed, epoch)
         return news
@@ -52,7 +52,7 @@ class SnapshotLedger:
         return self.committed
 
     def off(self, term: Term, epoch: Epoch) -> None:
-        """Hear that everything up to (term, epoch) that is not committed never will be."""
+        """Give up all snapshots up to (term, epoch) that are not committed: they never will be."""
         if self._open is not None and _identity(self._open) <= (term, epoch):
             self._aborted = True
 

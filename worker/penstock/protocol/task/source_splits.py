@@ -1,12 +1,12 @@
-"""The splits of a source task: what may be read, what is idle, what has ended.
+"""The splits of a source task: which may be read, which are idle, which have ended.
 
     reading --barrier E (rescale), moving--> stopped --abort--> reading
                                                 |--version + 1--> gone
-    reading --silent while asked for idle_after_s--> idle --rows--> reading
+    reading --silent for idle_after_s while asked--> idle --rows--> reading
     reading --no more rows--> finished, for ever
 
-Only a source declares a split idle, and only for silence while it was asked: the time in which
-the task waited or recovered does not count, or rows of a paused split would be late.
+Only a source declares a split idle, and only for silence while the split was asked for rows. Time
+in which the task waited or recovered does not count. Otherwise rows of a paused split would be late.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class SourceSplits:
         out_of_orderness_us: int | None,
         watermark_us: int | None,
     ) -> None:
-        """Begin without splits; None for the bounds of a source without idleness, or event time."""
+        """Begin without splits. None: the source has no idleness, or no event time."""
         self._bounded = bounded
         self._idle_after_s = None if bounded else idle_after_s  # a bounded split is never idle
         self._disorder_us = out_of_orderness_us
@@ -52,7 +52,7 @@ class SourceSplits:
         self.load((), ())
 
     def load(self, gained: Iterable[SplitState], lost: Iterable[SplitId]) -> None:
-        """Take over splits at their stored state, give up others; all are active."""
+        """Take over splits at their stored state, and give up others. All splits are active."""
         for split in lost:
             self._finished.pop(split, None)
             self._max_ts.pop(split, None)
@@ -71,7 +71,7 @@ class SourceSplits:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether nothing will ever be read here; false for a source that never ends."""
+        """Return whether all splits are read to their end. False for a source that never ends."""
         return self._bounded and all(self._finished.values())
 
     def reads(self, split: SplitId) -> bool:
@@ -79,12 +79,12 @@ class SourceSplits:
         return not self._finished.get(split, True) and split not in self._moving
 
     def stamp_us(self, split: SplitId) -> int | None:
-        """Return the lateness stamp of the next row: largest ts so far minus the disorder."""
+        """Return the lateness stamp of the next row: the largest ts so far minus the disorder."""
         largest = self._max_ts.get(split)
         return None if largest is None or self._disorder_us is None else largest - self._disorder_us
 
     def rows(self, split: SplitId, max_ts: int | None) -> bool:
-        """Note rows; return whether the split was idle before."""
+        """Note rows. Return whether the split was idle before."""
         assert self.reads(split), f"split {split} was read though it must not be"
         self._silent_since.pop(split, None)
         was_idle = self.time.active(split)
@@ -94,7 +94,7 @@ class SourceSplits:
         return was_idle
 
     def empty(self, split: SplitId, now: float) -> None:
-        """Note that a split was asked and silent; it is idle when that has lasted long enough."""
+        """Note that a split was asked and had no row. It becomes idle after ``idle_after_s``."""
         if self._idle_after_s is None or not self.reads(split):
             return
         since = self._silent_since.setdefault(split, now)
@@ -102,8 +102,8 @@ class SourceSplits:
             self.time.idle(split)
 
     def waited(self) -> None:
-        """Begin to measure silence anew."""
-        self._silent_since.clear()  # nobody was asked meanwhile: not a word about idleness
+        """Measure silence from now on."""
+        self._silent_since.clear()  # the splits were not asked for rows meanwhile
 
     def ended(self, split: SplitId) -> None:
         """Note that a split has no more rows."""
@@ -112,16 +112,16 @@ class SourceSplits:
         self._note_mark(split)
 
     def stop(self, moving: Iterable[SplitId]) -> None:
-        """Read no more of the splits that move, until told whether they do."""
+        """Stop reading the splits that move, until the rescale is decided."""
         self._moving = dict.fromkeys(moving)
         self._silent_since.clear()
 
     def go_on(self) -> None:
-        """The splits stay: read on."""
+        """Read all splits again: the rescale was aborted."""
         self._moving.clear()
 
     def wakes_at(self) -> float | None:
-        """Return when the next silent split becomes idle, if it stays silent."""
+        """Return when the next silent split becomes idle if it stays silent, None if none does."""
         if self._idle_after_s is None or not self._silent_since:
             return None
         return min(self._silent_since.values()) + self._idle_after_s

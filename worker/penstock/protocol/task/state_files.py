@@ -1,10 +1,10 @@
-"""Which state files a task lists, and which it may merge: pure rules over manifest entries.
+"""The state files of a task: which it lists, and which it may merge. Pure rules over manifest entries.
 
     committed entries --cut--> committed + delta (or merged + delta) --confirm--> committed
                           |--abort--> nothing: the next cut begins at the committed ones again
 
-A delta holds every change since the last commit, so a listing is always built on what is
-committed; a file of an aborted epoch, delta or merged, is never listed again.
+A delta holds every change since the last commit, so a listing is always built on committed files. A
+file of an aborted epoch, delta or merged, is never listed again.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Files = tuple[StateFile, ...]
 
 
 class FileList:
-    """The entries of one task: committed ones, and those that cuts under way would list."""
+    """The entries of one task: the committed ones, and those that snapshots under way would list."""
 
     __slots__ = ("_proposed", "committed")
 
@@ -28,40 +28,40 @@ class FileList:
         self._proposed: dict[Epoch, Files] = {}
 
     def propose(self, epoch: Epoch, listing: Files) -> None:
-        """Remember what the manifest of ``epoch`` lists, should it be committed."""
+        """Remember what the manifest of ``epoch`` lists, in case it is committed."""
         self._proposed[epoch] = listing
 
     def confirm(self, epoch: Epoch) -> None:
-        """Hear that ``epoch`` is committed; what older cuts proposed is forgotten."""
+        """Note that ``epoch`` is committed. The listings of older snapshots are forgotten."""
         self.committed = self._proposed.get(epoch, self.committed)
         self._proposed = {e: files for e, files in self._proposed.items() if e > epoch}
 
     def gain(self, files: Files) -> None:
-        """Take over entries of gained groups, as narrow as they were given."""
+        """Take over entries of gained groups, narrowed as given."""
         self.committed = in_order((*self.committed, *files))
 
     def lose(self, share: Share) -> None:
-        """Narrow every entry to the groups that are left; empty ones go."""
+        """Narrow every entry to the groups that are left, and remove empty entries."""
         narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)
         self.committed = tuple(f for f in narrowed if f.groups)
 
 
 def in_order(files: Sequence[StateFile]) -> Files:
-    """Sort entries as they must be loaded: later ones win."""
+    """Sort entries in the order of loading: a later entry overwrites an earlier one."""
     return tuple(sorted(files, key=lambda f: (f.order, f.blob.name)))
 
 
 def next_order(files: Sequence[StateFile]) -> int:
-    """Return an order behind all entries, own and gained."""
+    """Return an order number behind all entries, own and gained."""
     return 1 + max((f.order for f in files), default=0)
 
 
 def to_merge(files: Sequence[StateFile], files_max: int) -> Files:
     """Choose the newest entries of one state to merge so that at most ``files_max`` stay listed.
 
-    Nothing while there are fewer. From the newest on, at least half of the entries, and further
-    ones while they are no larger than all behind them together: so each byte is rewritten a
-    number of times that grows with the logarithm of the state only.
+    With fewer entries nothing is merged. Else at least half of the entries are merged, from the
+    newest on, and older ones while each is no larger than all newer ones together. So the number of
+    times that a byte is rewritten grows only with the logarithm of the state.
     """
     if len(files) < files_max:
         return ()
@@ -75,7 +75,7 @@ def to_merge(files: Sequence[StateFile], files_max: int) -> Files:
 
 
 def drops_tombstones(merged: Sequence[StateFile], files: Sequence[StateFile]) -> bool:
-    """Return whether a merge covers all older entries of its range: only then tombstones may go."""
+    """Return whether tombstones may be dropped: a merge covers all older entries of its range."""
     groups = groups_of_files(merged)
     newest = max(f.order for f in merged)
     left = [f for f in files if f not in merged and f.order < newest]

@@ -1,6 +1,6 @@
-"""What a task wants done: orders to the shell, in order.
+"""The actions of a task: what its core orders from the shell, in order.
 
-Those that can fail have an outcome, which the shell gives back as an event (:mod:`task_events`).
+An action that can fail has an outcome, which the shell gives back as an event (:mod:`task_events`).
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from penstock.model.elements import Barrier, Control, Data, LatencyMarker
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
-    """Make these key groups, files and split states the task's own, then say Loaded(version).
+    """Load these key groups, files and split states into the task. Answered by Loaded(version).
 
-    ``watermark_us`` is where event time stands; ``emitted_us`` up to when windows of these groups
-    may have been emitted, by whichever task had them.
+    ``watermark_us``: the event time of the task. ``emitted_us``: the time up to which windows of
+    these groups may have been emitted, by any task that had them.
     """
 
     version: Version
@@ -31,7 +31,7 @@ class LoadState:
 
 @dataclass(frozen=True, slots=True)
 class Preload:
-    """Bring these files near before they are needed, then say Preloaded(version)."""
+    """Fetch these files before they are needed. Answered by Preloaded(version)."""
 
     version: Version
     files: tuple[StateFile, ...]
@@ -44,14 +44,14 @@ class ReportReady:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Report that the proposed ``version`` is known here and its files are near."""
+    """Report that the proposed ``version`` is known here and its files are fetched."""
 
     version: Version
 
 
 @hot_dataclass
 class ProcessRows:
-    """Run the rows through the task's steps; what leaves comes back as Produced."""
+    """Run the rows through the task's steps. Rows that leave come back as Produced."""
 
     origin: ChannelId | SplitId
     data: Data[Any]
@@ -67,7 +67,7 @@ class SendMark:
 
 @hot_dataclass
 class AdvanceWatermark:
-    """Tell the steps the task's watermark; what they emit comes back as Produced."""
+    """Tell the steps the task's watermark. Rows that they emit come back as Produced."""
 
     time_us: int
 
@@ -81,7 +81,7 @@ class Fire:
 
 @hot_dataclass
 class Send:
-    """Put an element behind everything else on a channel; wait for credit if it is data."""
+    """Put an element behind all others on a channel. Data waits for credit."""
 
     channel: ChannelId
     element: Data[Any] | Control
@@ -96,9 +96,10 @@ class RelayBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Cut now, on the task's thread; store beside processing; then say Stored or StoreFailed.
+    """Cut now, on the task's thread, and store beside processing.
 
-    The files must hold every change since epoch ``since``, whatever was cut in between.
+    The files must hold every change since epoch ``since``, whatever was cut in between. Answered by
+    SnapshotStored or StoreFailed.
     """
 
     barrier: Barrier
@@ -108,12 +109,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ExpediteSnapshot:
-    """Somebody waits for the snapshot that is being stored: no rest until it is."""
+    """Write the snapshot that is being stored at full speed, because somebody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Report the snapshot; repeated by the member until it is decided."""
+    """Acknowledge the snapshot. The member repeats the report until the epoch is decided."""
 
     term: Term
     epoch: Epoch
@@ -122,7 +123,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Report that this epoch cannot be completed here; the job goes on."""
+    """Report that this epoch cannot be completed here. The job goes on."""
 
     term: Term
     epoch: Epoch
@@ -131,14 +132,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmCommitted:
-    """Changes up to ``epoch`` are safe: forget that they were dirty; readers may acknowledge."""
+    """Mark changes up to ``epoch`` as clean: they are committed. Readers may acknowledge input."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class PublishOutput:
-    """Make the output of a committed epoch visible, then say Published; retried until done."""
+    """Make the output of a committed epoch visible; retried until done. Answered by Published."""
 
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
@@ -146,7 +147,7 @@ class PublishOutput:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the staging of output that is known published for good."""
+    """Remove the staged files of output that is recorded as published."""
 
     handles: tuple[SinkHandle, ...]
 
@@ -160,14 +161,14 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class CloseSplits:
-    """These splits have moved to another task."""
+    """Close these splits: they have moved to another task."""
 
     splits: tuple[SplitId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropGroups:
-    """These key groups have moved to another task: forget their state."""
+    """Forget the state of these key groups: they have moved to another task."""
 
     share: Share
 
@@ -188,7 +189,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ReportFinished:
-    """The task has sent its last element and heard the last one of every input."""
+    """Report that the task has sent its last element and received the last one of every input."""
 
 
 Action = (

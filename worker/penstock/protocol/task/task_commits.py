@@ -1,4 +1,4 @@
-"""What a task does when an epoch is committed, and with output that is visible."""
+"""The reaction of a task to a committed epoch, and to output that is visible."""
 
 from penstock.contract.ids import Epoch
 from penstock.protocol.task import task_events as ev
@@ -6,7 +6,7 @@ from penstock.protocol.task.task_state import TaskState
 
 
 def commit(state: TaskState, epoch: Epoch, version: int) -> list[ev.Action]:
-    """Hear, perhaps again, that ``epoch`` is committed and ``version`` holds."""
+    """Take in that ``epoch`` is committed and ``version`` holds. This may be known already."""
     actions: list[ev.Action] = []
     if state.snapshots.confirm(epoch):
         actions.append(ev.ConfirmCommitted(epoch))
@@ -26,9 +26,9 @@ def commit(state: TaskState, epoch: Epoch, version: int) -> list[ev.Action]:
 
 
 def forget_published(state: TaskState) -> list[ev.Action]:
-    """Remove the staging of what is visible: no later commit comes to this task.
+    """Remove the staged files of visible output: no later commit comes to this task.
 
-    Only when the leader orders the end: the object then says that all of it is published.
+    This happens only when the leader orders the end. The object then records all output as published.
     """
     published = state.sinks.forget(Epoch(state.sinks.published + 1))
     return [ev.Forget(published)] if published else []

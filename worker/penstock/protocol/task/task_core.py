@@ -1,18 +1,14 @@
-"""One task's protocol: events in, actions out; rows are opaque and state lives in the shell.
+"""The core of one task: events in, actions out. Rows are opaque, and the state of steps is in the shell.
 
-    BUILDING --Loaded--> READY --Started--> RUNNING --EOS on all inputs, or EndAll--> ENDED
-    RUNNING  --barrier E of kind rescale--> FROZEN --Loaded(version + 1)--> RUNNING
-    FROZEN   --abort--> RUNNING             FROZEN (leaving) --Settled--> ENDED
-    JOINING  --Loaded(version)--> RUNNING
+The state is :class:`TaskState`, whose module has the table of the lifecycle. It holds small machines:
+:mod:`barrier_aligner`, :mod:`watermark`, :mod:`rescale_buffer` (rows that move),
+:mod:`snapshot_ledger` (epochs), :mod:`prepared_output` and :mod:`source_splits`. The part of a
+task in a rescale is in :mod:`task_rescale`. While a task is FROZEN, rows of the groups that stay
+flow, but no time passes: there is no watermark, no idle mark, and no timer of a group that moves.
 
-The state is :class:`TaskState`. It holds small machines: :mod:`barrier_aligner`, :mod:`watermark`,
-:mod:`rescale_buffer` (rows that move), :mod:`snapshot_ledger` (epochs), :mod:`prepared_output`
-and :mod:`source_splits`. What a rescale does is in :mod:`task_rescale`. While a task is FROZEN,
-rows of the groups that stay flow, but no time passes: no watermark, no idle mark, no timer of a
-group that moves.
-
-The shell takes input only where ``reads`` and ``reads_split`` say so, performs actions in their
-order, and gives what the steps emit back as Produced before it takes the next input.
+The shell takes input only where :meth:`TaskCore.reads` and :meth:`TaskCore.reads_split` allow it.
+It performs the actions in their order, and gives the rows that the steps emit back as Produced
+before it takes the next input.
 """
 
 from collections.abc import Callable
@@ -53,7 +49,7 @@ class TaskCore:
         self.rescale = TaskRescale(self.state)
 
     def step(self, event: ev.Event, now: float) -> list[ev.Action]:
-        """Take one event at ``now`` (monotonic seconds); return what is to be done, in order."""
+        """Take one event at ``now`` (monotonic seconds). Return the actions, in order."""
         return _HANDLERS[type(event)](self, event, now)
 
     def reads(self, channel: ChannelId) -> bool:
@@ -64,7 +60,7 @@ class TaskCore:
         return self.takes_input and state.aligner.reads(channel)
 
     def joins(self, channel: ChannelId) -> bool:
-        """Return whether rows of a channel may be taken as another's: not if they end its idleness."""
+        """Return whether rows of a channel may join those of another: not when they end idleness."""
         return not self.state.time.is_idle(channel)
 
     def reads_split(self, split: SplitId) -> bool:
@@ -73,24 +69,24 @@ class TaskCore:
 
     @property
     def takes_input(self) -> bool:
-        """Return whether any input may be taken: not while a cut waits or held rows are full."""
+        """Return whether any input may be taken: not while a barrier waits or the buffer is full."""
         state = self.state
         alive = state.life is TaskLifecycle.RUNNING or state.life is TaskLifecycle.FROZEN
         return alive and state.waiting is None and not state.buffer.full
 
     @property
     def exhausted(self) -> bool:
-        """Return whether a source task has read all its splits; true for every other task."""
+        """Return whether a source task has read all its splits. True for every other task."""
         return self.state.splits is None or self.state.splits.exhausted
 
     def wakes_at(self) -> float | None:
-        """Return when the core wants to be asked again though nothing happened."""
+        """Return when the core has to be stepped again even without an event, None if never."""
         return None if self.state.splits is None else self.state.splits.wakes_at()
 
     # --- Life ---------------------------------------------------------------------------------
 
     def _build(self, _: ev.Build, __: float) -> list[ev.Action]:
-        """Ask for the task's state; a joiner only brings it near."""
+        """Ask for the task's state. A task that joins only pre-loads its files."""
         state = self.state
         share = state.assignment.share_of(state.task)
         files = entries_of(state.root, state.stage.steps, share) if state.root else ()
@@ -104,7 +100,7 @@ class TaskCore:
         return [state.loading]
 
     def _loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
-        """The state is there: wait for Started, or go on under the new version."""
+        """The state is loaded: wait for Started, or go on under the new version."""
         state = self.state
         load, state.loading = state.loading, None
         if load is None or load.version != event.version:
@@ -135,7 +131,7 @@ class TaskCore:
         return actions + self._end()
 
     def _end(self) -> list[ev.Action]:
-        """Say the last watermark and end every output. The task is over."""
+        """Send the last watermark and end every output. The task is over."""
         state = self.state
         actions: list[ev.Action] = []
         if state.low_us is not None:
@@ -231,7 +227,7 @@ class TaskCore:
     # --- Checkpoints --------------------------------------------------------------------------
 
     def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
-        """Align. Sources beside this task may begin at once: the leader's word takes longer."""
+        """Align. The sources of this worker may begin at once: a barrier in band can come first."""
         actions: list[ev.Action] = (
             [ev.RelayBarrier(barrier)] if self.state.aligner.begins(barrier) else []
         )
@@ -249,14 +245,14 @@ class TaskCore:
         return self._cut(cut) if cut else []
 
     def _cut(self, barrier: Barrier) -> list[ev.Action]:
-        """Snapshot, then the barrier on all outputs, before anything else is read."""
+        """Take a snapshot, then send the barrier on all outputs. No input is read before that."""
         state = self.state
         if state.snapshots.busy:
             state.waiting = barrier
             return [ev.ExpediteSnapshot()]
         rescale = barrier.kind is Kind.RESCALE
         if rescale and (state.proposed is None or state.proposed.version != barrier.version):
-            state.aligner.late += 1  # cancelled while its barrier was under way
+            state.aligner.late += 1  # the rescale was cancelled while its barrier was under way
             return []
         actions = self.rescale.before_cut(barrier)
         actions += state.send_marks()  # pending watermarks go before the barrier
@@ -302,7 +298,7 @@ class TaskCore:
         return self._cut(barrier) if barrier else []
 
     def _hurry(self, event: ev.Hurried, _: float) -> list[ev.Action]:
-        """Hurry what is being stored; of an older epoch it would delay the next one."""
+        """Expedite the snapshot that is being stored. One of an older epoch delays the next one."""
         state = self.state
         state.hurried = max(state.hurried, event.epoch)
         return [ev.ExpediteSnapshot()] if state.snapshots.busy else []
@@ -314,7 +310,7 @@ class TaskCore:
         return self.rescale.give_up(event.term, event.epoch)
 
     def _announced(self, event: ev.TermAnnounced, _: float) -> list[ev.Action]:
-        self.state.hurried = NO_EPOCH  # numbers recur
+        self.state.hurried = NO_EPOCH  # a new term may use the numbers again
         actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale
         return actions + self.rescale.give_up(event.term, Epoch(0))
 

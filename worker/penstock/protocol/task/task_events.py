@@ -1,8 +1,8 @@
-"""What happens to a task, and what a task wants done: the language of :class:`TaskCore`.
+"""The events of a task, and its actions: the language of :class:`TaskCore`.
 
-Events are facts, in the past tense or as the command that arrived; actions are orders to the
-shell, which reports the outcome of those that can fail as another event. Payloads are opaque.
-Actions are defined in :mod:`task_actions` and named here too, so that a driver imports one module.
+An event is a fact, or a command that arrived. An action is an order to the shell. The shell reports
+the outcome of an action that can fail as another event. Payloads are opaque. The actions are defined
+in :mod:`task_actions` and also named here, so that a shell imports one module.
 """
 
 from collections.abc import Mapping
@@ -51,12 +51,12 @@ from penstock.protocol.task.task_actions import (
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Begin: load what the checkpoint says. Answered by Load or, for a joiner, by nothing."""
+    """Begin: load the state of the checkpoint. A task that joins only pre-loads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The state of ``version`` asked for by Load is there."""
+    """The state of ``version`` that LoadState asked for is loaded."""
 
     version: Version
 
@@ -68,7 +68,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class ResetTo:
-    """The attempt is over: drop everything newer than ``epoch``. The last event of a core."""
+    """The attempt is over: discard what is newer than ``epoch``. The last event of a core."""
 
     epoch: Epoch
 
@@ -91,12 +91,12 @@ class ElementReceived:
 
 @hot_dataclass
 class InputIdle:
-    """Nothing to read, or the flush interval has passed: coalesced watermarks may go out."""
+    """There is no input, or the flush interval has passed: waiting marks may be sent."""
 
 
 @hot_dataclass
 class RowsRead:
-    """A source read rows of ``split``; ``data.max_ts`` is their largest event time."""
+    """A source has read rows of ``split``. ``data.max_ts`` is their largest event time."""
 
     split: SplitId
     data: Data[Any]
@@ -104,7 +104,7 @@ class RowsRead:
 
 @hot_dataclass
 class SplitEmpty:
-    """A split was asked and had nothing now."""
+    """A split was asked for rows and had none."""
 
     split: SplitId
 
@@ -118,7 +118,7 @@ class SplitEnded:
 
 @hot_dataclass
 class ReadBlocked:
-    """The task could not read for a while (credit, upload, full sink): splits were not silent."""
+    """The task could not read for a while (credit, upload, full sink). That is no silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class TimerDue:
 class RoutedRows:
     """Rows for one receiver: ``old`` under the assignment that holds, ``new`` under the next.
 
-    Both are the same in ordinary life. None: the receiver has no place in that version
-    (broadcast and round-robin edges).
+    Both are the same outside a rescale. None: that version does not have the receiver (broadcast
+    and round-robin edges).
     """
 
     old: ChannelId | None
@@ -160,7 +160,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class PeerVersion:
-    """The receiver of an output channel announced in its credit that it has loaded ``version``."""
+    """The receiver of an output channel has announced in its credit that it loaded ``version``."""
 
     channel: ChannelId
     version: Version
@@ -168,7 +168,7 @@ class PeerVersion:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """How many bytes may wait behind each output, at its receiver's pace, when rows are held."""
+    """The window of each output channel, which bounds the held rows."""
 
     windows: Mapping[ChannelId, int]
 
@@ -188,7 +188,7 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStored:
-    """The snapshot asked for under (term, epoch) is durable and its output prepared."""
+    """The snapshot of (term, epoch) is durable, and its output is prepared."""
 
     term: Term
     epoch: Epoch
@@ -197,7 +197,7 @@ class SnapshotStored:
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed:
-    """The snapshot could not be stored; ``handles`` are those of sinks that did prepare."""
+    """The snapshot could not be stored. ``handles`` are those of sinks that have prepared output."""
 
     term: Term
     epoch: Epoch
@@ -207,14 +207,14 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class Hurried:
-    """Somebody waits for ``epoch``, which may not have begun here."""
+    """Somebody waits for ``epoch``, which may not have begun here yet."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class EpochCommitted:
-    """``epoch`` is committed; the assignment that holds is ``version``."""
+    """``epoch`` is committed, and the assignment that holds is ``version``."""
 
     epoch: Epoch
     version: Version
@@ -230,7 +230,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class TermAnnounced:
-    """A new term leads: ``epoch`` is committed under ``version``, and all newer ones are off."""
+    """A new term has begun: ``epoch`` is committed under ``version``; newer epochs are aborted."""
 
     term: Term
     epoch: Epoch
@@ -239,7 +239,7 @@ class TermAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """All output of ``epoch`` asked for by Publish is visible."""
+    """All output of ``epoch`` that PublishOutput named is visible."""
 
     epoch: Epoch
 
@@ -249,7 +249,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Step 1: the table of the next version; ``root`` is the checkpoint to pre-load from."""
+    """Step 1: the table of the next version. ``root`` is the checkpoint to pre-load from."""
 
     assignment: Assignment
     root: RootManifest | None
@@ -257,21 +257,21 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Preloaded:
-    """The files of Preload are near, or the try failed; both are fine."""
+    """The files of Preload are fetched, or the try has failed. Both are harmless."""
 
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The proposed ``version`` is off."""
+    """The proposed ``version`` is cancelled."""
 
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleCommitted:
-    """Step 4: ``version`` is committed with ``root``; load what was gained and resume."""
+    """Step 4: ``version`` is committed with ``root``. Load the gained state and resume."""
 
     version: Version
     root: RootManifest
@@ -279,7 +279,7 @@ class RescaleCommitted:
 
 @dataclass(frozen=True, slots=True)
 class RescaleSettled:
-    """All have resumed under ``version``: streams that it does not have may end."""
+    """All have resumed under ``version``: the streams that it does not have may end."""
 
     version: Version
 

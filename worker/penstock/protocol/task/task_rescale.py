@@ -1,11 +1,11 @@
 """A task's part in a rescale: from the table that holds (version v) to the proposed one (v + 1).
 
-propose    know the table, bring files near                      Preload -> Prepared
+propose    remember the table, pre-load files                    Preload -> Prepared
 freeze     barrier E is cut: hold moving rows, stop moving splits, let no time pass,
-           let every input say its watermark again
-undo       E is off: release to the old owners, let time pass again
-commit     E and v + 1 are committed by one swap: from now on only forward
-adopt      load what was gained                                  LoadState -> Loaded
+           require the watermark of every input again
+undo       E is aborted: release rows to the old owners, let time pass again
+commit     one swap has committed E and v + 1: from now on only forward
+adopt      load what the task gains                              LoadState -> Loaded
 resume     channels, splits and groups of v + 1; announce it     Resumed
 settle     all have resumed: end the streams that v + 1 does not have
 """
@@ -34,24 +34,24 @@ class TaskRescale:
         self.state = state
 
     def propose(self, event: ev.Proposed) -> list[ev.Action]:
-        """Step 1: know the next table, and bring the files of gained groups near."""
+        """Step 1: remember the next table, and pre-load the files of gained groups."""
         state = self.state
         if event.assignment.version <= state.assignment.version:
             return []
         state.proposed = event.assignment
-        state.retired.clear()  # the version before is settled; the names may be used again
+        state.retired.clear()  # the version before is settled: its channel names may recur
         root, steps = event.root, state.stage.steps
         files = entries_of(root, steps, state.gained()) if root is not None else ()
         return [ev.Preload(event.assignment.version, files)]
 
     def preloaded(self, event: ev.Preloaded) -> list[ev.Action]:
-        """The files are near (or will be fetched later): say that the table is known."""
+        """The files are local (or will be fetched later): report that the table is known."""
         state = self.state
         version = state.proposed.version if state.proposed else state.assignment.version
         return [ev.Prepared(version)] if event.version == version else []
 
     def cancel(self, event: ev.Cancelled) -> list[ev.Action]:
-        """The proposed version is off; a joiner is not needed, others return to the old table."""
+        """The proposed version is cancelled: a joiner ends, others return to the old table."""
         state = self.state
         if state.life is TaskLifecycle.JOINING:
             state.enter(TaskLifecycle.ENDED)
@@ -59,13 +59,16 @@ class TaskRescale:
         if state.proposed is None or state.proposed.version != event.version:
             return []
         if state.buffer.phase is BufferPhase.FORWARD:
-            return []  # committed meanwhile: the order is out of date
+            return []  # the version is committed meanwhile: the order is out of date
         actions = self._undo() if state.life is TaskLifecycle.FROZEN else []
         state.proposed = None
         return actions
 
     def before_cut(self, barrier: Barrier) -> list[ev.Action]:
-        """Draw what a new barrier says about the epoch and the rescale before it."""
+        """Take in what a new barrier implies about the epoch and the rescale before it.
+
+        Raises PeerError when the barrier has a version that this task does not know.
+        """
         state = self.state
         rescale = state.proposed is not None and barrier.version == state.proposed.version
         actions = commit(state, barrier.committed, state.assignment.version)
@@ -77,12 +80,12 @@ class TaskRescale:
                 )
             actions += self._undo()
         elif state.buffer.phase is BufferPhase.FORWARD:
-            # No epoch starts before all have resumed; their credit may still be on its way.
+            # No epoch starts before all have resumed. Their credit may still be under way.
             actions += state.buffer.forward()
         return actions
 
     def freeze(self, barrier: Barrier) -> None:
-        """Barrier E of kind rescale was cut and put on all outputs: hold what moves."""
+        """Hold rows that move: barrier E of kind rescale was cut and sent on all outputs."""
         state = self.state
         assert state.proposed is not None, "a rescale barrier needs a proposed table"
         state.enter(TaskLifecycle.FROZEN)
@@ -97,7 +100,7 @@ class TaskRescale:
             state.time.restart()
 
     def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
-        """Hear that everything up to (term, epoch) that is not committed never will be."""
+        """Give up all epochs up to (term, epoch) that are not committed: they never will be."""
         state = self.state
         state.aligner.off(term, epoch)
         state.snapshots.off(term, epoch)
@@ -110,7 +113,7 @@ class TaskRescale:
         return self._undo() if undecided and state.epoch_frozen <= (term, epoch) else []
 
     def adopt(self, event: ev.RescaleCommitted) -> list[ev.Action]:
-        """Step 4: the version is committed; ask for what the task gains."""
+        """Step 4: the version is committed. Ask for the state that the task gains."""
         state = self.state
         if event.version == state.assignment.version and state.life is not TaskLifecycle.JOINING:
             return [ev.Resumed(event.version)]
@@ -135,13 +138,13 @@ class TaskRescale:
         return [*actions, state.loading]
 
     def resume(self, load: ev.LoadState) -> list[ev.Action]:
-        """Take up the work under the version whose state is loaded now."""
+        """Go on under the version whose state is loaded now."""
         if self.state.life is TaskLifecycle.JOINING:
             return self._join(load)
         return self._switch(load)
 
     def peer_version(self, event: ev.PeerVersion) -> list[ev.Action]:
-        """A receiver has loaded a version: release what was held for it, then the marks."""
+        """A receiver has loaded a version: release the rows held for it, then send the marks."""
         state = self.state
         actions: list[ev.Action] = list(state.buffer.announced(event.channel, event.version))
         actions += state.send_marks()
@@ -150,7 +153,7 @@ class TaskRescale:
         return actions
 
     def settle(self, event: ev.RescaleSettled) -> list[ev.Action]:
-        """All have resumed: end the streams that this version does not have."""
+        """All tasks have resumed: end the streams that this version does not have."""
         state = self.state
         if event.version != state.assignment.version:
             return []
@@ -221,7 +224,7 @@ class TaskRescale:
         if state.splits is not None:
             state.splits.load(load.splits, lost_splits)
         else:
-            state.time.replace(inputs)  # those that stay began anew at the barrier, not now
+            state.time.replace(inputs)  # inputs that stay were restarted at the barrier
         state.enter(TaskLifecycle.RUNNING)
         state.moving = {}
         if state.buffer.settled():

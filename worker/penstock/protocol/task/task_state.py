@@ -39,7 +39,7 @@ from penstock.protocol.transitions import checked
 
 
 class TaskLifecycle(Enum):
-    """Where a task is in its life."""
+    """The phases of a task."""
 
     BUILDING = 0
     READY = 1
@@ -57,15 +57,15 @@ TRANSITIONS: dict[TaskLifecycle, tuple[TaskLifecycle, ...]] = {
     TaskLifecycle.FROZEN: (TaskLifecycle.RUNNING, TaskLifecycle.LEAVING, TaskLifecycle.ENDED),
     TaskLifecycle.JOINING: (TaskLifecycle.RUNNING, TaskLifecycle.ENDED),
     TaskLifecycle.LEAVING: (TaskLifecycle.ENDED,),
-    TaskLifecycle.ENDED: (TaskLifecycle.ENDED,),  # an order to end may be repeated
+    TaskLifecycle.ENDED: (TaskLifecycle.ENDED,),  # a command to end may be repeated
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """What a task is made of. ``first_splits`` are those of a source that no checkpoint knows.
+    """What a task is made of. ``first_splits``: first states of splits that no checkpoint knows.
 
-    ``joining``: the assignment is a proposed one, and the task takes part from its resumption on.
+    ``joining``: the assignment is a proposed one, and the task runs from its commit on.
     """
 
     plan: PhysicalPlan
@@ -79,7 +79,7 @@ class TaskSetup:
 
 
 class TaskState:
-    """All that one task's protocol remembers. Deep-copyable."""
+    """The state of one task's protocol. It can be copied deeply."""
 
     __slots__ = (
         "aligner",
@@ -108,7 +108,7 @@ class TaskState:
     )
 
     def __init__(self, setup: TaskSetup, root: RootManifest | None) -> None:
-        """Build every machine as the checkpoint left it."""
+        """Build every machine from the checkpoint."""
         self.setup = setup
         self.task = setup.task
         self.root = root
@@ -124,7 +124,7 @@ class TaskState:
         self.marks = OutputMarks()
         self.low_us: int | None = None
         self.waiting: Barrier | None = None
-        self.hurried = NO_EPOCH  # somebody waits for it, and waited for those before
+        self.hurried = NO_EPOCH  # the newest epoch that somebody waits for
         self.epoch_frozen = (NO_TERM, NO_EPOCH)
         self.moving: dict[int, None] = {}
         self.retired: dict[ChannelId, None] = {}
@@ -139,7 +139,7 @@ class TaskState:
 
     @property
     def routing(self) -> tuple[Assignment, Assignment | None]:
-        """Return the tables that rows are routed by: the one that holds, and the next or None."""
+        """Return the tables by which rows are routed: the one that holds, and the next or None."""
         if self.life is TaskLifecycle.FROZEN:
             return self.assignment, self.proposed
         if self.previous is not None and self.buffer.phase is not BufferPhase.NONE:
@@ -158,7 +158,7 @@ class TaskState:
     # --- Time ---------------------------------------------------------------------------------
 
     def advance(self) -> list[ev.Action]:
-        """Let the steps know if the task's watermark rose; what is said about it may wait."""
+        """Tell the steps when the task's watermark has risen. The outputs are told later."""
         if self.life is not TaskLifecycle.RUNNING:
             return []  # no time passes from a rescale barrier until the task has resumed
         low = self.time.low_us
@@ -170,11 +170,11 @@ class TaskState:
 
     @property
     def has_marks(self) -> bool:
-        """Return whether there is anything to say about time: without event time there never is."""
+        """Return whether there is a mark to send. Without event time there never is one."""
         return self.low_us is not None or self.time.all_idle
 
     def send_marks(self) -> list[ev.Action]:
-        """Put on the outputs what they have not been told: the watermark, then idleness."""
+        """Send to the outputs what they do not know yet: the watermark, then idleness."""
         if self.life is not TaskLifecycle.RUNNING:
             return []  # no mark leaves from a rescale barrier until the task has resumed
         if not self.has_marks:
@@ -191,7 +191,7 @@ class TaskState:
         """End the idle marks that were sent, unless the task is still idle."""
         return [] if self.time.all_idle else list(self.marks.activate())
 
-    # --- What moves ---------------------------------------------------------------------------
+    # --- What a rescale moves ---------------------------------------------------------------------------
 
     def gained(self) -> Share:
         """Return the key groups that the proposed table adds to this task's."""

@@ -1,18 +1,18 @@
-"""Watermarks: the minimum over what holds a task back, and what each output was sent.
+"""Watermarks: the minimum over the inputs, and the marks that each output was sent.
 
-    input speaks ----> WatermarkMerge.low_us  = min over active inputs (None until all have spoken)
-                                     task_us  = the largest low_us ever: what the steps know
-                       Marks                  = what each output channel was sent, mark once
+    inputs' marks --> WatermarkMerge.low_us  = min over active inputs (None until all have a mark)
+                                    task_us  = the largest low_us so far: what the steps know
+                      OutputMarks            = the last mark of each output channel, sent once
 
-Scale: a watermark is the largest event time so far minus the bound on disorder, the same scale
-as the lateness stamp of a row. A window emits when the watermark reaches its end plus the
+Scale: a watermark is the largest event time so far minus the bound on disorder. The lateness stamp
+of a row has the same scale. A window emits when the watermark reaches the window's end plus the
 allowed lateness.
 
-At a restore and at a rescale barrier every *channel* forgets what it mark, and every sender says
-it again when it has resumed. Until then the task stands at its own watermark. Keeping the old
-value instead would be wrong twice: a source that has just gained a slower split may have mark
-more than is true of that split, and a sender that has nothing new to say (it is at the end of
-time) would leave its receivers waiting for ever.
+At a restore and at a rescale barrier every *channel* forgets its mark, and every sender sends its
+mark again when it has resumed. Until then the task keeps its own watermark. It would be wrong to
+keep the old marks of the channels, for two reasons. A source that has just gained a slower split
+may have sent a mark that is too high for that split. And a sender without a new mark (it is at the
+end of time) would let its receivers wait for ever.
 """
 
 from collections.abc import Hashable, Iterable
@@ -28,27 +28,27 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WatermarkMerge(Generic[K]):
-    """Merges the watermarks of channels (or splits) into a task's, which never goes back."""
+    """Merges the watermarks of channels (or splits) into a task's watermark, which never falls."""
 
     __slots__ = ("_idle", "_marks", "task_us")
 
     def __init__(self, inputs: Iterable[K], task_us: int | None) -> None:
-        """Begin with every input active and silent, and the task where its snapshot left it."""
+        """Begin with every input active and without a mark, and the task at its stored watermark."""
         self._marks: dict[K, int | None] = dict.fromkeys(inputs)
         self._idle: dict[K, None] = {}
         self.task_us = task_us
 
     def note(self, key: K, time_us: int) -> None:
-        """Note an input's watermark; it is active with it."""
+        """Note an input's watermark. The input is active by that."""
         self._idle.pop(key, None)
         self._marks[key] = time_us
 
     def idle(self, key: K) -> None:
-        """Note that an input holds nothing back until it is active again."""
+        """Note that an input is idle: it does not hold the watermark back until it is active."""
         self._idle[key] = None
 
     def active(self, key: K) -> bool:
-        """Note that an input is active; say whether that is news."""
+        """Note that an input is active. Return whether it was idle."""
         if key not in self._idle:
             return False
         del self._idle[key]
@@ -60,12 +60,12 @@ class WatermarkMerge(Generic[K]):
         self._idle.pop(key, None)
 
     def restart(self) -> None:
-        """Let every input be silent and active again; the task's watermark stands."""
+        """Forget the marks of all inputs; all are active. The task's watermark stays."""
         self._marks = dict.fromkeys(self._marks)
         self._idle.clear()
 
     def replace(self, inputs: Iterable[K]) -> None:
-        """Change the set of inputs: new ones begin silent, those that stay keep their word."""
+        """Change the set of inputs. New inputs have no mark; inputs that stay keep theirs."""
         self._marks = {key: self._marks.get(key) for key in inputs}
         self._idle = {key: None for key in self._idle if key in self._marks}
 
@@ -80,12 +80,12 @@ class WatermarkMerge(Generic[K]):
 
     @property
     def all_idle(self) -> bool:
-        """Return whether no input has anything to expect; true when there is none."""
+        """Return whether all inputs are idle. True when there is no input."""
         return len(self._idle) == len(self._marks)
 
     @property
     def low_us(self) -> int | None:
-        """Return the minimum over active inputs; None while one is silent or none is active."""
+        """Return the minimum over active inputs. None while one has no mark, or none is active."""
         low = None
         for key, mark in self._marks.items():
             if key in self._idle:
@@ -97,7 +97,7 @@ class WatermarkMerge(Generic[K]):
         return low
 
     def advance(self) -> int | None:
-        """Raise the task's watermark to the minimum; return it if it rose, else None."""
+        """Raise the task's watermark to the minimum. Return it if it has risen, else None."""
         low = self.low_us
         if low is None or (self.task_us is not None and low <= self.task_us):
             return None
@@ -106,22 +106,22 @@ class WatermarkMerge(Generic[K]):
 
 
 class OutputMarks:
-    """What each output channel was sent last; nothing is mark twice, nothing is left out."""
+    """The last mark that each output channel was sent. No mark is sent twice, and none left out."""
 
     __slots__ = ("_idle", "_sent")
 
     def __init__(self) -> None:
-        """Begin with nothing mark to anyone."""
+        """Begin with no mark sent to any channel."""
         self._sent: dict[ChannelId, int] = {}
         self._idle: dict[ChannelId, None] = {}
 
     def restart(self) -> None:
-        """Behind a rescale barrier the receivers have forgotten: all will be mark again."""
+        """Send every mark again: behind a rescale barrier the receivers have forgotten them."""
         self._sent.clear()
         self._idle.clear()
 
     def activate(self) -> list[Send]:
-        """End every idle mark that was sent: wanted before the next element."""
+        """End every idle mark that was sent. This is needed before the next element."""
         if not self._idle:
             return []
         sends = [Send(channel, Active()) for channel in self._idle]
@@ -129,7 +129,7 @@ class OutputMarks:
         return sends
 
     def watermark(self, channels: Iterable[ChannelId], low_us: int) -> list[Send]:
-        """Tell those channels that have not heard of ``low_us`` yet."""
+        """Send ``low_us`` to the channels that were sent less."""
         sends = []
         for channel in channels:
             sent = self._sent.get(channel)
@@ -139,7 +139,7 @@ class OutputMarks:
         return sends
 
     def idle(self, channels: Iterable[ChannelId]) -> list[Send]:
-        """Tell those channels that do not know it that nothing is to be expected."""
+        """Send an idle mark to the channels that were not sent one."""
         news = [channel for channel in channels if channel not in self._idle]
         self._idle.update(dict.fromkeys(news))
         return [Send(channel, Idle()) for channel in news]

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sim.mutants.patching import patched_source
-from tests.sim.operator_rules import MUTANTS
-from tests.sim.operator_run import run_seeds
+from sim.operator_world.__main__ import run_seeds
+from sim.operator_world.operator_mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 2000
@@ -43,7 +43,7 @@ FOUND: tuple[tuple[range, int, tuple[str, ...]], ...] = (
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return python("-m", "tests.sim.operator_run", *arguments)
+    return python("-m", "sim.operator_world", *arguments)
 
 
 def python(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -82,8 +82,10 @@ def test_seeds_that_have_found_something_find_nothing_now() -> None:
 def test_worlds_of_one_process_know_nothing_of_each_other() -> None:
     """Two runs of one seed have objects of the same uids and versions."""
     one, two = ("replicas", "suspend"), ("restartNonce", "image")
-    code = f"from tests.sim.operator_run import run_seeds as r; print(*r(range(1, 2), 60, {two}))"
-    before = f"from tests.sim.operator_run import run_seeds as s; s(range(1, 2), 60, {one}); "
+    code = (
+        f"from sim.operator_world.__main__ import run_seeds as r; print(*r(range(1, 2), 60, {two}))"
+    )
+    before = f"from sim.operator_world.__main__ import run_seeds as s; s(range(1, 2), 60, {one}); "
     alone, behind = python("-c", code), python("-c", before + code)
     assert alone.returncode == 0, alone.stderr
     assert alone.stdout == behind.stdout

@@ -8,9 +8,9 @@ from penstock.contract.streamjob_status import REASONS, ConditionType, status_pl
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import decide
+from sim.operator_world.operator_invariants import ViolationError
+from sim.operator_world.world import World
 from tests.integration.gitops.lua import health
-from tests.sim.operator_invariants import ViolationError
-from tests.sim.operator_world import World
 
 NOW = "2026-11-21T12:00:00Z"
 SEEDS = range(1, 7)

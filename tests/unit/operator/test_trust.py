@@ -16,7 +16,7 @@ from penstock_operator.reconcile import certificates as trust
 from penstock_operator.reconcile.actions import Scale, WriteAuthority, WriteCertificates
 from penstock_operator.reconcile.certificates import DAY_S, trust_steps
 from penstock_operator.reconcile.decide import decide
-from tests.support.trust_model import written
+from sim.operator_world.secrets_model import written
 from tests.unit.operator.observing import NOW_S, running, spec_of
 
 SECRET = pod.trust_name("wc")

@@ -7,9 +7,9 @@ from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from tests.sim.operator_api import FakeApi, Key
-from tests.sim.operator_invariants import LATEST, SET
-from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
+from sim.operator_world.api_server import FakeApi, Key
+from sim.operator_world.operator_invariants import LATEST, SET
+from sim.operator_world.pods_and_workers import BAD_IMAGE, JOB, Workers
 
 HABITS = (
     "replicas",

@@ -10,8 +10,8 @@ from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
 from penstock_operator.api.times import seconds
-from tests.sim.operator_api import FakeApi, Key, job_of
-from tests.sim.operator_workers import JOB, Workers
+from sim.operator_world.api_server import FakeApi, Key, job_of
+from sim.operator_world.pods_and_workers import JOB, Workers
 
 OVERDUE_S = 15.0
 TARGET = 0.7  # the busy share of a spec that does not name one
@@ -54,6 +54,7 @@ class OperatorInvariants:
                 self.restored[at.job_uid] = at.restored
 
     def check_always(self) -> None:
+        """Check after every step what must always hold. Raises ViolationError."""
         for key, plain in self.strangers.items():
             if self.api.objects.get(key) != plain:
                 self._fail(f"{key} belongs to another owner, and was changed or deleted")
@@ -68,6 +69,7 @@ class OperatorInvariants:
             self._fail("workers of two jobs at once")
 
     def check_template(self, manifest: Object, seen: Observed) -> None:
+        """Check the StatefulSet that the operator is about to write."""
         if text_at(manifest, "kind") != "StatefulSet":
             return
         old = self.api.objects.get(SET)
@@ -94,6 +96,7 @@ class OperatorInvariants:
             )
 
     def check_create(self, manifest: Object) -> None:
+        """Check an object that the operator is about to create."""
         key = (text_at(manifest, "kind"), text_at(manifest, "metadata", "name"))
         if key in self.api.objects:
             return  # after a stale read: it changes nothing
@@ -179,6 +182,7 @@ class OperatorInvariants:
     # --- the state at rest ---------------------------------------------------------------------
 
     def check_rest(self) -> None:
+        """Check the state when nothing happens any more."""
         job = self.api.get("StreamJob", JOB)
         at = self.workers.latest()
         for uid, epoch in self.committed.items():

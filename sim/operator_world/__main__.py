@@ -1,4 +1,4 @@
-"""``python -m tests.sim.operator_run --seeds 0..2000`` runs the operator's simulation.
+"""``python -m sim.operator_world --seeds 0..2000`` runs the operator's simulation.
 
 ``--steps 200 --habits replicas,waver`` makes longer runs whose users do little else.
 ``--mutants`` runs each mutant, ``--mutant NAME`` one of them. Each runs in a fork of this process,
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from sim.mutants.patching import install
-from tests.sim.operator_rules import MUTANTS, STEPS, Mutant
+from sim.operator_world.operator_mutants import MUTANTS, STEPS, Mutant
 
 HUNTED = 60  # seeds from the mutant's own seed on: other changes may move the one that detects it
 NOTICED = 10
@@ -31,7 +31,7 @@ UNCHANGED = (
     "penstock_operator.resources.coordination",
     "penstock_operator.resources.spark_application",
     "penstock_operator.resources.workload",
-    "tests.sim.operator_invariants",
+    "sim.operator_world.operator_invariants",
 )
 
 
@@ -111,8 +111,8 @@ def run_seeds(
 ) -> tuple[Counter[str], list[str]]:
     """Run the seeds. Returns counts of what happened, and violations. ``stop``: at the first."""
     # Imported late: a mutant changes a module before it is imported for the first time.
-    from tests.sim.operator_invariants import ViolationError
-    from tests.sim.operator_world import World
+    from sim.operator_world.operator_invariants import ViolationError  # noqa: PLC0415
+    from sim.operator_world.world import World  # noqa: PLC0415
 
     met: Counter[str] = Counter()
     bad: list[str] = []

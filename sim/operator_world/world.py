@@ -22,11 +22,11 @@ from penstock_operator.reconcile.observation import ObservationContext, build_ob
 from penstock_operator.reconcile.snapshots import decide_orphans
 from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner, framed
-from tests.sim.operator_api import ConflictError, FakeApi, Key, job_of, key_of
-from tests.sim.operator_invariants import LATEST, SET, OperatorInvariants, ViolationError
-from tests.sim.operator_users import DESIRED, LOADS, Users
-from tests.sim.operator_workers import BAD_IMAGE, JOB, Workers
-from tests.support.trust_model import written
+from sim.operator_world.api_server import ConflictError, FakeApi, Key, job_of, key_of
+from sim.operator_world.operator_invariants import LATEST, SET, OperatorInvariants, ViolationError
+from sim.operator_world.pods_and_workers import BAD_IMAGE, JOB, Workers
+from sim.operator_world.secrets_model import written
+from sim.operator_world.users import DESIRED, LOADS, Users
 
 Decide = Callable[[Observed], act.Decision]
 START_S = 1_700_000_000.0

@@ -25,7 +25,7 @@ from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus, Load
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
-from tests.sim.operator_api import FakeApi, job_of
+from sim.operator_world.api_server import FakeApi, job_of
 
 JOB = "wordcount"
 RETAIN = 2

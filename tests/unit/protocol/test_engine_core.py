@@ -217,3 +217,10 @@ def test_output_of_a_lost_worker_counts_for_its_attempt_only() -> None:
 def test_the_tasks_here_are_those_of_the_table() -> None:
     assert set(running().tasks) == {task(s.index, 0) for s in PLAN.stages}
     assert task(OUT, 0) in running().tasks
+
+
+def test_a_joiner_says_that_an_epoch_is_published_before_it_adopts_the_version() -> None:
+    engine = Engine(Ordinal(2))
+    engine(prepare(THREE))
+    engine.reach(prepared=THREE.version, published=Epoch(3))
+    assert engine.core.status().published == 3

@@ -94,7 +94,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
         prepared=prepared,
         resumed=min((t.marks.resumed for t in tasks), default=_version(at)),
         settled=min((_settled(t) for t in tasks), default=at.settled),
-        published=_published(at, members),
+        published=_published(at, tasks),
         exhausted=all(t.marks.exhausted for t in members if t not in leaving),
         left=_leaves(at, ordinal) and all(t.marks.finished for t in tasks),
         ended=at.ending and all(t.marks.finished for t in tasks),
@@ -132,7 +132,12 @@ def _settled(task: EngineTask) -> Version:
     return marks.settled if marks.finished or not is_leaving(task.core) else Version(0)
 
 
-def _published(at: EngineAttempt, members: list[EngineTask]) -> Epoch:
-    lowest = min((t.marks.published for t in members), default=Epoch(0))
+def _published(at: EngineAttempt, tasks: list[EngineTask]) -> Epoch:
+    """Return the newest epoch whose output is visible, as all tasks here know.
+
+    Joining tasks count. When the leader dies behind the swap that commits a rescale, the next
+    leader asks the joiner, which is a member now, before anybody has adopted the version.
+    """
+    lowest = min((t.marks.published for t in tasks), default=Epoch(0))
     own = lowest if lowest > at.restored else Epoch(0)
     return max(own, at.published_for)

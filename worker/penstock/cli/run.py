@@ -95,7 +95,8 @@ def run(  # noqa: PLR0917  typer passes by name
 ) -> None:
     """Run a job on this machine until its input has ended.
 
-    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run again, it goes on from where it stands.
+    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run
+    again, it goes on from where it stands.
     """
     gc.disable()
     from penstock.cluster.forks import fork_server  # noqa: PLC0415  keep --help fast
@@ -125,9 +126,8 @@ def run(  # noqa: PLR0917  typer passes by name
         asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
         screen = make_screen(as_json, quiet=debug)
         with starting(directory.absolute(), job.job.name):
-            code = _start(
-                look_back(asked, checks.record), checks, forks, (directory, origin), screen
-            )
+            found = look_back(asked, checks.record)
+            code = _start(found, checks, forks, (directory, origin), screen)
     if debug:
         leave(code)
     raise typer.Exit(code)

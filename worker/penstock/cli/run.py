@@ -29,11 +29,10 @@ from penstock.cli.screen import JsonLines, Screen, Watched, make_screen
 from penstock.contract.job_reader import cluster_only
 
 if TYPE_CHECKING:
-    from penstock.cli.past_runs import Finished, Ready
+    from penstock.cli.past_runs import Asked, Finished
     from penstock.cli.preflight import Begins
     from penstock.cli.record import JobRecord
     from penstock.cluster.forks import ForkServer
-    from penstock.contract.latest import Restore
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
     from penstock.supervisor.settings import ClusterSettings
@@ -95,8 +94,8 @@ def run(  # noqa: PLR0917  typer passes by name
 ) -> None:
     """Run a job on this machine until its input has ended.
 
-    Ctrl-C once takes a last checkpoint and stops; twice stops at once. Run
-    again, it goes on from where it stands.
+    Ctrl-C once takes a last checkpoint and stops; twice stops at once.
+    Run it again, and it goes on from there.
     """
     gc.disable()
     from penstock.cluster.forks import fork_server  # noqa: PLC0415  keep --help fast
@@ -104,15 +103,14 @@ def run(  # noqa: PLR0917  typer passes by name
     # A server loads what engines need while this process reads the job.
     with nullcontext() if debug else fork_server() as forks:
         from penstock.cli.local_settings import restore_of  # noqa: PLC0415
-        from penstock.cli.past_runs import Asked, look_back  # noqa: PLC0415
+        from penstock.cli.past_runs import Asked  # noqa: PLC0415
         from penstock.cli.preflight import Begins  # noqa: PLC0415
         from penstock.graph import read_job_file  # noqa: PLC0415
         from penstock.supervisor.folders import starting  # noqa: PLC0415
 
-        gc.freeze()  # what was loaded lives on
-        gc.enable()
-        settings = [*set_, *_replicas(only_one(workers) if debug else workers)]
+        _collect_again()
         _refuse_both(fresh, restore)
+        settings = [*set_, *_replicas(only_one(workers) if debug else workers)]
         job = read_job_file(file, settings)
         origin = restore_of(
             job.job.spec,
@@ -121,16 +119,20 @@ def run(  # noqa: PLR0917  typer passes by name
             drop_unpublished=drop_unpublished,
             drop_state=drop_state,
         )
-        begins = None if debug else Begins(directory, restore, tuple(drop_state))
-        checks = _Checks(job, file, settings, begins)
+        begins = Begins(directory, restore, tuple(drop_state))
+        checks = _Checks(job, file, settings, None if debug else begins)
         asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
         screen = make_screen(as_json, quiet=debug)
         with starting(directory.absolute(), job.job.name):
-            found = look_back(asked, checks.record)
-            code = _start(found, checks, forks, (directory, origin), screen)
+            code = _start(asked, checks, forks, screen)
     if debug:
         leave(code)
     raise typer.Exit(code)
+
+
+def _collect_again() -> None:
+    gc.freeze()  # the modules that are loaded now live as long as the process
+    gc.enable()
 
 
 def _replicas(workers: int | None) -> list[str]:
@@ -229,21 +231,16 @@ def logs_command(settings: "ClusterSettings") -> str:
     return f"penstock logs {settings.job}{where}"
 
 
-def _start(
-    found: "Finished | Ready",
-    checks: _Checks,
-    forks: "ForkServer | None",
-    place: "tuple[Path, Restore | None]",
-    screen: Screen,
-) -> Exit:
-    """Run what is to be run. ``place`` is the folder of all jobs, and what to begin from."""
-    from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415
-    from penstock.cli.past_runs import Finished  # noqa: PLC0415  keep --help fast
+def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", screen: Screen) -> Exit:
+    """Run what is to be run, if the job has not finished before."""
+    from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415  keep --help fast
+    from penstock.cli.past_runs import Finished, look_back  # noqa: PLC0415
     from penstock.graph import keep_job_file  # noqa: PLC0415
 
+    found = look_back(asked, checks.record)
     if isinstance(found, Finished):
         return _say(found, screen)
-    settings = cluster_settings(checks.job, *place)
+    settings = cluster_settings(checks.job, asked.directory, asked.restore)
     debug = checks.keepers is not None
     settings = replace(settings, workers_max=1) if debug else settings
     keep_job_file(checks.job, settings.job_file)

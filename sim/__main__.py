@@ -1,4 +1,4 @@
-"""The simulator's command line; ``docs/simulation.md`` says how to read what it prints."""
+"""The command line of the simulation. ``docs/simulation.md`` explains its output."""
 
 import argparse
 import sys
@@ -32,7 +32,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run what the arguments say; exit status 1 when a promise was broken."""
+    """Run as the arguments say. The exit status is 1 when a promise was broken."""
     arguments = _arguments()
     if arguments.mutant is not None:
         for patch in MUTANTS[arguments.mutant].patches:

@@ -1,4 +1,4 @@
-"""Runs scenarios: one run, many seeds, a fault at every effect, mutants; in one process or two."""
+"""The runner: one run, many seeds, a fault at every effect, or mutants; in several processes."""
 
 import os
 import traceback
@@ -32,7 +32,7 @@ VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that a run depends on; ``command`` repeats it."""
+    """Everything that a run depends on. ``command`` repeats it."""
 
     scenario: str
     seed: int
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run: ``rule`` is empty, an invariant's letter, or ``X`` for an exception."""
+    """The result of a run. ``rule`` is empty, an invariant's letter, or ``X`` for an exception."""
 
     case: Case
     rule: str = ""
@@ -66,13 +66,13 @@ class Result:
     runs: int = 1
 
     def __str__(self) -> str:
-        """Say what happened in one line, with the command that repeats it."""
+        """Return the result in one line, with the command that repeats it."""
         how = "ok" if not self.rule else f"{self.rule} {self.text}"
         return f"{how}\n  repeat: {self.case.command()}"
 
 
 def run_case(case: Case, *, keep_trace: bool = False) -> Result:
-    """Run once. Whatever the core raises is a finding: an assertion of its own, an exception."""
+    """Run once. An exception of the core is a finding, also a failed assertion."""
     if case.scenario in SEARCHES:
         return _search(case)
     faults = None
@@ -111,7 +111,7 @@ def _search(case: Case) -> Result:
 
 
 def run_all(cases: Iterable[Case], processes: int = 2) -> Iterator[Result]:
-    """Run many cases, in order; ``processes`` 1 stays in this process."""
+    """Run many cases, in order. With ``processes`` 1 they run in this process."""
     if processes == 1:
         yield from map(run_case, cases)
         return
@@ -125,7 +125,7 @@ def seeds(scenario: str, numbers: Iterable[int]) -> list[Case]:
 
 
 def every_crash(scenario: str, seed: int) -> list[Case]:
-    """List a crash before and after, and a lost reply, of every effect of a run without faults."""
+    """List three cases for every effect of a run without faults: crash before, crash after, lost reply."""
     quiet = run_case(Case(scenario, seed))
     points = range(quiet.effects)
     make = partial(Case, scenario, seed)
@@ -133,7 +133,7 @@ def every_crash(scenario: str, seed: int) -> list[Case]:
 
 
 def hunt_all(mutants: Iterable[Mutant], runs_max: int, processes: int = 2) -> Iterator[Result]:
-    """Hunt each mutant in a fork, which has imported the core already and changes it in place."""
+    """Hunt each mutant in a fork. The fork has imported the core and changes it in place."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         yield from pool.map(_hunted, mutants, repeat(runs_max))
 
@@ -147,7 +147,7 @@ def _hunted(mutant: Mutant, runs_max: int) -> Result:
 
 
 def hunt(mutant: Mutant, runs_max: int) -> Result:
-    """Look for a run that notices a mutant, first where it is known; the last result otherwise.
+    """Look for a run that notices a mutant, first with the known seed. Else return the last result.
 
     The core must have been changed before, see :mod:`patching`.
     """

@@ -1,4 +1,4 @@
-"""A situation to simulate: a job, its size, what the user does, what may go wrong, time limits."""
+"""A scenario: a job, its size, the events of the user, the faults, and time limits."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -42,7 +42,7 @@ CONTROL = ControlSettings(
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One situation. ``profile`` None: nothing fails but what a single fault point says.
+    """One scenario. ``profile`` None: there is no fault but that of a single fault point.
 
     ``attempts``: the fewest and the most that there may have been when the faults are over.
     ``poison``: split and offset of the first record of those that no process survives for long.
@@ -74,7 +74,7 @@ class Scenario:
     call_max_us: int | None = None
 
     def shape(self, draw: Random) -> Shape:
-        """Return the size of the input: fixed, or drawn."""
+        """Return the size of the input. It is fixed or drawn."""
         if self.size is not None:
             return self.size
         return Shape(
@@ -86,7 +86,7 @@ class Scenario:
         )
 
     def sizes(self, draw: Random) -> ChannelSizes:
-        """Return the sizes of buffers and credit: fixed, or drawn."""
+        """Return the sizes of buffers and credit. They are fixed or drawn."""
         if self.channels is not None:
             return self.channels
         high = draw.choice((600, 1_500, 6_000))
@@ -101,7 +101,7 @@ class Scenario:
         return int(self.safety_us / 60 * draw.choice((0.1, 0.5, 1.0, 1.5)))
 
     def happenings(self, draw: Random) -> tuple[Timed, ...]:
-        """Return what the user does: the scenario's own events and random rescales."""
+        """Return the events of the user: those of the scenario, and random rescales."""
         more = range(draw.randint(self.random_rescales // 2, self.random_rescales))
         drawn = [
             Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more

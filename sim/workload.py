@@ -1,4 +1,4 @@
-"""What the simulated jobs compute: plans, seeded input, and tiny steps over dict-backed state.
+"""The simulated jobs: plans, seeded input, and tiny steps over state in dicts.
 
 A record is ``(key, split, offset, ts)``. Four jobs cover what the protocols must keep exact:
 
@@ -27,7 +27,7 @@ COUNTERS = ("half", "all")
 
 
 class SimRecord(NamedTuple):
-    """One input row; ``bound`` is its split's event-time bound as the source stamps it."""
+    """One input row. ``bound`` is its split's event-time bound as the source stamps it."""
 
     key: int
     split: SplitId
@@ -39,7 +39,7 @@ class SimRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The size of one run's input, drawn from the workload stream, and what its rows cost.
+    """The size of one run's input, drawn from the workload stream, and the cost of its rows.
 
     A call of a keyed step takes ``call_us`` and ``row_us`` for each row.
     """
@@ -55,7 +55,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """A plan, the step each stage runs (by stage index), and the whole input."""
+    """A plan, the step of each stage (by stage index), and the whole input."""
 
     name: str
     plan: PhysicalPlan
@@ -69,12 +69,12 @@ class SimJob:
 
 
 def group_of(key: int, groups: int) -> int:
-    """Map a key to its key group: fixed, spread, and without Python's salted hash."""
+    """Map a key to its key group. The mapping is fixed and does not use Python's salted hash."""
     return (key * 2_654_435_761 >> 7) % groups
 
 
 def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[SimRecord, ...]]:
-    """Draw the records of all splits; times rise by split, out of order within a bound or more."""
+    """Draw the records of all splits. Times rise in a split, out of order by a bound or more."""
     return {
         SplitId(f"s{i}"): _make_split(SplitId(f"s{i}"), shape, draw) for i in range(shape.splits)
     }
@@ -133,7 +133,7 @@ def _count_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
 
 
 def _fixed_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    """Build a count whose tasks have a fixed number: a rescale deals them to workers anew."""
+    """Build a count with a fixed number of tasks. A rescale assigns them to workers again."""
     stages = (
         _stage(0, "read", source="read", bounded=True, parallelism=4),
         _stage(1, "count", keyed=True, sinks=("out",), parallelism=3),
@@ -187,7 +187,7 @@ def _more_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
 def _counters(
     name: str, shape: Shape, steps: tuple[str, ...]
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    """Build a pair; ``pass`` stands before the counter that follows it."""
+    """Build a pair. ``pass`` stands before the counter that follows it."""
     edges: list[EdgePlan] = []
     stages = [_stage(0, "read", source="read", bounded=True)]
     for index, step in enumerate(steps[1:], start=1):
@@ -220,14 +220,14 @@ Row = tuple[str, tuple[object, ...]]  # (sink, row)
 def count_row(
     state: State, record: SimRecord
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
-    """Count a record under its key; the row carries the count and where the record came from."""
+    """Count a record under its key. The row has the count and the origin of the record."""
     key = (record.key,)
     count = state.get(key, (0,))[0] + 1
     return key, (count,), [("out", (record.key, count, record.split, record.offset))]
 
 
 def join_row(state: State, record: SimRecord) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
-    """Count the records of a key apart for the two branches."""
+    """Count the records of a key separately for the two branches."""
     key = (record.key,)
     x, y = state.get(key, (0, 0))
     x, y = (x + 1, y) if record.branch == "x" else (x, y + 1)
@@ -244,7 +244,7 @@ def counts_half(record: SimRecord) -> bool:
 def pair_row(
     state: State, record: SimRecord, step: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
-    """Count a record under its key and the counter's own number: no other reads such state."""
+    """Count a record under its key and the counter's own number, which no other counter reads."""
     key = (record.key, COUNTERS.index(step))
     count = state.get(key, (0,))[0] + 1
     row = (record.key, step, count, record.split, record.offset)
@@ -257,7 +257,7 @@ def window_end(ts: int) -> int:
 
 
 def is_late(record: SimRecord) -> bool:
-    """Judge lateness by the record's own stamp: the same on every interleaving."""
+    """Return whether a record is late by its own stamp, which is the same in every interleaving."""
     return window_end(record.ts) + LATENESS_US <= record.bound
 
 

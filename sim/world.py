@@ -1,7 +1,7 @@
-"""The simulated cluster: processes and stores on one kernel, faults, and the judge.
+"""The simulated cluster: processes and stores on one kernel, faults, and the checker.
 
-A run has a safety phase, in which faults happen, and a liveness phase, in which nothing fails any
-more and the job must end within a bound. Then everything is compared and counted.
+A run has two phases. In the safety phase faults happen. In the liveness phase nothing fails any more,
+and the job must end within a bound. Then everything is compared and counted.
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ KIND: dict[type, str] = {
 
 @dataclass(slots=True)
 class SimWorker:
-    """What runs of one worker: names of its processes, newest lives."""
+    """The processes of one worker: their names and newest lives."""
 
     lives: int = 0
     engines: int = 0
@@ -132,14 +132,14 @@ class World:
         self.kernel.listener = self._happened
 
     def _hint(self) -> None:
-        """Tell some keepers that something was written: a watch may be late, or say nothing."""
+        """Tell some keepers of a write. A watch may be late or drop the event."""
         hints = self.kernel.streams.hints
         for worker in self.workers.values():
             if hints.random() < HINTED:
                 self.kernel.at(hints.randint(*HINT_US), worker.keeper, Hint())
 
     def _happened(self, what: str, count: int) -> None:
-        """Let the faults come that are aimed at this moment."""
+        """Schedule the faults that are aimed at this state."""
         for moment in self.moments:
             if moment.what == what and moment.nth == count and not self.faults.quiet:
                 self.kernel.at(moment.delay_us, "fault_injector", moment.comes)
@@ -176,10 +176,10 @@ class World:
         self._rest()
 
     def _rest(self) -> None:
-        """Let collection come to rest, and look for leaks.
+        """Let the collection of files come to rest, then look for leaks.
 
-        Nobody is restarted under a closed job: when its last keeper dies then, what is left waits
-        for the next run.
+        A closed job gets no new keeper. When its last keeper dies, the files that are left wait for
+        the next run.
         """
         calm = self.scenario.profile is None and not self.moments
         undisturbed = calm and not self.faults.injected
@@ -204,7 +204,7 @@ class World:
         return until_done and self.done()
 
     def done(self) -> bool:
-        """Return whether the job has come to its end."""
+        """Return whether the job has ended."""
         latest = self.latest()
         refused = self.scenario.refusal is not None and latest.stalled is not None
         return latest.closed() or refused
@@ -212,14 +212,14 @@ class World:
     # --- Effects
 
     def effect(self, kind: str) -> Verdict:
-        """Ask what becomes of an effect; a crash before it ends the caller here."""
+        """Draw the outcome of an effect. A crash before the effect ends the caller here."""
         verdict = self.faults.verdict(kind)
         if verdict is Verdict.CRASH_BEFORE:
             raise SimCrash
         return verdict
 
     def call(self, caller: str, op: Op, token: object) -> None:
-        """Ask the store; one Reply with the token follows, unless the caller dies."""
+        """Call the store. One Reply with the token follows, unless the caller dies."""
         verdict = self.effect("read" if isinstance(op, READS) else KIND.get(type(op), "sweep"))
         if self.network.cut(caller, "store") or self.network.cut("store", caller):
             error = "failed" if isinstance(op, READS) else "unknown"
@@ -231,7 +231,7 @@ class World:
             raise SimCrash
 
     def to_peer(self, keeper: str, address: str, body: object) -> None:
-        """Send a message to a keeper; a dead address refuses it."""
+        """Send a message to a keeper. A dead address refuses it."""
         verdict = self.effect("message")
         if not self.kernel.alive(address):
             if not self.network.cut(keeper, address):
@@ -296,7 +296,7 @@ class World:
         self.kernel.add(name, node, offset, draw.choice((0.97, 1.0, 1.03)) if skewed else 1.0)
 
     def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
-        """End that life of the keeper's engine, whatever it is when it has no name yet."""
+        """End that life of the keeper's engine. An engine without a name yet is ended in any life."""
         name = incarnation or self.workers[ordinal].engine
         if self.kernel.alive(name):
             self.died(name)
@@ -314,7 +314,7 @@ class World:
         self.end_worker(ordinal)
 
     def died(self, name: str) -> None:
-        """Make a process end: its memory, its sockets and its streams are gone."""
+        """End a process. Its memory, its sockets and its streams are lost."""
         self.kernel.kill(name)
         self.network.break_all_of(name)
         ordinal = Ordinal(int(name[1:].split(".", maxsplit=1)[0]))
@@ -334,13 +334,13 @@ class World:
         return stored
 
     def lose_object(self) -> None:
-        """Replace the job's object by a new one that knows nothing."""
+        """Replace the job's object by a new, empty one."""
         del self.service.objects[LATEST]
         self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
         self.judge.lost_object = True
 
     def begin_elsewhere(self, savepoint: str) -> None:
-        """End this job's workers; start another one that begins from one of its savepoints.
+        """End this job's workers, and start another job from one of its savepoints.
 
         The new job has a directory and a Lease of its own, the output folder is the same.
         """
@@ -357,7 +357,7 @@ class World:
         self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
 
     def change_job(self, name: str) -> None:
-        """Have engines that start from now on compile another plan of the same job."""
+        """Let engines that start from now on compile another plan of the same job."""
         plan, steps = make_plan(name, self.job.shape)
         self.job = replace(self.job, plan=plan, steps=steps)
 

@@ -1,1 +1,1 @@
-"""What judges a run: invariants and the oracle of its output."""
+"""The checks of a run: invariants, and the oracle of its output."""

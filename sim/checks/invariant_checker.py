@@ -1,10 +1,10 @@
-"""Watches the stores while a run goes on: every swap, deletion and publication is judged at once.
+"""The checker of invariants: it checks every swap, deletion and publication at once.
 
-E  what the object calls published is visible
-G  nothing of a stale term or attempt becomes visible: what is committed is of the attempt that
-   holds, what is published was committed before
-C  after every commit: copy only what it lists elsewhere, restore the copy, compare with the fold
-   of the input; and nothing that a retained checkpoint lists is ever deleted
+E  output that the object calls published is visible
+G  nothing of a stale term or attempt becomes visible: a commit is of the attempt that holds, and
+   published output was committed before
+C  after every commit the listed files are copied elsewhere, the copy is restored, and the result is
+   compared with the fold of the input; no file that a retained checkpoint lists is ever deleted
 """
 
 from penstock.contract.control_messages import MembersFile
@@ -25,7 +25,7 @@ from sim.workload import SimJob, group_of
 
 
 class InvariantChecker:
-    """Told of every effect at the moment it happens; raises Violation."""
+    """It is called at every effect. Raises Violation."""
 
     def __init__(self, kernel: SimKernel, job: SimJob, disk: Disk) -> None:
         self.kernel = kernel
@@ -41,7 +41,7 @@ class InvariantChecker:
         self.savepoints: dict[str, Index] = {}
 
     def begin_job(self) -> None:
-        """Judge another job, which goes on in the same output folder."""
+        """Check another job, which goes on in the same output folder."""
         self.monitor = ProtocolMonitor()
         self.latest = None
         self.tables = {}
@@ -50,7 +50,7 @@ class InvariantChecker:
     # --- The job's object
 
     def swapped(self, name: str, old: object, new: object) -> None:
-        """Judge a change of the job's object; others are of no interest."""
+        """Check a change of the job's object; other objects are ignored."""
         if not isinstance(new, Latest):
             return
         if isinstance(old, Latest):
@@ -86,7 +86,7 @@ class InvariantChecker:
             self._committed(old, new)
 
     def _check_published(self, old: Latest, new: Latest) -> None:
-        """What is called published, and what is forgotten, is visible or given up by name."""
+        """Check that published and forgotten epochs are visible, or given up by name."""
         due = [new.published_through] if new.published_through > old.published_through else []
         if new.root is None:
             due.append(old.epoch)
@@ -143,7 +143,7 @@ class InvariantChecker:
     def _check_new_file(
         self, old: Latest, root: RootManifest, task: TaskManifest, file: StateFile
     ) -> None:
-        """A file is first listed by the one epoch that cut it, and holds its writer's groups."""
+        """Check that the epoch that cut a file lists it first, and that it has its writer's groups."""
         name, cut = file.blob.name, f"{root.term}-{root.epoch}-"
         if not name.startswith(cut):
             raise Violation("C", f"epoch {root.epoch} of term {root.term} first lists {name}")
@@ -184,7 +184,7 @@ class InvariantChecker:
     # --- Savepoints
 
     def indexed(self, name: BlobName, content: object) -> None:
-        """Judge a copy at the moment it becomes a savepoint: all of it is durable."""
+        """Check a copy when it becomes a savepoint: all its files are durable."""
         assert isinstance(content, Index)
         path = name.removesuffix("/savepoint.json")
         self.kernel.happened("savepoint complete")
@@ -209,21 +209,21 @@ class InvariantChecker:
     # --- Files and output
 
     def deleted(self, name: BlobName) -> None:
-        """Judge a deletion: it must be garbage under the object as it is now."""
+        """Check a deletion: the file must be garbage by the present object."""
         if name in self.disk.files and self._is_saved(name):
             raise Violation("C", f"{name} of a complete savepoint is deleted")
         if self.latest is not None and name in self.listed(self.latest):
             raise Violation("C", f"{name} is deleted though it is listed")
 
     def published(self, target: str, staged: str, content: object) -> None:
-        """Judge output at the moment it becomes visible."""
+        """Check output when it becomes visible."""
         if target not in self.committed:
             raise Violation("G", f"{target} is published but was never committed")
         assert isinstance(content, tuple)
         self.output.appeared(target, target.split("-")[1], content)
 
     def unstaged(self, name: BlobName) -> None:
-        """Judge the removal of staged output: nobody will be asked to publish it again."""
+        """Check the removal of staged output: it must never have to be published again."""
         epoch = self.staged.get(name, 0)
         if self.latest is None or epoch in self.latest.lost_output:
             return
@@ -233,7 +233,7 @@ class InvariantChecker:
     # --- At rest
 
     def left(self, latest: Latest, *, undisturbed: bool) -> list[str]:
-        """N: list what nothing lists, but what a later epoch would collect.
+        """N: list the files that no manifest lists and no later epoch would collect.
 
         Staged output that a fault orphaned is swept by the next attempt; here none follows.
         """

@@ -1,11 +1,11 @@
-"""The judge: what the job must have written, read straight from its input, without any fault.
+"""The oracle: the output and the state that the job must have, computed from its input without faults.
 
-E  committed output equals the reference's as a multiset, at the end; never a wrong or repeated
-   row on the way there
-O  rows of a key come in order, when visible files are read by name and then by row
-C  each snapshot is exactly the fold of the records before its offsets; everything that a
-   retained manifest lists is there and whole, copied elsewhere and read alone
-N  at rest no file is left that nothing lists
+E  at the end committed output equals the reference's as a multiset; before that there is never a
+   wrong or repeated row
+O  the rows of a key are in order, when visible files are read by name and then by row
+C  each snapshot is exactly the fold of the records before its offsets; every file that a retained
+   manifest lists exists and is whole when it is copied elsewhere and read alone
+N  at rest there is no file that no manifest lists
 
 The reference shares nothing with the core but the two formats that it must read.
 """
@@ -41,7 +41,7 @@ _BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
 
 
 def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
-    """Count the rows of the whole input, stripped of what may differ between two right runs.
+    """Count the rows of the whole input, without what may differ between two correct runs.
 
     A running count is right whichever of two concurrent records got it, so counts and origins
     are compared apart.
@@ -64,7 +64,7 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
 def stripped(
     job: SimJob, sink: str, row: tuple[object, ...]
 ) -> list[tuple[str, tuple[object, ...]]]:
-    """Take a visible row apart in the way of :func:`expected_rows`."""
+    """Reduce a visible row in the way of :func:`expected_rows`."""
     if job.name == "window":
         return [(sink, row)]
     if job.name == "count":
@@ -104,7 +104,7 @@ def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
 
 
 def restored_state(job: SimJob, root: RootManifest, files: dict[BlobName, object]) -> State:
-    """Read a checkpoint from a copy of its files: every task's entries, in order, narrowed."""
+    """Restore a checkpoint from a copy of its files: each task's entries, in order, narrowed."""
     state: State = {}
     owner: dict[tuple[int, int], TaskId] = {}
     for task in root.tasks:
@@ -145,7 +145,7 @@ def check_restorable(job: SimJob, root: RootManifest, table: Assignment, disk: D
 
 
 def offsets(job: SimJob, root: RootManifest) -> dict[SplitId, SplitState]:
-    """Return where each split stands; every split is there exactly once."""
+    """Return the offset of each split. Every split must be stored exactly once."""
     states = [s for t in root.tasks for s in t.splits]
     names = Counter(s.split for s in states)
     if names != Counter(job.input.keys()):
@@ -163,7 +163,7 @@ def _difference(found: State, wanted: State) -> str:
 
 
 class OutputJudge:
-    """Watches the visible output grow; each file is judged when it appears."""
+    """Checks the visible output: each file when it appears."""
 
     def __init__(self, job: SimJob) -> None:
         self._job = job
@@ -172,7 +172,7 @@ class OutputJudge:
         self.replay = False  # repeated output was accepted: shown as at-least-once
 
     def appeared(self, target: str, sink: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Take a newly visible file. Raises Violation on a row too many or one never due."""
+        """Take a file that became visible. Raises Violation on a repeated or a wrong row."""
         for row in rows:
             for part in stripped(self._job, sink, row):
                 self._seen[part] += 1
@@ -183,7 +183,7 @@ class OutputJudge:
                     raise Violation("E", f"{why} output {part} in {target}")
 
     def finish(self, visible: dict[str, object]) -> None:
-        """Compare at the end: nothing missing, and each key in order."""
+        """Compare at the end: no row is missing, and each key is in order."""
         missing = self._expected - self._seen
         if missing:
             few = ", ".join(str(m) for m in sorted(missing, key=str)[:4])

@@ -1,1 +1,1 @@
-"""The processes and services around the core: workers, keepers, stores, a supervisor."""
+"""The processes and services around the cores: workers, keepers, stores, a supervisor."""

@@ -1,4 +1,4 @@
-"""The ends of a simulated channel, and what travels between them."""
+"""The ends of a simulated channel, and the elements between them."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A deadline of some channel's buffer or credit has come."""
+    """A deadline of a channel's buffer or credit has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSizes:
-    """Bytes of buffers and credit; small, so that they fill."""
+    """Bytes of buffers and credit. They are small, so that they fill."""
 
     buffer_bytes: int = 2_000
     flush_interval_s: float = 0.002
@@ -39,7 +39,7 @@ class ChannelSizes:
 
 @dataclass(slots=True)
 class Outbound:
-    """The sender's end of a channel; ``stream`` is None inside one worker."""
+    """The sender's end of a channel. ``stream`` is None inside one worker."""
 
     core: SendChannel[tuple[object, ...]]
     stream: int | None
@@ -59,7 +59,7 @@ class SimInbound:
 
 @dataclass(slots=True)
 class ChannelLoad:
-    """How fast a task works, and what may wait in front of it."""
+    """The pace of a task, and the windows of its inputs."""
 
     pace: Pace = field(default_factory=Pace)
     windows: CreditWindows = field(default_factory=CreditWindows)
@@ -67,7 +67,7 @@ class ChannelLoad:
 
 @dataclass(frozen=True, slots=True)
 class SimStreamIdentity:
-    """Who this engine is to its peers."""
+    """The identity of this engine for its peers."""
 
     job_uid: JobUid
     ordinal: Ordinal
@@ -76,7 +76,7 @@ class SimStreamIdentity:
 
 
 def pieces(data: Data[tuple[object, ...]], charge_max: int) -> Iterator[Data[tuple[object, ...]]]:
-    """Cut rows into pieces of at most so large a charge, or of one row."""
+    """Cut rows into pieces of a bounded charge, or of one row."""
     if data.charge <= charge_max or data.rows == 1:
         yield data
         return
@@ -88,7 +88,7 @@ def pieces(data: Data[tuple[object, ...]], charge_max: int) -> Iterator[Data[tup
 
 
 def join(fill: Fill[tuple[object, ...]]) -> Data[tuple[object, ...]]:
-    """Make one element of the batches that travel together."""
+    """Join the batches that travel together into one element."""
     rows = tuple(r for part in fill.parts for r in part.payload)
     lows = [p.min_ts for p in fill.parts if p.min_ts is not None]
     highs = [p.max_ts for p in fill.parts if p.max_ts is not None]

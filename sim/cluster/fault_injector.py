@@ -1,4 +1,4 @@
-"""Carries out what a plan of happenings says, and ends every fault in time."""
+"""The injector of faults: it performs a plan of events, and ends every fault in time."""
 
 from dataclasses import dataclass
 
@@ -29,21 +29,21 @@ from sim.kernel.nemesis import (
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A fault ends: ``names`` go on, a link heals, a service answers again."""
+    """A fault ends: paused ``names`` go on, a link heals, or a service answers again."""
 
     what: str
     names: tuple[str, ...] = ()
 
 
 class FaultInjector:
-    """The node that kills, pauses, cuts and asks."""
+    """The node that kills, pauses, cuts links and makes requests."""
 
     def __init__(self, world: Doomed) -> None:
         self.world = world
         self.kernel: SimKernel = world.kernel
 
     def handle(self, event: object, now: float) -> None:
-        """Carry out one happening, or end one."""
+        """Perform one event of the plan, or end a fault."""
         match event:
             case KillKeeper(ordinal):
                 self._kill(self._process("k", ordinal))
@@ -86,7 +86,7 @@ class FaultInjector:
                 self._over(what, names)
 
     def calm(self) -> None:
-        """End every fault that still goes on: the liveness phase begins."""
+        """End every fault, because the liveness phase begins."""
         self.world.service.down = False
         self.world.service.disk.full = False
         self.world.network.heal()

@@ -1,8 +1,7 @@
-"""A simulated keeper: the real Coordinator and Member, and the shell that performs their actions.
+"""A simulated keeper: the real LeaderCore and MemberCore, and the shell that performs their actions.
 
-Both cores live in every keeper; who leads is the cores' own affair. Every action that asks for
-something goes out as a call or a message and is answered by exactly one event, unless the
-keeper dies first.
+Every keeper has both cores; the cores themselves decide who leads. An action that asks for something
+is a call or a message. Exactly one event answers it, unless the keeper dies first.
 """
 
 from dataclasses import dataclass
@@ -56,17 +55,17 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class PollDesired:
-    """Time to read what is wanted."""
+    """Time to read the object -desired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What is stored may have changed."""
+    """A stored object may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraceOver:
-    """The keeper has waited for its last checkpoint as long as it may."""
+    """The grace of the keeper is over: it waits no longer for its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class EngineEnded:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The token of a call: which core asked, and with which action."""
+    """The token of a call: the core that asked, and its action."""
 
     core: str
     action: object
@@ -94,7 +93,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Leaving:
-    """How a keeper goes: ``epoch`` was committed when it was told to."""
+    """A keeper that ends. ``epoch`` was committed when it was told to."""
 
     told: Leave
     epoch: Epoch
@@ -102,7 +101,7 @@ class Leaving:
     retired: bool = False
 
     def check(self, name: str, committed: Epoch) -> None:
-        """Judge when it retires. Raises Violation."""
+        """Check the moment when it retires. Raises Violation."""
         if self.told.soon and not self.patient:
             raise Violation("L", f"{name} waited until its grace was over")
         if self.told.last and committed == self.epoch:
@@ -127,7 +126,7 @@ class KeeperNode:
     # --- The node
 
     def handle(self, event: object, now: float) -> None:
-        """Take one event, give it to the core that it is for, and perform what comes of it."""
+        """Take one event, give it to its core, and perform the actions."""
         match event:
             case Booted():
                 self._tell("coordinator", ev.Tick())
@@ -168,7 +167,7 @@ class KeeperNode:
             self._tell("member", ev.Drain())
 
     def _continue_end(self, leaving: "Leaving") -> None:
-        """Retire when the last checkpoint is made or hopeless; end when nothing is under way."""
+        """Retire when the last checkpoint is over or cannot come; end when nothing is under way."""
         if not leaving.retired and (not leaving.patient or self.member.drained()):
             leaving.retired = True
             leaving.check(self.name, self.host.latest().epoch)
@@ -240,7 +239,7 @@ class KeeperNode:
                 self._do_message(action)
 
     def _step_copy(self, steps: Steps, reply: Reply | None) -> None:
-        """Make the next call of an action on savepoints; behind the last one tell what came."""
+        """Make the next call of an action on savepoints. After the last call give its event."""
         try:
             op = next(steps) if reply is None else steps.send(reply)
         except StopIteration as done:

@@ -1,4 +1,4 @@
-"""What the simulated processes need of the cluster around them."""
+"""The ports of the simulated processes to the cluster around them."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -28,7 +28,7 @@ from sim.workload import SimJob
 
 
 class Cluster(Protocol):
-    """The world, as one process sees it. Every effect may fail, or end the caller with Crash."""
+    """The cluster as one process uses it. Each effect may fail, or end the caller by SimCrash."""
 
     kernel: SimKernel
     network: Network
@@ -42,7 +42,7 @@ class Cluster(Protocol):
     disorder_us: int | None
 
     def call(self, caller: str, op: Op, token: object) -> None:
-        """Ask the store; one Reply with the token follows, unless the caller dies."""
+        """Call the store. One Reply with the token follows, unless the caller dies."""
         ...
 
     def to_keeper(self, engine: str, incarnation: Incarnation, report: EngineReport) -> None:
@@ -55,7 +55,7 @@ class Cluster(Protocol):
 
 
 class Host(Protocol):
-    """The machine around a keeper: its network, its engine, its stores."""
+    """The host of a keeper: its network, its engine, its stores."""
 
     kernel: SimKernel
     network: Network
@@ -64,17 +64,17 @@ class Host(Protocol):
     poll_us: int
 
     def call(self, caller: str, op: Op, token: object) -> None:
-        """Ask the store; one Reply with the token follows, unless the caller dies."""
+        """Call the store. One Reply with the token follows, unless the caller dies."""
         ...
 
     def to_peer(self, keeper: str, address: str, body: object) -> None:
-        """Send a message to a keeper; it may be lost, and a dead address refuses it."""
+        """Send a message to a keeper. It may be lost. A dead address refuses it."""
         ...
 
     def to_engine(
         self, keeper: str, incarnation: Incarnation, term: Term, command: Command
     ) -> None:
-        """Pass a command to the keeper's engine, in order; nothing happens when it is gone."""
+        """Pass a command to the keeper's engine, in order. It is dropped when the engine is gone."""
         ...
 
     def start_engine(self, ordinal: Ordinal) -> None:
@@ -82,7 +82,7 @@ class Host(Protocol):
         ...
 
     def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
-        """End that life of the keeper's engine, whatever it is when it has no name yet."""
+        """End that life of the keeper's engine. An engine without a name yet is ended in any life."""
         ...
 
     def latest(self) -> Latest:
@@ -138,23 +138,23 @@ class Lives(Protocol):
 
 
 class Wishes(Protocol):
-    """Where the user's wishes go."""
+    """The receiver of the user's requests."""
 
     impossible: int | None
     away_until: dict[Ordinal, int]
 
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
-        """Want the job to begin without state."""
+        """Request that the job begins without state."""
 
     def drop_state(self, steps: tuple[str, ...]) -> None:
-        """Want the state of some steps given up, once."""
+        """Request once that the state of some steps is given up."""
 
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
         """Start a stopped job again."""
         ...
 
     def rescale(self, workers: int) -> None:
-        """Want another number of workers."""
+        """Request another number of workers."""
         ...
 
     def ask(self, kind: str, argument: str | None) -> None:
@@ -163,7 +163,7 @@ class Wishes(Protocol):
 
 
 class Doomed(Protocol):
-    """The world, as fate sees it."""
+    """The cluster as the fault injector uses it."""
 
     kernel: SimKernel
     network: Network
@@ -171,7 +171,7 @@ class Doomed(Protocol):
 
     @property
     def supervisor(self) -> Wishes:
-        """Return where the user's wishes go."""
+        """Return the receiver of the user's requests."""
         ...
 
     @property
@@ -188,7 +188,7 @@ class Doomed(Protocol):
         ...
 
     def lose_object(self) -> None:
-        """Replace the job's object by a new one that knows nothing."""
+        """Replace the job's object by a new, empty one."""
         ...
 
     def begin_elsewhere(self, savepoint: str) -> None:
@@ -196,7 +196,7 @@ class Doomed(Protocol):
         ...
 
     def change_job(self, name: str) -> None:
-        """Have engines that start from now on compile another plan of the same job."""
+        """Let engines that start from now on compile another plan of the same job."""
         ...
 
 
@@ -214,7 +214,7 @@ class Shell(Protocol):
         ...
 
     def call(self, op: Op, token: object) -> None:
-        """Ask the store; the reply comes back with the token, to this attempt only."""
+        """Call the store. The reply comes with the token, to this attempt only."""
         ...
 
     def fresh(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
@@ -222,11 +222,11 @@ class Shell(Protocol):
         ...
 
     def report(self, report: EngineReport) -> None:
-        """Say something to the keeper."""
+        """Send a report to the keeper."""
         ...
 
     def spread(self, barrier: Barrier) -> None:
-        """Give a barrier to the sources of this engine, a little later."""
+        """Give a barrier to the sources of this engine after a short delay."""
         ...
 
     def damaged(self, reason: str) -> None:
@@ -234,7 +234,7 @@ class Shell(Protocol):
         ...
 
     def meet(self, split: SplitId, offset: int) -> None:
-        """Work on a record; there may be some that no process survives for long."""
+        """Process a record. Some records kill the process a little later."""
         ...
 
     def available(self, split: SplitId) -> int:

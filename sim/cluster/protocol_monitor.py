@@ -1,17 +1,16 @@
-"""What must never be seen inside a process, whatever the outcome: told at the moment it happens.
+"""The monitor of the protocol: promises that are checked inside the processes, when they are broken.
 
-A broken rule may stay without harm in most runs, because another rule covers for it. The promises
-here are judged where they are broken, so that a run need not also meet the rare moment in which
-the harm shows.
+A broken rule may do no harm in most runs, because another rule covers for it. The promises here are
+checked where they are broken. So a run need not also meet the rare moment in which harm shows.
 
-G  a stream is let in only by a worker of its own attempt
-G  nobody hears that an epoch is aborted which its leader's term had committed, or commits later
+G  a stream is accepted only by a worker of its own attempt
+G  no engine is told that an epoch is aborted which its leader's term has committed or commits later
 G  once a rescale is committed no task goes on under the version before it
-O  a barrier leaves behind every watermark that was put on its channel before it
-C  a task cuts once at a barrier, whoever brings it
-C  what a worker brings near for a proposed version is there until the proposal is withdrawn
-W  a barrier waits in a channel, and a call of a slow step lasts, no longer than a scenario says
-W  a channel from which all was taken counts nothing as queued
+O  a barrier does not overtake a watermark that was put on its channel before it
+C  a task cuts once at a barrier, whichever way the barrier comes
+C  files that a worker pre-loads for a proposed version exist until the proposal is withdrawn
+W  a barrier waits in a channel, and a call of a slow step lasts, at most as long as a scenario says
+W  a channel whose elements were all taken has no queued bytes
 """
 
 from collections import deque
@@ -24,7 +23,7 @@ from sim.kernel.kernel import Violation
 
 
 class ChannelOrder:
-    """One channel's watermarks and barriers, as they were put and as they leave."""
+    """The watermarks and barriers of one channel, as they were put and as they leave."""
 
     def __init__(self) -> None:
         """Begin with an empty channel."""
@@ -41,7 +40,7 @@ class ChannelOrder:
                 self._due.append(self._put_us)
 
     def sent(self, element: object) -> None:
-        """Judge what leaves: unsent watermarks may be replaced by later ones, none overtaken."""
+        """Check an element that leaves. A later watermark may replace an unsent one, not overtake it."""
         match element:
             case Watermark(time_us):
                 self._sent_us = time_us
@@ -52,7 +51,7 @@ class ChannelOrder:
 
 
 class ProtocolMonitor:
-    """Knows what is committed and proposed; raises Violation."""
+    """Knows the committed and the proposed version. Raises Violation."""
 
     def __init__(self) -> None:
         """Begin with an empty store."""
@@ -68,13 +67,13 @@ class ProtocolMonitor:
     # --- Facts
 
     def learn(self, latest: Latest, members: MembersFile | None) -> None:
-        """Take in the job's object and the members file that it names."""
+        """Remember the job's object and the members file that it names."""
         self._latest = latest
         table = members.proposed if members is not None else None
         self._proposed = table.version if table is not None else Version(0)
 
     def committed(self, attempt: Attempt, term: Term, epoch: Epoch) -> None:
-        """An epoch is committed: nobody may have heard from this term that it is aborted."""
+        """An epoch is committed: no engine may have been told by this term that it is aborted."""
         self._committed[attempt, epoch] = term
         if self._aborted.get((attempt, epoch)) == term:
             raise Violation("G", f"epoch {epoch} is committed by term {term}, which aborted it")
@@ -97,7 +96,7 @@ class ProtocolMonitor:
             raise Violation("W", f"barrier {barrier.epoch} waited {waited_s:.3f} s in {channel}")
 
     def call(self, task: TaskId, took_us: int) -> None:
-        """The steps of a task were given rows once."""
+        """One call of the steps of a task."""
         if self.call_max_us is not None and took_us > self.call_max_us:
             raise Violation("W", f"a call of {task} takes {took_us / 1_000_000:.3f} s")
 

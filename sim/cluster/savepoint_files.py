@@ -1,7 +1,7 @@
-"""The simulated halves of the actions on savepoints: one call after the other, then an event.
+"""The simulated calls of the actions on savepoints: one call after the other, then an event.
 
-They follow ``keeper/savepoint_copies.py`` call by call. Each is a generator: it yields a call, is sent
-the reply, and returns the event that answers its action.
+They follow ``keeper/savepoint_copies.py`` call by call. Each action is a generator: it yields a call,
+gets the reply, and returns the event that answers the action.
 """
 
 from collections.abc import Generator, Iterable
@@ -31,7 +31,7 @@ Clearing = Generator[Op, Reply, None]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The content of a savepoint's index: its manifest, and the folder of its files."""
+    """The content of a savepoint's index: its manifest and the folder of its files."""
 
     root: BlobRef
     folder: str
@@ -77,7 +77,7 @@ def _copy(action: act.CopySavepoint) -> Steps:
 
 
 def _copy_all(action: act.CopySavepoint, path: str) -> Generator[Op, Reply, str]:
-    """Copy every file, the manifest last; return what failed."""
+    """Copy every file, the manifest last. Return the error, if any."""
     read = yield Get(action.root)
     if read.error:
         return f"{action.root.name} is {read.error}"
@@ -95,7 +95,7 @@ def _copy_all(action: act.CopySavepoint, path: str) -> Generator[Op, Reply, str]
 def _indexed(
     action: act.CopySavepoint | act.IndexSavepoint, reply: Reply
 ) -> ev.CoordinatorEvent | None:
-    """Return the answer when the index says it, None when there is no index."""
+    """Return the answer that follows from the index, None when there is no index."""
     index, request, folder = reply.value, action.request, action.folder
     if reply.error == "missing":
         return None

@@ -1,9 +1,9 @@
-"""What is outside the processes: metadata store, lease, shared directory, output folder.
+"""The services outside the processes: metadata store, Lease, shared directory, output folder.
 
-A node sends a :class:`Call`; the service acts when the call arrives and sends a :class:`Reply`
-to the life that called. An unknown outcome means that the reply is lost: the effect happened,
-will happen late, or never happens, as the fault stream says; the caller is told ``unknown``
-after its time limit. The rules of each store are those of the ports that it stands for.
+A node sends a :class:`Call`. The service acts when the call arrives, and sends a :class:`Reply` to
+the life that called. An unknown outcome means that the reply is lost: the effect has happened, or
+happens late, or never happens, as the fault stream decides. The caller gets ``unknown`` after its
+time limit. Each store follows the rules of its port.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ REPLY_US = (200, 3_000)
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An object of the metadata store; ``uid`` is the object's own, whatever is written."""
+    """An object of the metadata store. Writes do not change its ``uid``."""
 
     data: object
     version: str
@@ -68,7 +68,7 @@ class Torn:
 
 @dataclass(slots=True)
 class Disk:
-    """The shared directory and the output folder, as they are on the server."""
+    """The shared directory and the output folder on the server."""
 
     files: dict[BlobName, object] = field(default_factory=dict)
     visible: dict[str, object] = field(default_factory=dict)
@@ -77,13 +77,13 @@ class Disk:
 
 
 def ref_of(name: BlobName, content: object) -> BlobRef:
-    """Name content the way the real store does: hash and length of its bytes."""
+    """Return the reference of content as the real store does: hash and length of its bytes."""
     data = content if isinstance(content, bytes) else repr(content).encode()
     return BlobRef(name, sha256(data).hexdigest(), len(data))
 
 
 class Watcher(Protocol):
-    """Whoever judges the stores: told of each effect at the moment it happens."""
+    """A checker of the stores. It is called at each effect."""
 
     def swapped(self, name: str, old: object, new: object) -> None:
         """An object was replaced."""
@@ -107,10 +107,10 @@ class Watcher(Protocol):
 
 
 class Service:
-    """The stores of one job behind one address: linearizable, each call at one instant."""
+    """The stores of one job behind one address. They are linearizable: a call acts at one instant."""
 
     def __init__(self, kernel: SimKernel, chances: Random, *, codec: bool) -> None:
-        """Start empty. ``chances`` decides unknown outcomes; ``codec``: store what is read back."""
+        """Start empty. ``chances`` decides unknown outcomes. ``codec``: files are stored encoded."""
         self.kernel = kernel
         self.chances = chances
         self.watcher: Watcher | None = None
@@ -125,13 +125,13 @@ class Service:
         self._versions = 0
 
     def write(self, name: str, data: object) -> None:
-        """Write an object whatever is there: for whoever owns it alone."""
+        """Write an object without a comparison. Only its single writer may do so."""
         now = self.objects.get(name)
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
         self._keep(name, StoredFile(data, self._fresh_version(), uid))
 
     def begin_directory(self) -> None:
-        """Let a new job find nothing but savepoints and output: its directory and Lease are new."""
+        """Give a new job a new directory and a new Lease. Savepoints and output stay."""
         for name in [n for n in self.disk.files if not n.startswith((SAVEPOINTS, STAGING))]:
             del self.disk.files[name]
         self.lease_holder, self.lease_version = None, self._fresh_version()
@@ -264,7 +264,7 @@ class Service:
         return Reply(call.token, call.op)
 
     def _claim(self, job: JobUid, origin: Origin | None) -> str | None:
-        """Take the output folder as ``connectors/parquet_owner.py`` does, in one instant."""
+        """Take the output folder as ``connectors/parquet_owner.py`` does, at one instant."""
         disk = self.disk
         epochs = [Epoch(int(name.split("-", 1)[0])) for name in disk.visible]
         newest = max(epochs, default=Epoch(0))
@@ -289,7 +289,7 @@ class Service:
         self.disk.files.pop(name, None)
 
     def _kept(self, content: object) -> object:
-        """Return what a reader will see: with ``codec``, what the stored bytes mean."""
+        """Return the value that a reader gets. With ``codec`` it is decoded from the stored bytes."""
         if not self.codec or not isinstance(content, RootManifest | MembersFile | Latest | Desired):
             return content
         return decode(type(content), encode(content))

@@ -1,7 +1,7 @@
-"""The simulated supervisor: starts, restarts and ends workers; writes what is wanted.
+"""The simulated supervisor: it starts, restarts and ends workers, and writes -desired.
 
-Level-triggered, as the real one: at each look it compares what the job's object says with what
-runs. It alone may end a worker that the leader has given up, and never one that has started a
+It is level-triggered, like the real one: at each look it compares the job's object with what runs.
+It alone may end a worker that the leader has given up. It never ends a worker that has started a
 newer life meanwhile.
 """
 
@@ -37,7 +37,7 @@ class Restart:
 
 
 class SupervisorNode:
-    """Plays the part of the operator: the number of workers, their lives, the user's requests."""
+    """Acts as the operator: the number of workers, their lives, the user's requests."""
 
     def __init__(self, kernel: SimKernel, machine: Machine, workers: int) -> None:
         self.kernel = kernel
@@ -63,7 +63,7 @@ class SupervisorNode:
                     self.machine.start_worker(ordinal)
 
     def rescale(self, workers: int) -> None:
-        """Want another number of workers; new ones are started before the leader hears of it."""
+        """Request another number of workers. New workers start before the leader knows of it."""
         self.desired = replace(self.desired, workers=workers)
         self._start_missing()
         self.machine.write_desired(self.desired)
@@ -76,7 +76,7 @@ class SupervisorNode:
         self.machine.write_desired(self.desired)
 
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
-        """Start a stopped job again: a new run, perhaps from its oldest retained epoch."""
+        """Start a stopped job again: a new run, optionally from its oldest retained epoch."""
         restore = None
         if oldest:
             epoch = self.machine.latest().retained[0].epoch
@@ -96,7 +96,7 @@ class SupervisorNode:
         self.machine.write_desired(self.desired)
 
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
-        """Want the job to begin without state, once more with each call."""
+        """Request that the job begins without state, once for each call."""
         self._restores += 1
         restore = Restore(
             f"empty-{self._restores}",
@@ -108,7 +108,7 @@ class SupervisorNode:
         self.machine.write_desired(self.desired)
 
     def drop_state(self, steps: tuple[str, ...]) -> None:
-        """Want the state of some steps given up, once."""
+        """Request once that the state of some steps is given up."""
         self._restores += 1
         restore = Restore(f"drop-{self._restores}", drop_state=steps)
         self.desired = replace(self.desired, restore=restore)

@@ -1,7 +1,7 @@
 """One task of a simulated engine: the real TaskCore and tiny steps.
 
-The shell takes one input at a time, where the core lets it, performs the core's actions in their
-order, and gives back what the steps emit.
+The shell takes one input at a time, where the core allows it. It performs the core's actions in
+their order, and gives the rows that the steps emit back to the core.
 """
 
 from typing import Any
@@ -78,7 +78,7 @@ class SimTask(TaskFiles):
         self.tell(ev.RowsRead(origin, data))
 
     def rest(self) -> None:
-        """Nothing may be taken: let coalesced watermarks go, ask silent splits."""
+        """Act when no input may be taken: send waiting watermarks, ask silent splits."""
         for split in list(self.readers):
             if self.core.reads_split(split):
                 self.tell(ev.SplitEmpty(split))

@@ -1,7 +1,6 @@
 """The slow half of a simulated task: snapshots, loading, publication, through the store.
 
-Reads and writes go out as calls and come back as replies; a retry is made for what may be tried
-again (a read, a publication), and for nothing else.
+Reads and writes are calls, and replies answer them. Only a read and a publication are retried.
 """
 
 import json
@@ -20,7 +19,7 @@ from sim.kernel.calls import STAGING, Get, PublishFile, Put, Reply, Sweep, Unsta
 
 @dataclass(slots=True)
 class SimSink:
-    """Rows that no cut holds yet, and how many cuts there were."""
+    """The rows that no snapshot has yet, and the number of snapshots."""
 
     rows: list[tuple[object, ...]] = field(default_factory=list)
     cuts: int = 0
@@ -28,7 +27,7 @@ class SimSink:
 
 @dataclass(slots=True)
 class Storing:
-    """A snapshot on its way to the store; ``waiting`` counts the files still out."""
+    """A snapshot that is being stored. ``waiting`` counts the files that are not stored yet."""
 
     barrier: Any
     waiting: int = 0
@@ -43,7 +42,7 @@ class Storing:
 
 @dataclass(slots=True)
 class Loading:
-    """Files on their way from the store."""
+    """Files that are being read from the store."""
 
     version: Version
     files: tuple[StateFile, ...]
@@ -52,7 +51,7 @@ class Loading:
 
 @dataclass(slots=True)
 class SimReader:
-    """Where a split stands."""
+    """The position of a split."""
 
     offset: int
     finished: bool
@@ -61,7 +60,7 @@ class SimReader:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Which task a reply is for, and what it was about."""
+    """The task that a reply is for, and the subject of the call."""
 
     task: TaskId
     about: str
@@ -70,7 +69,7 @@ class Token:
 
 
 class TaskFiles:
-    """A task's core, state, sinks and readers, and what the store has to do with them."""
+    """A task's core, state, sinks and readers, and their calls to the store."""
 
     def __init__(self, shell: Shell, setup: TaskSetup, root: RootManifest | None) -> None:
         self.shell = shell
@@ -89,7 +88,7 @@ class TaskFiles:
         self._publishing: dict[Epoch, int] = {}
 
     def tell(self, event: ev.Event) -> None:
-        """Give the core an event and do what it wants."""
+        """Give the core an event and perform its actions."""
         core, frozen = self.core, self.core.state.life is TaskLifecycle.FROZEN
         held = core.state.buffer.held_bytes
         actions = core.step(event, self.shell.now())
@@ -105,7 +104,7 @@ class TaskFiles:
         self.marks.published = core.state.sinks.published
 
     def do(self, action: ev.Action) -> None:
-        """Perform what concerns files; the task itself does the rest."""
+        """Perform the actions that concern files. The task performs the others."""
         match action:
             case ev.Snapshot(barrier, since, _):
                 self._snapshot(barrier, since)
@@ -125,7 +124,7 @@ class TaskFiles:
                 raise AssertionError(f"unknown action {action}")
 
     def open_sinks(self) -> None:
-        """Open the writers: what older attempts have staged is garbage by now."""
+        """Open the writers. Output that older attempts have staged is garbage now."""
         for sink in self.sinks:
             self.shell.call(Sweep(sink, self.shell.attempt), Token(self.id, "unstage"))
 
@@ -283,12 +282,12 @@ class TaskFiles:
 
 
 def staged_name(handle: SinkHandle) -> str:
-    """Return where a handle's rows are staged."""
+    """Return the place where a handle's rows are staged."""
     return str(json.loads(handle.data)["staged"])
 
 
 def publication(handle: SinkHandle, epoch: Epoch) -> PublishFile:
-    """Return the order to make a handle visible under the epoch that committed it."""
+    """Return the call that makes a handle visible under the epoch that committed it."""
     data = json.loads(handle.data)
     target = f"{epoch:08d}-{handle.sink}-{handle.task}-{data['cut']:06d}"
     return PublishFile(data["staged"], target, tuple(tuple(row) for row in data["rows"]))

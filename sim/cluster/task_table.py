@@ -1,9 +1,9 @@
-"""Keyed state of one simulated task: a dict, its dirty generations, and its state files.
+"""The keyed state of one simulated task: a dict, its dirty generations, and its state files.
 
-What the engine's state store does with tables and files is done here with dicts and tuples, under
-the same rules: a delta holds copies of every change since the last epoch known committed, with
-tombstones; the manifest lists live files in order; lost groups narrow entries; a gained range
-takes over the other's entries; a full file replaces all entries of the task.
+It does with dicts and tuples what the engine's state backend does with tables and files, under the
+same rules. A delta holds copies of every change since the last epoch known committed, with
+tombstones. The manifest lists live files in order. Lost groups narrow entries. A gained range takes
+over the entries of its former owner. A full file replaces all entries of the task.
 """
 
 from penstock.contract.ids import BlobName, Epoch
@@ -19,7 +19,7 @@ FILES_MAX = 3  # more are merged into one at the next cut
 
 
 class TaskTable:
-    """State of the one step of a task that keeps any; ``share`` bounds what it may hold."""
+    """The state of the one keyed step of a task. ``share`` bounds the keys that it may hold."""
 
     def __init__(self, step: str, groups: int) -> None:
         self.step = step
@@ -30,19 +30,19 @@ class TaskTable:
         self._cuts: dict[Epoch, dict[Key, None]] = {}
 
     def put(self, key: Key, value: Value) -> None:
-        """Write a value and remember that it changed."""
+        """Write a value and mark it as changed."""
         self.values[key] = value
         self._dirty[key] = None
 
     def delete(self, key: Key) -> None:
-        """Remove a value and remember that it is gone."""
+        """Remove a value and keep a tombstone."""
         self.values.pop(key, None)
         self._dirty[key] = None
 
     # --- Checkpoints
 
     def cut(self, epoch: Epoch, since: Epoch) -> tuple[Rows, bool]:
-        """Copy what changed since an epoch; True beside it when the file replaces all others."""
+        """Copy the changes since an epoch. True with them when the file replaces all others."""
         # An aborted number may recur under a higher term: what it held is dirty all the same.
         self._cuts[epoch] = {**self._cuts.get(epoch, {}), **self._dirty}
         self._dirty = {}
@@ -66,14 +66,14 @@ class TaskTable:
         return entries
 
     def confirm(self, epoch: Epoch) -> None:
-        """Hear that an epoch is committed: what it holds is no longer dirty."""
+        """Note that an epoch is committed: its changes are not dirty any more."""
         self.files.confirm(epoch)
         self._cuts = {e: keys for e, keys in self._cuts.items() if e > epoch}
 
     # --- Restore and rescale
 
     def load(self, files: tuple[StateFile, ...], contents: dict[BlobName, Rows]) -> None:
-        """Take over entries: read each in order, only the groups that it shows."""
+        """Load entries in order, only the groups that each entry shows."""
         for entry in in_order(files):
             shown = set(groups_of(entry.groups))
             for key, value in contents[entry.blob.name]:
@@ -86,7 +86,7 @@ class TaskTable:
         self.files.gain(files)
 
     def drop(self, share: Share) -> None:
-        """Give up groups: their values, what is dirty of them, and the right to read them."""
+        """Give up groups: their values, their changes, and the right to read them."""
         gone = set(groups_of(share))
         self.files.lose(share)
         for key in [k for k in self.values if group_of(k[0], self._groups) in gone]:

@@ -1,4 +1,4 @@
-"""When the tasks of a simulated engine come to their turns, and what they tell each other."""
+"""The schedule of the tasks of a simulated engine, and the barriers that they relay."""
 
 from penstock.contract.ids import Attempt, TaskId
 from penstock.model.elements import Barrier
@@ -13,7 +13,7 @@ POLL_US = 20_000
 
 
 class TurnScheduler:
-    """The part of an engine that schedules: in any order, a little later than possible."""
+    """The scheduler of an engine: tasks run in any order, with small delays."""
 
     kernel: SimKernel
     name: str
@@ -29,7 +29,7 @@ class TurnScheduler:
         return self.core.attempt
 
     def spread(self, barrier: Barrier) -> None:
-        """Give a barrier to the sources here, a little later."""
+        """Give a barrier to the sources of this engine after a short delay."""
         self.kernel.at(self._delay_us(), self.name, Heard(self.attempt, barrier))
 
     def _heard(self, heard: Heard) -> None:

@@ -1,1 +1,1 @@
-"""Virtual time, the network, faults: what a simulated run is made of."""
+"""The parts of every simulated run: virtual time, the network, faults."""

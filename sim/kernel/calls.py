@@ -1,4 +1,4 @@
-"""What a process may ask of the stores, and what it is answered."""
+"""The calls of a process to the stores, and their replies."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class MetaGet:
 
 @dataclass(frozen=True, slots=True)
 class MetaSwap:
-    """Write one object where ``version`` still holds; None means that it must not exist yet."""
+    """Write one object if it still has ``version``. None: the object must not exist yet."""
 
     name: str
     data: object
@@ -30,7 +30,7 @@ class ReadLease:
 
 @dataclass(frozen=True, slots=True)
 class WriteLease:
-    """Take, renew or give up the lease where ``version`` still holds."""
+    """Write the lease if it still has ``version``."""
 
     holder: str | None
     version: str
@@ -60,7 +60,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class LinkFile:
-    """Create a file of a fixed name exclusively: it appears whole and durable, or not at all."""
+    """Create a file of a fixed name exclusively. It appears whole and durable, or not at all."""
 
     name: BlobName
     content: object
@@ -75,7 +75,7 @@ class ListFiles:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFiles:
-    """Remove a file; a missing one is no error."""
+    """Remove files; a missing file is no error."""
 
     name: BlobName
 
@@ -98,7 +98,7 @@ class Unstage:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove what older attempts have staged for a sink, when its writers open after START."""
+    """Remove the files that older attempts have staged for a sink, when its writers open."""
 
     sink: str
     attempt: int
@@ -106,7 +106,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class ClaimOutput:
-    """Take the output folder for a job, which has perhaps just begun from a savepoint."""
+    """Take the output folder for a job, which may have begun from a savepoint."""
 
     job: JobUid
     origin: Origin | None
@@ -134,7 +134,7 @@ ROOT_FILE = BlobName("ROOT")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request on its way to a service; ``verdict`` was decided when it was sent."""
+    """A request under way to a service. ``verdict`` was drawn when it was sent."""
 
     client: str
     life: int
@@ -145,7 +145,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The outcome of a call; a claim that is refused has its reason as ``error``.
+    """The outcome of a call. A refused claim has its reason as ``error``.
 
     ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
     """
@@ -158,13 +158,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An effect that its caller has given up; it happens all the same."""
+    """An effect that happens although its caller has given it up."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The second half of a write: until then the file is there, but torn."""
+    """The second half of a write. Until then the file exists and is torn."""
 
     call: Call

@@ -1,9 +1,9 @@
-"""Where faults come from: every effect of a node asks here what shall become of it.
+"""The source of faults: every effect of a node asks here for its outcome.
 
-An effect is whatever leaves a process: a message, a swap, a file, a publication. (A crash between
-two steps that only touch memory cannot be told from a crash before the next effect.) Each has
-three outcomes: done, failed, unknown (done, perhaps later, but the reply was lost); and the
-process may die before or after it.
+An effect is what leaves a process: a message, a swap, a file, a publication. A crash between two
+steps that only touch memory looks the same as a crash before the next effect. Each effect has three
+outcomes: done, failed, unknown. Unknown means: done, perhaps later, and the reply was lost. The
+process may also die before or after the effect.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from random import Random
 
 
 class Verdict(Enum):
-    """What becomes of one effect."""
+    """The outcome of one effect."""
 
     DONE = "done"
     FAILED = "failed"
@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Chances out of one of each verdict other than DONE, for one kind of effect."""
+    """The probability of each verdict other than DONE, for one kind of effect."""
 
     failed: float = 0.0
     unknown: float = 0.0
@@ -57,7 +57,7 @@ class Faults:
     injected: dict[str, int] = field(default_factory=dict)
 
     def verdict(self, kind: str) -> Verdict:
-        """Return what becomes of the next effect of this kind."""
+        """Return the outcome of the next effect of this kind."""
         index = self.effects
         self.effects += 1
         if self.single is not None:

@@ -1,6 +1,6 @@
-"""A copy of this process for one piece of work: it begins where this one stands, and ends with it.
+"""A fork of this process for one piece of work. It begins in the state of this process and ends then.
 
-For processes of one thread only: nothing but the forking thread goes on in a copy.
+Only for processes of one thread: a fork has the forking thread and no other.
 """
 
 import os
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def in_a_fork(work: Callable[[], T]) -> T:
-    """Return what ``work`` gives in a copy of this process. Raises EOFError when that dies."""
+    """Return the result of ``work`` in a fork of this process. Raises EOFError when the fork dies."""
     ours, theirs = Pipe(duplex=False)
     child = os.fork()
     if child == 0:

@@ -1,12 +1,12 @@
-"""The heart of the simulation: virtual time, seeded ties, lives of nodes, a hash of the trace.
+"""The kernel of the simulation: virtual time, seeded ties, lives of nodes, a hash of the trace.
 
-One thread, one heap. An event waits for ``(time, tie)``: the tie is drawn from the schedule
-stream, so events of one instant come in an order that the seed chooses. Events of one *lane*
-never overtake each other: a lane is one stream, one socket, one process's queue.
+There is one thread and one heap. An event waits for ``(time, tie)``. The tie is drawn from the
+schedule stream, so the seed chooses the order of events of one instant. Events of one *lane* never
+overtake each other: a lane is one stream, one socket, or one process's queue.
 
-A node has *lives*: killing it ends the life, and what was addressed to that life is dropped.
-A paused node (SIGSTOP) keeps its events until it goes on. Time is whole microseconds, so that
-no result depends on the rounding of a float.
+A node has *lives*. Killing a node ends its life, and events for that life are dropped. A paused
+node (SIGSTOP) keeps its events until it goes on. Time is in whole microseconds, so no result
+depends on the rounding of a float.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ LIVES_MAX = 10_000
 
 
 class SimNode(Protocol):
-    """Whatever receives events: a process of the simulated cluster, or a service."""
+    """A receiver of events: a process of the simulated cluster, or a service."""
 
     def handle(self, event: object, now: float) -> None:
         """Take one event; ``now`` is the node's own monotonic clock in seconds."""
@@ -30,21 +30,21 @@ class SimNode(Protocol):
 
 
 class SimCrash(Exception):
-    """Raised inside a node's handler: the process dies on the spot."""
+    """Raised inside a node's handler: the process dies at once."""
 
 
 class Violation(AssertionError):
-    """A promise was broken; ``rule`` is the letter of the invariant."""
+    """A promise is broken. ``rule`` is the letter of the invariant."""
 
     def __init__(self, rule: str, text: str) -> None:
-        """Keep the letter apart: reports and mutants are sorted by it."""
+        """Keep the letter: reports and mutants are sorted by it."""
         super().__init__(f"{rule}: {text}")
         self.rule = rule
 
 
 @dataclass(slots=True)
 class SimProcess:
-    """What the kernel knows of a node: its life, whether it runs, how its clock goes."""
+    """A node as the kernel knows it: its life, whether it runs, offset and rate of its clock."""
 
     node: SimNode
     life: int = 1
@@ -57,7 +57,7 @@ class SimProcess:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event on its way: to which node and life, and in which lane it must stay in order."""
+    """One event under way: its node, the life of the node, and its lane."""
 
     name: str
     life: int
@@ -66,7 +66,7 @@ class Entry:
 
 
 class Streams:
-    """Separate seeded streams: adding a fault never shifts the workload, nor the schedule."""
+    """Separate random streams: adding a fault shifts neither the workload nor the schedule."""
 
     def __init__(self, seed: int) -> None:
         """Derive each stream from the seed and its own name (text seeds ignore the hash seed)."""
@@ -77,10 +77,10 @@ class Streams:
 
 
 class SimKernel:
-    """Virtual time and the order of events; knows nothing of what the events mean."""
+    """Virtual time and the order of events. The kernel does not know what events mean."""
 
     def __init__(self, seed: int, on_crash: Callable[[str], None]) -> None:
-        """Start at time 0 without nodes; ``on_crash`` hears of a handler that raised Crash."""
+        """Start at time 0 without nodes. ``on_crash`` is called when a handler raises SimCrash."""
         self.streams = Streams(seed)
         self.now_us = 0
         self.handled = 0
@@ -97,26 +97,26 @@ class SimKernel:
     # --- nodes ---------------------------------------------------------------------------
 
     def add(self, name: str, node: SimNode, offset_us: int = 0, rate: float = 1.0) -> None:
-        """Start a node, or a new life of one that was killed."""
+        """Start a node, or a new life of a killed node."""
         old = self._processes.get(name)
         life = 1 if old is None else old.life + 1
         assert life < LIVES_MAX, f"{name} was restarted {life} times"
         self._processes[name] = SimProcess(node, life, clock_offset_us=offset_us, clock_rate=rate)
 
     def kill(self, name: str) -> None:
-        """End the life of a node: its memory and its pending events are gone."""
+        """End the life of a node. Its memory and its pending events are lost."""
         process = self._processes[name]
         process.alive = False
         process.backlog.clear()
         self.note("kill", name)
 
     def pause(self, name: str) -> None:
-        """Stop a node without killing it: its events wait."""
+        """Stop a node without killing it. Its events wait."""
         self._processes[name].paused = True
         self.note("pause", name)
 
     def resume(self, name: str) -> None:
-        """Let a paused node go on: what waited comes now, in the order of each lane only."""
+        """Let a paused node go on. The waiting events come now; only the order of each lane is kept."""
         process = self._processes[name]
         if not process.paused:
             return
@@ -127,7 +127,7 @@ class SimKernel:
             self._push(self.now_us, entry, tie=-1.0)
 
     def _between_lanes(self, waiting: list["Entry"]) -> list["Entry"]:
-        """Shuffle what has come meanwhile: nobody knows which socket is read first."""
+        """Shuffle the waiting events, because the order in which sockets are read is not defined."""
         places = [entry.lane if entry.lane is not None else object() for entry in waiting]
         queues: dict[object, deque[Entry]] = {}
         for place, entry in zip(places, waiting, strict=True):
@@ -165,7 +165,7 @@ class SimKernel:
     # --- events --------------------------------------------------------------------------
 
     def at(self, delay_us: int, name: str, event: object, lane: object = None) -> None:
-        """Give ``event`` to the present life of a node after a delay, in order of its lane."""
+        """Give ``event`` to the present life of a node after a delay, in the order of its lane."""
         process = self._processes.get(name)
         if process is None or not process.alive:
             return
@@ -176,7 +176,7 @@ class SimKernel:
         self._push(due, Entry(name, process.life, event, lane))
 
     def run(self, until_us: int, done: Callable[[], bool] | None = None) -> bool:
-        """Handle events up to a time; True when ``done`` became true, False at the end of time."""
+        """Handle events up to a time. True when ``done`` is true, False at the end of the time."""
         while self._heap and self._heap[0][0] <= until_us:
             due, _, _, entry = heappop(self._heap)
             self.now_us = due
@@ -187,7 +187,7 @@ class SimKernel:
         return False
 
     def dispatch(self, entry: Entry) -> None:
-        """Give one event to its node, unless that life is over; a Crash ends the node."""
+        """Give one event to its node, unless that life is over. SimCrash ends the node."""
         process = self._processes[entry.name]
         if not process.alive or process.life != entry.life:
             return
@@ -220,11 +220,11 @@ class SimKernel:
             self.lines.append(f"{self.now_us / SECOND:10.6f} -- {text}")
 
     def happened(self, what: str) -> None:
-        """Count a state that matters, and let the listener know; faults may be aimed at it."""
+        """Count a state that matters and call the listener. Faults may be aimed at such a state."""
         count = self.sometimes[what] = self.sometimes.get(what, 0) + 1
         if self.listener is not None:
             self.listener(what, count)
 
     def trace_hash(self) -> str:
-        """Return the hash of all that happened, in order: equal seeds give equal hashes."""
+        """Return the hash of all events, in order. Equal seeds give equal hashes."""
         return self._trace.hexdigest()

@@ -1,4 +1,4 @@
-"""What a simulated engine is told, beside streams and replies."""
+"""The messages of a simulated engine, beside streams and replies."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from penstock.model.elements import Barrier
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A command as the keeper passes it on."""
+    """A command from the keeper."""
 
     term: Term
     command: Command
@@ -17,17 +17,17 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """The process has met a record that it does not survive, and its time is over."""
+    """The process dies now: it has met a record that no process survives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The job's code is loaded: the engine says hello."""
+    """The job's code is loaded: the engine sends EngineHello."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketClosed:
-    """The keeper is gone: an engine never outlives it, once it can run at all."""
+    """The keeper is gone. An engine that can run does not outlive its keeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A task met a barrier in band that the sources beside it may not know."""
+    """A task met a barrier in band that the sources of its worker may not know."""
 
     attempt: Attempt
     barrier: Barrier
@@ -57,7 +57,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Time to repeat the status: it is the engine's sign of life."""
+    """Time to repeat the status, which is the engine's sign of life."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""What happens to a run from outside: kills, pauses, cuts, outages, and the user's own wishes.
+"""The events from outside: kills, pauses, cuts, outages, and the requests of the user.
 
-A plan is drawn from the fault stream before the run starts, so that it can be printed and
-repeated. Every fault ends by itself before the safety phase does; then the liveness phase
-begins, in which nothing fails any more.
+A plan is drawn from the fault stream before the run starts, so it can be printed and repeated.
+Every fault ends by itself before the safety phase does. Nothing fails in the liveness phase after it.
 """
 
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ FOLLOWER = -1  # in the place of an ordinal: the worker after the leader
 
 @dataclass(frozen=True, slots=True)
 class KillKeeper:
-    """SIGKILL to a keeper; its engine ends with it. ``ordinal`` None means the leader's."""
+    """SIGKILL to a keeper. Its engine ends with it. ``ordinal`` None means the leader's."""
 
     ordinal: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class KillEngine:
-    """SIGKILL to an engine; its keeper lives and starts another."""
+    """SIGKILL to an engine. Its keeper lives and starts another one."""
 
     ordinal: int | None
 
@@ -39,7 +38,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class CutNetwork:
-    """Links between two hosts do not carry anything, in one direction or in both."""
+    """Links between two hosts carry nothing, in one direction or in both."""
 
     source: str
     target: str
@@ -49,7 +48,7 @@ class CutNetwork:
 
 @dataclass(frozen=True, slots=True)
 class StoreDown:
-    """The metadata store answers nobody."""
+    """The metadata store does not answer."""
 
     duration_us: int
 
@@ -63,7 +62,7 @@ class DiskFull:
 
 @dataclass(frozen=True, slots=True)
 class BreakStream:
-    """One open data stream breaks; ``pick`` chooses which."""
+    """One open data stream breaks. ``pick`` chooses the stream."""
 
     pick: int
 
@@ -85,7 +84,7 @@ class RequestWish:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """The user starts a stopped job again, from its oldest retained epoch when told so."""
+    """The user starts a stopped job again, optionally from its oldest retained epoch."""
 
     oldest: bool = False
     allow_replay: bool = False
@@ -93,7 +92,7 @@ class RunAgain:
 
 @dataclass(frozen=True, slots=True)
 class BeginEmpty:
-    """The user wants the job to begin without its state, while it runs or after it was stopped."""
+    """The user lets the job begin without state, while it runs or after it was stopped."""
 
     allow_replay: bool = True
     drop_unpublished: bool = False
@@ -111,7 +110,7 @@ class BeginElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class ChangeJob:
-    """The user rolls out the job with another plan: the workers go one by one, and come with it.
+    """The user rolls out another plan of the job. The workers are replaced one by one.
 
     With ``drop``, the steps whose state is given up, all go before anything is wanted of the next.
     """
@@ -123,12 +122,12 @@ class ChangeJob:
 
 @dataclass(frozen=True, slots=True)
 class LoseObject:
-    """Somebody deletes the job's object; an operator that reacts to levels creates it anew."""
+    """The job's object is deleted. A level-triggered operator creates it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoseWorker:
-    """A worker dies and cannot come back: there is no machine for it."""
+    """A worker dies and cannot come back, because there is no machine for it."""
 
     ordinal: int
 
@@ -170,7 +169,7 @@ Happening = (
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One happening and when it comes."""
+    """One event from outside, and its time."""
 
     at_us: int
     what: Happening
@@ -178,7 +177,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One happening that is aimed: it comes when something has been counted ``nth`` times."""
+    """An aimed event: it comes when a state has been counted ``nth`` times."""
 
     what: str
     nth: int
@@ -204,7 +203,7 @@ CRITICAL = (
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How much goes wrong in a random run, and until when (the end of the safety phase).
+    """The number of faults in a random run, and the end of its safety phase.
 
     ``faults`` come at random times, ``moments`` are aimed at critical ones, ``breaks`` hit streams.
     """
@@ -218,7 +217,7 @@ class Profile:
 
 
 def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ...]:
-    """Draw the faults of one run, in order of time; all end within the safety phase."""
+    """Draw the faults of one run, in order of time. All end within the safety phase."""
     breaks = [
         Timed(draw.randrange(profile.safety_us), BreakStream(draw.randrange(1 << 16)))
         for _ in range(draw.randint(*profile.breaks))
@@ -230,7 +229,7 @@ def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ..
 
 
 def draw_moments(draw: Random, profile: Profile, workers: int) -> tuple[Moment, ...]:
-    """Draw the aimed faults of one run; most come in the very instant, some shortly after."""
+    """Draw the aimed faults of one run. Most come at that instant, some shortly after it."""
     drawn = []
     for _ in range(draw.randint(*profile.moments)):
         what, nth = draw.choice(CRITICAL), draw.choice((1, 1, 1, 2, 2, 3, 4))

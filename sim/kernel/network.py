@@ -1,10 +1,10 @@
-"""The virtual network: control messages that may be lost, streams that stall and break.
+"""The virtual network: control messages that may be lost, and streams that stall and break.
 
-A host is a worker; links are directed pairs of hosts, so a cut may be one-way. A control message
-over a cut link is lost; one that its sender has given up may still arrive, late and overtaken. A
-stream over a cut link stalls, like TCP, and goes on when the link heals; after a while it breaks,
-and both ends hear of it. The death of a process breaks its streams. Within a stream nothing is
-lost, repeated or overtaken; between streams nothing is promised.
+A host is a worker. Links are directed pairs of hosts, so a cut may be one-way. A control message
+over a cut link is lost. A message that its sender has given up may still arrive, late and in another
+order. A stream over a cut link stalls, like TCP, and goes on when the link heals. A stream that
+stalls too long breaks, and both ends learn of it. A process that dies breaks its streams. Within a
+stream nothing is lost, repeated or reordered. Between streams no order is promised.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A message of a stream at one of its ends; ``body`` is whatever the other end sent."""
+    """A message of a stream at one of its ends. ``body`` is what the other end has sent."""
 
     stream: int
     body: object
@@ -36,21 +36,21 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class SimStreamBroken:
-    """A stream ended without a farewell; each end hears of it at its own time."""
+    """A stream broke. Each end learns of it at its own time."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Stalled:
-    """A stalled stream has run out of patience."""
+    """The time limit of a stalled stream is over."""
 
     stream: int
 
 
 @dataclass(slots=True)
 class SimStream:
-    """One connection between two processes; ``parked`` waits for a link to heal."""
+    """One connection between two processes. ``parked``: messages that wait until a link heals."""
 
     ends: tuple[str, str]
     parked: list[tuple[str, object]] = field(default_factory=list)
@@ -58,10 +58,10 @@ class SimStream:
 
 
 class Network:
-    """All links and streams of the cluster; also the node that keeps their time limits."""
+    """All links and streams of the cluster, and the node that keeps their time limits."""
 
     def __init__(self, kernel: SimKernel, host_of: dict[str, str]) -> None:
-        """``host_of`` names the host of every process; processes of one host are never cut."""
+        """``host_of`` names the host of each process. Processes of one host are never cut."""
         self.kernel = kernel
         self.host_of = host_of
         self.cuts: dict[tuple[str, str], bool] = {}
@@ -72,7 +72,7 @@ class Network:
     # --- control messages ----------------------------------------------------------------
 
     def send(self, source: str, target: str, body: object, verdict: Verdict) -> None:
-        """Send a control message; it is lost, or late, when the verdict or a cut says so."""
+        """Send a control message. A verdict or a cut may lose it or delay it."""
         if verdict is Verdict.FAILED or self.cut(source, target):
             self.kernel.happened("control message lost")
             return
@@ -85,7 +85,7 @@ class Network:
     # --- streams -------------------------------------------------------------------------
 
     def open(self, source: str, target: str) -> int:
-        """Open a stream; when nobody listens it breaks at once, as a refused dial does."""
+        """Open a stream. It breaks at once when no process listens, like a refused dial."""
         self._serial += 1
         self._streams[self._serial] = SimStream((source, target))
         if not self.kernel.alive(target):
@@ -93,7 +93,7 @@ class Network:
         return self._serial
 
     def carry(self, stream: int, source: str, body: object) -> None:
-        """Send a message to the other end; nothing happens on a broken stream."""
+        """Send a message to the other end. A broken stream ignores it."""
         state = self._streams.get(stream)
         if state is None or not state.open:
             return
@@ -106,11 +106,11 @@ class Network:
         self._deliver(stream, state, target, Carried(stream, body))
 
     def close(self, stream: int) -> None:
-        """Forget a stream without breaking it: both ends know that it is over."""
+        """Forget a stream without breaking it, because both ends know that it has ended."""
         self._streams.pop(stream, None)
 
     def break_stream(self, stream: int) -> None:
-        """Break a stream: what is on its way still arrives, then each end hears of it."""
+        """Break a stream. Messages under way still arrive, then each end learns of the break."""
         state = self._streams.get(stream)
         if state is None or not state.open:
             return
@@ -143,7 +143,7 @@ class Network:
         return self.cuts.get((self.host_of[source], self.host_of[target]), False)
 
     def set_cut(self, source_host: str, target_host: str, is_cut: bool) -> None:
-        """Cut or heal one direction between two hosts; stalled streams go on when it heals."""
+        """Cut or heal one direction between two hosts. Stalled streams go on when it heals."""
         self.cuts[source_host, target_host] = is_cut
         if not is_cut:
             self._unpark()

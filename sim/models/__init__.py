@@ -1,1 +1,1 @@
-"""Small worlds whose states are searched, not drawn."""
+"""Small models whose states are searched, not drawn."""

@@ -1,9 +1,10 @@
-"""A very small world of two admissions: every order of resets, openings, dials and deliveries.
+"""A small model of two admissions: every order of resets, openings, dials and deliveries.
 
-Two workers, one channel each way, three attempts; the real Admission at each admission. Here the leader
-is not trusted: it resets and starts each worker whenever it likes, so a sender may be ahead of its
-receiver or behind it, and a hello may be as late as any. Checked at each acceptance: the stream is
-of the receiver's attempt. Checked where nothing more can happen: the last attempt has its streams.
+There are two workers, one channel each way, and three attempts. Both workers use the real Admission.
+The leader of the model may do anything: it resets and starts each worker at any time. So a sender
+may be ahead of its receiver or behind it, and a hello may be late by any time. Checked at each
+acceptance: the stream is of the receiver's attempt. Checked in each final state: the last attempt
+has its streams.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ CHANNELS = {w: ChannelId(0, TASKS[w], TASKS[Ordinal(1 - w)]) for w in WORKERS}  
 
 @dataclass(frozen=True, slots=True)
 class AdmissionModelState:
-    """Both admissions, hellos under way, and which (sender, attempt) the receiver has let in."""
+    """Both admissions, hellos under way, and the accepted (sender, attempt) pairs."""
 
     admissions: tuple[Admission, ...]
     wire: tuple[ChannelHello, ...] = ()
@@ -44,19 +45,19 @@ class AdmissionModelState:
 
 
 class AdmissionModel:
-    """The rules of this world: which steps are possible, and what each leads to."""
+    """The rules of the model: the possible steps, and their results."""
 
     def first(self) -> AdmissionModelState:
-        """Return the state in which nobody has begun."""
+        """Return the state in which no worker has begun."""
         return AdmissionModelState(tuple(Admission(JOB, w) for w in WORKERS))
 
     def key(self, state: AdmissionModelState) -> Any:
-        """Return what two equal states share, and no others."""
+        """Return a key that only equal states share."""
         admissions = tuple(structure(admission) for admission in state.admissions)
         return admissions, tuple(sorted(map(repr, state.wire))), frozenset(state.let_in)
 
     def following(self, state: AdmissionModelState) -> Iterator[AdmissionModelState]:
-        """Yield every state that one step leads to."""
+        """Yield every state that follows by one step."""
         for worker, admission in zip(WORKERS, state.admissions, strict=True):
             if admission.attempt < LAST:
                 yield self._reset(state, worker)
@@ -93,7 +94,7 @@ class AdmissionModel:
         return replace(after, let_in=(*state.let_in, (hello.sender, hello.attempt)))
 
     def check_end(self, state: AdmissionModelState) -> None:
-        """Nothing new can happen: every stream of the last attempt was let in, once."""
+        """Check a final state: every stream of the last attempt was accepted once."""
         for worker in WORKERS:
             if state.let_in.count((worker, LAST)) != 1:
                 raise Violation("L", f"the last stream of worker {worker} was not let in")

@@ -1,10 +1,10 @@
-"""A very small world for the search of all orders of events.
+"""A small model of checkpoints and rescales, for the search of all orders of events.
 
-Two workers, one split each, four records, queues of one; the real TaskCore of every task. The
-leader is a nondeterministic script: a checkpoint that commits or aborts, then a rescale that
-commits or aborts, at any moment that the protocol allows.
-Checked on the way: each commit is exactly the fold of what lies before its offsets. Checked in
-every state from which nothing follows: each record was counted once, in order, by its owner.
+There are two workers with one split each, four records, and queues of one. Every task is the real
+TaskCore. The leader is a nondeterministic script: a checkpoint that commits or aborts, then a
+rescale that commits or aborts, at any moment that the protocol allows. Checked on the way: each
+commit is exactly the fold of the records before its offsets. Checked in every final state: each
+record was counted once, in order, by its owner.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ RECORDS = 2
 
 @dataclass(frozen=True, slots=True)
 class ModelShell:
-    """What a task's shell holds: counted rows, split offsets, a snapshot on its way."""
+    """The shell of a task: counted rows, split offsets, a snapshot under way."""
 
     counts: Counts = ((),) * GROUPS
     offsets: tuple[tuple[SplitId, int], ...] = ()
@@ -52,7 +52,7 @@ class ModelShell:
 
 @dataclass(frozen=True, slots=True)
 class ModelLeader:
-    """Where the script is, and the acknowledgements of the epoch in flight."""
+    """The state of the script, and the acknowledgements of the epoch in flight."""
 
     epoch: int = 0
     state: str = "idle"
@@ -65,7 +65,7 @@ class ModelLeader:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointModelState:
-    """A whole world, immutable; its parts are kept in pools, so equal ones are one object."""
+    """A state of the model, immutable. Pools keep its parts, so equal parts are one object."""
 
     cores: tuple[TaskCore, ...]
     shells: tuple[ModelShell, ...]
@@ -74,7 +74,7 @@ class CheckpointModelState:
 
 
 class CheckpointModel:
-    """The rules of the small world: which steps are possible, and what each leads to."""
+    """The rules of the model: the possible steps, and their results."""
 
     def __init__(self, workers_after: int = 1) -> None:
         plan, _ = make_plan("count", Shape(groups=GROUPS))
@@ -97,7 +97,7 @@ class CheckpointModel:
         return TaskSetup(self.plan, task, self.old, 1 << 20, first_splits=first)
 
     def key(self, state: CheckpointModelState) -> tuple[int, ...]:
-        """Return what two equal states share, and no others."""
+        """Return a key that only equal states share."""
         parts = (*state.cores, *state.shells, *state.queues, state.leader)
         return tuple(map(id, parts))
 
@@ -144,7 +144,7 @@ class CheckpointModel:
         return state
 
     def following(self, state: CheckpointModelState) -> Iterator[CheckpointModelState]:
-        """Yield every state that one step leads to."""
+        """Yield every state that follows by one step."""
         yield from self._lead(state)
         for index, task in enumerate(self.tasks):
             shell = state.shells[index]
@@ -211,7 +211,7 @@ class CheckpointModel:
         return not any(s.mail or s.storing for s in state.shells)
 
     def _inject(self, state: CheckpointModelState, told: tuple[int, ...]) -> CheckpointModelState:
-        """Begin an epoch. The word reaches the workers in ``told``, the barrier the others."""
+        """Begin an epoch. The workers in ``told`` get the command, the others get the barrier."""
         leader = state.leader
         epoch = Epoch(leader.epoch + 1)
         rescale = epoch == 2
@@ -392,7 +392,7 @@ class CheckpointModel:
     # --- The end
 
     def check_end(self, state: CheckpointModelState) -> None:
-        """Nothing can happen any more: every record is counted once, in order, by its owner."""
+        """Check a final state: every record is counted once, in order, by its owner."""
         table = self.tables[state.leader.version]
         for index, task in enumerate(self.tasks):
             owned = groups_of(table.share_of(task)) if task in table.tasks() else []

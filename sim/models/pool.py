@@ -1,8 +1,8 @@
-"""Parts of immutable worlds: equal ones are one object, and a step that was taken is known.
+"""Pools of the parts of immutable states: equal parts are one object, and each step is taken once.
 
-The search compares and stores tens of thousands of worlds that differ in one part each. Here
-every distinct part exists once, so that worlds are compared by the identity of their parts, and
-a core that meets an event again is not asked again: its answer cannot differ.
+The search compares and stores tens of thousands of states that differ in one part each. Here every
+distinct part exists once, so states are compared by the identity of their parts. A core that gets
+the same event in the same state again is not stepped again, because its answer cannot differ.
 """
 
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ Step = tuple[TaskCore, tuple[ev.Action, ...]]
 
 
 class Pool:
-    """Keeps one object of each value, for as long as the pool lives."""
+    """Keeps one object of each value."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -32,7 +32,7 @@ class Pool:
 
 
 class Cores:
-    """Keeps one core of each distinct state; the ones that it gives out are never changed."""
+    """Keeps one core of each distinct state. A core that it returns is never changed."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -40,11 +40,11 @@ class Cores:
         self._steps: dict[tuple[TaskCore, ev.Event], Step] = {}
 
     def keep(self, core: TaskCore) -> TaskCore:
-        """Return the one core that stands where ``core`` does; ``core`` may become it."""
+        """Return the one core with the state of ``core``. It may be ``core`` itself."""
         return self._cores.setdefault(structure(core), core)
 
     def step(self, core: TaskCore, event: ev.Event) -> Step:
-        """Return where a kept core stands after an event, and what it wants done."""
+        """Return the core after an event, and its actions."""
         known = self._steps.get((core, event))
         if known is None:
             copy: TaskCore = copied(core, {})
@@ -54,7 +54,7 @@ class Cores:
 
 
 def structure(value: Any) -> Hashable:
-    """Return a value that two machines share when they stand at the same place, and only then.
+    """Return a value that two machines share if and only if their states are equal.
 
     A machine is its attributes; a frozen value is itself; the order of a dict counts, because a
     core may act on it.
@@ -74,7 +74,7 @@ def structure(value: Any) -> Hashable:
 
 
 def copied(value: Any, done: dict[int, Any]) -> Any:
-    """Copy machines and containers; frozen values are shared. ``done`` keeps aliases aliases."""
+    """Copy machines and containers; frozen values are shared. ``done`` preserves aliases."""
     match value:
         case dict():
             return {k: copied(v, done) for k, v in value.items()}

@@ -1,4 +1,4 @@
-"""Explicit-state search: every order of events in a very small world, up to a bound of states."""
+"""Explicit-state search: every order of events of a small model, up to a bound of states."""
 
 from collections import deque
 from collections.abc import Hashable, Iterable
@@ -9,28 +9,28 @@ S = TypeVar("S")
 
 
 class Small(Protocol[S]):
-    """A world small enough to be searched."""
+    """A model that is small enough to be searched."""
 
     def first(self) -> S:
         """Return the state in which nothing has happened."""
         ...
 
     def following(self, state: S) -> Iterable[S]:
-        """Yield every state that one step leads to. Raises Violation."""
+        """Yield every state that follows by one step. Raises Violation."""
         ...
 
     def key(self, state: S) -> Hashable:
-        """Return what two equal states share, and no others."""
+        """Return a key that only equal states share."""
         ...
 
     def check_end(self, state: S) -> None:
-        """Judge a state that no step leaves. Raises Violation."""
+        """Check a final state. Raises Violation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search visited: distinct states, steps between them, ends reached.
+    """The result of a search: distinct states, steps between them, final states.
 
     ``broad``: how many states it went on from by breadth.
     """

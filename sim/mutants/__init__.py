@@ -1,1 +1,1 @@
-"""The core without one rule: what each run must be able to notice."""
+"""The mutants: the core without one rule, which the simulation must notice."""

@@ -1,9 +1,9 @@
-"""Runs a module of the core with one line changed, without touching any file on disk.
+"""Patching: it runs a module of the core with one changed line, without a change on disk.
 
-Either by an import hook (``install``): the module is compiled from its own source with one line
-replaced, in a process that has not imported it yet. Or in place (``change``): the one function in
-which the line stands gets the code of the changed source, so that everybody who holds it runs
-that. Either holds until the process ends.
+There are two ways. By an import hook (``install``) the module is compiled from its source with the
+line replaced, in a process that has not imported it yet. In place (``change``) the function with the
+line gets the code of the changed source, so all users of the function run that. Both last until the
+process ends.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, ModuleType
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One line of one module, as it stands (leading blanks apart), and what replaces it."""
+    """One line of one module, without leading blanks, and its replacement."""
 
     module: str
     line: str
@@ -37,7 +37,7 @@ def patched_source(source: str, patch: Patch) -> str:
 
 
 class _PatchedLoader(SourceFileLoader):
-    """Compiles the patched text; never uses the byte-code cache."""
+    """Compiles the patched text and never uses the byte-code cache."""
 
     patch: Patch
 
@@ -49,7 +49,7 @@ class _PatchedLoader(SourceFileLoader):
 
 
 class _Finder:
-    """Answers for the patched module only; all others go their usual way."""
+    """Finds the patched module only. All others are found as usual."""
 
     def __init__(self, patch: Patch) -> None:
         self._patch = patch
@@ -76,7 +76,7 @@ def install(patch: Patch) -> None:
 
 
 def change(patches: Sequence[Patch]) -> None:
-    """Change functions in place. Raises AssertionError for a line that is in none."""
+    """Change functions in place. Raises AssertionError for a line outside of functions."""
     for name in dict.fromkeys(patch.module for patch in patches):
         module = import_module(name)
         assert module.__file__ is not None

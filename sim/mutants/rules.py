@@ -1,4 +1,4 @@
-"""The rules that must each have a mutant, by their words, and what a mutant is."""
+"""The rules, by their words, and the class of a mutant. Each rule must have a mutant."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sim.mutants.patching import Patch
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """The core without one rule: one line, or every line of those that cover for each other.
+    """The core without one rule: one changed line, or all lines that cover for each other.
 
     ``crash`` is the fault that shows it, if one does.
     """

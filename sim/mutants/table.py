@@ -1,7 +1,7 @@
-"""Every rule that a published system broke, as one changed line that the simulation must notice.
+"""The table of mutants: every rule that a published system broke, as one changed line of the core.
 
-A mutant names the rule by its words. Its scenario and seed are known to notice it; the same seed
-passes on the core as it is.
+A mutant names its rule by the words of the rule. The scenario and the seed of a mutant are known to
+notice it. The same seed passes with the unchanged core.
 """
 
 from sim.mutants import control as mutants_control

@@ -1,8 +1,8 @@
-"""Which entries of a checkpoint a task reads, and how: pure narrowing of manifests.
+"""The entries of a checkpoint that a task reads: pure narrowing of manifests.
 
-What is stored is found by the names of the stage's steps, whatever stage they were in when it was
-cut. A state file may hold groups that a reader does not own; it must see only its own range, or a
-key deleted elsewhere would come back.
+Stored state is found by the names of the stage's steps, whatever stage they were in when the
+snapshot was taken. A state file may hold groups that a reader does not own. The reader must see
+only its own range. Otherwise a key that was deleted elsewhere would come back.
 """
 
 from penstock.base.errors import StateError
@@ -14,9 +14,9 @@ from penstock.contract.plan import SINK, PhysicalPlan
 
 
 def entries_of(root: RootManifest, steps: tuple[str, ...], share: Share) -> tuple[StateFile, ...]:
-    """Return the entries of steps narrowed to ``share``, in an order that may be loaded in.
+    """Return the entries of steps narrowed to ``share``, in an order in which they may be loaded.
 
-    Entries of one task keep their order; those of different tasks have no group of a state in
+    Entries of one task keep their order. Entries of different tasks have no group of a state in
     common.
     """
     found: list[StateFile] = []
@@ -28,9 +28,9 @@ def entries_of(root: RootManifest, steps: tuple[str, ...], share: Share) -> tupl
 def splits_of(
     root: RootManifest, plan: PhysicalPlan, source: str, splits: tuple[SplitId, ...]
 ) -> tuple[SplitState, ...]:
-    """Return the stored states of a source's splits, in that order: another may have such names.
+    """Return the stored states of a source's splits, in the order of ``splits``.
 
-    Raises StateError on a lost one.
+    Another source may have splits of the same names. Raises StateError when one is not stored.
     """
     stored = all_splits_of(root, plan, source)
     lost = [split for split in splits if split not in stored]
@@ -46,26 +46,26 @@ def all_splits_of(root: RootManifest, plan: PhysicalPlan, source: str) -> dict[S
 
 
 def watermark_of(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> int | None:
-    """Return where a task's event time stands in a checkpoint; None where nothing is known.
+    """Return the watermark of a task in a checkpoint; None where none is known.
 
-    It is the task's own where its steps were in the same stage. Else, and for one that joins, it
-    is the least of all tasks that had those of its steps that keep something: no step is told of
-    a time that it has not reached.
+    It is the task's own watermark if its steps were in the same stage. Else, and for a task that
+    joins, it is the least watermark of the tasks that had those of its steps that keep state. So no
+    step is told a time that it has not reached.
     """
     marks = _marks(root, plan, task)
     return None if None in marks else min((m for m in marks if m is not None), default=None)
 
 
 def emitted_until(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> int | None:
-    """Return the time up to which some task had emitted the windows that ``task`` takes over.
+    """Return the time up to which some task has emitted the windows that ``task`` takes over.
 
-    A row for such a window is late, or the window would be emitted twice.
+    A row for such a window is late. Otherwise the window would be emitted twice.
     """
     return max((m for m in _marks(root, plan, task) if m is not None), default=None)
 
 
 def _marks(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> list[int | None]:
-    """List the watermarks of those that ``task`` follows: its own, or those of whole stages."""
+    """List the watermarks that ``task`` takes over: its own, or those of whole stages."""
     steps = plan.stages[task.stage].steps
     keeping = tuple(s.step for s in plan.states if s.step in steps and s.kind != SINK)
     homes = _homes(root, plan, keeping or steps)
@@ -75,7 +75,7 @@ def _marks(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> list[int | N
 
 
 def _homes(root: RootManifest, plan: PhysicalPlan, steps: tuple[str, ...]) -> list[TaskManifest]:
-    """List what the tasks have stored in whose stage one of ``steps`` was."""
+    """List the manifests of the tasks whose stage had one of ``steps``."""
     stages = root.steps or plan.steps
     had = {i for i, names in enumerate(stages) if any(s in names for s in steps)}
     return [m for m in root.tasks if m.task.stage in had]

@@ -1,4 +1,4 @@
-"""What of a checkpoint a job takes over: state is found again by the name of its step.
+"""The state that a job takes over from a checkpoint: it is found by the name of its step.
 
 ::
 
@@ -8,8 +8,8 @@
                                  ── not named ─────────────────────────────────> refused
     a step without stored state ───────────────────────────────────────────────> begins empty
 
-Steps without state, edges, stages and parallelism are free. A sink keeps nothing but output that
-is prepared: it may go, or become another, once that is visible.
+Steps without state, edges, stages and parallelism may change freely. A sink keeps only prepared
+output. When that is visible, the sink may be removed or replaced by another one.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,16 @@ from penstock.contract.latest import ANY_STATE
 from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
 from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState
 
-UNKNOWN = "?"  # a type that was not looked at: it is not compared
+UNKNOWN = "?"  # a type that is not known, and so not compared
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A checkpoint beside a plan: names of steps whose state is ``kept``, ``new`` or ``gone``.
+    """The comparison of a checkpoint with a plan.
 
-    ``misfits`` says of each step whose state is of another shape what is stored and what the job
-    has; ``changed`` lists their names.
+    ``kept``, ``new`` and ``gone`` are names of steps by what happens to their state. ``changed``
+    names the steps whose stored state has another shape, and ``misfits`` describes the difference
+    of each of them.
     """
 
     kept: tuple[str, ...]
@@ -40,7 +41,7 @@ class Match:
 
 
 def match(root: RootManifest, plan: PhysicalPlan) -> Match:
-    """Compare what is stored with what the job has, step by step; sinks are no state."""
+    """Compare the stored state with the job's, step by step. Sinks have no state."""
     stored = {s.step: s for s in known(root, plan).states if s.kind != SINK}
     wanted = {s.step: s for s in plan.states if s.kind != SINK}
     both = [name for name in wanted if name in stored]
@@ -55,7 +56,7 @@ def match(root: RootManifest, plan: PhysicalPlan) -> Match:
 
 
 def known(root: RootManifest, plan: PhysicalPlan) -> RootManifest:
-    """Return a manifest of format 1 that fits as one of format 2; others as they are."""
+    """Return a manifest of format 1 that fits the plan as format 2, any other as it is."""
     if root.format != 1 or not _fits_by_place(root, plan):
         return root
     return replace(root, states=plan.states, steps=plan.steps, format=ROOT_FORMAT)
@@ -103,7 +104,7 @@ def called(root: RootManifest, savepoint: str | None = None) -> str:
 
 
 def altered(root: RootManifest, plan: PhysicalPlan) -> str | None:
-    """Return what keeps an engine from loading ``root``; what has no step is the leader's part."""
+    """Return why an engine cannot load ``root``. The leader checks state that has no step."""
     if root.format == 1 or root.max_key_groups != plan.max_key_groups:
         return incompatible(root, plan)
     found = match(root, plan)
@@ -111,7 +112,7 @@ def altered(root: RootManifest, plan: PhysicalPlan) -> str | None:
 
 
 def unpublishable(root: RootManifest, plan: PhysicalPlan) -> tuple[str, ...]:
-    """Return the sinks that have prepared output which no sink of the plan can publish."""
+    """Return the sinks with prepared output that no sink of the plan can publish."""
     now = {s.step: s.connector for s in plan.states if s.kind == SINK}
     then = {s.step: s.connector for s in known(root, plan).states if s.kind == SINK}
     owing = dict.fromkeys(h.sink for task in root.tasks for h in task.handles)
@@ -119,7 +120,7 @@ def unpublishable(root: RootManifest, plan: PhysicalPlan) -> tuple[str, ...]:
 
 
 def sources_to_list(root: RootManifest | None, plan: PhysicalPlan) -> tuple[str, ...]:
-    """Return the sources whose splits no checkpoint knows; all of them without one."""
+    """Return the sources whose splits ``root`` does not know. Without ``root``, all sources."""
     stored = () if root is None else known(root, plan).states
     have = {s.step for s in stored if s.kind == SOURCE}
     named = (stage.source for stage in plan.stages)
@@ -127,7 +128,7 @@ def sources_to_list(root: RootManifest | None, plan: PhysicalPlan) -> tuple[str,
 
 
 def without(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> RootManifest:
-    """Return ``root`` without the state of ``names``; a name of nothing stored changes nothing."""
+    """Return ``root`` without the state of ``names``. A name without stored state is ignored."""
     now = known(root, plan)
     drop = {s.step for s in now.states if s.step in names and s.kind != SINK}
     if ANY_STATE in names:
@@ -142,10 +143,10 @@ def without(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> Roo
 def refusal(
     root: RootManifest, plan: PhysicalPlan, names: Sequence[str], savepoint: str | None = None
 ) -> str | None:
-    """Return why ``root`` does not fit even without the state of ``names``; None when it does.
+    """Return why ``root`` does not fit even without the state of ``names``; None when it fits.
 
-    A name that is not stored is told only then: it may have been given up before. ``savepoint`` as
-    of :func:`incompatible`.
+    The text mentions names that are not stored. When ``root`` fits, such names are no error: their
+    state may have been given up before. ``savepoint`` is that of :func:`incompatible`.
     """
     why = incompatible(without(root, plan, names), plan, savepoint)
     have = [s.step for s in known(root, plan).states if s.kind != SINK]
@@ -157,13 +158,13 @@ def refusal(
 
 
 def _task_without(task: TaskManifest, steps: tuple[str, ...], drop: set[str]) -> TaskManifest:
-    """Take away files of dropped steps, and the splits where the source itself is dropped."""
+    """Remove the files of dropped steps, and the splits when the source is dropped."""
     files = tuple(f for f in task.files if f.state not in drop)
     return replace(task, files=files, splits=() if drop.intersection(steps) else task.splits)
 
 
 def fits(stored: StepState, wanted: StepState) -> bool:
-    """Return whether a step takes over what is stored under its name."""
+    """Return whether a step can take over the state that is stored under its name."""
     same = (stored.kind, stored.connector, stored.times)
     return (
         same == (wanted.kind, wanted.connector, wanted.times)
@@ -173,12 +174,12 @@ def fits(stored: StepState, wanted: StepState) -> bool:
 
 
 def _kept(columns: tuple[StateColumn, ...]) -> list[tuple[str, str]]:
-    """List what is kept: of a computed column its name is only how it is shown."""
+    """List the stored columns. The name of a computed column does not matter."""
     return [(c.of, "") if c.of else (c.name, c.type) for c in columns]
 
 
 def _equal(stored: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> bool:
-    """Compare names and types; in the command line some types are not known."""
+    """Compare names and types. The command line does not know some types."""
     return len(stored) == len(wanted) and all(
         UNKNOWN in type_ or f"{UNKNOWN})" in name or (name, type_) == had
         for had, (name, type_) in zip(stored, wanted, strict=True)
@@ -189,7 +190,7 @@ def _fits_by_place(root: RootManifest, plan: PhysicalPlan) -> bool:
     return bool(plan.state_fingerprint) and root.fingerprint == plan.state_fingerprint
 
 
-# --- Words ---------------------------------------------------------------------------------------
+# --- Texts ---------------------------------------------------------------------------------------
 
 
 def _gone(root: RootManifest, plan: PhysicalPlan, name: str) -> str:

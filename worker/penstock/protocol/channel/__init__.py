@@ -1,1 +1,1 @@
-"""A channel: credit, sequence numbers, who may send."""
+"""Channels: credit and order of elements, admission of streams, pushed input."""

@@ -27,7 +27,7 @@ from penstock.protocol.transitions import checked
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """The verdict on a hello; the reason is for people and says what to do."""
+    """The verdict on a hello. The reason is for people and says what to do."""
 
     verdict: Verdict
     reason: str = ""
@@ -51,7 +51,7 @@ TRANSITIONS: dict[AdmissionPhase, tuple[AdmissionPhase, ...]] = {
 
 
 class Admission:
-    """The door of one worker. ``schemas`` are fingerprints of the channels that end here."""
+    """The admission of one worker. ``schemas``: fingerprints of the channels that end here."""
 
     def __init__(self, job_uid: JobUid, ordinal: Ordinal) -> None:
         self._job_uid = job_uid
@@ -64,7 +64,7 @@ class Admission:
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt this worker is in; lower ones are refused."""
+        """The attempt of this worker. Streams of lower attempts are refused."""
         return self._attempt
 
     @property
@@ -73,7 +73,7 @@ class Admission:
         return self._phase is AdmissionPhase.OPEN
 
     def reset(self, attempt: Attempt) -> None:
-        """Forget the attempt before; streams of ``attempt`` are held until :meth:`open`."""
+        """Forget the attempt before. Streams of ``attempt`` are held until :meth:`open`."""
         assert attempt >= self._attempt, f"attempt {attempt} after {self._attempt}"
         self._attempt = attempt
         self._enter(AdmissionPhase.CLOSED)
@@ -84,14 +84,14 @@ class Admission:
     def open(
         self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
     ) -> None:
-        """Begin to let in the streams of the attempt that :meth:`reset` named."""
+        """Admit the streams of the attempt that :meth:`reset` named."""
         self._enter(AdmissionPhase.OPEN)
         self.extend(members, schemas)
 
     def extend(
         self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
     ) -> None:
-        """Let in what a rescale adds, in the same attempt."""
+        """Admit the streams that a rescale adds to the attempt."""
         assert self.is_open, "only an open attempt can grow"
         self._members.update(members)
         self._schemas.update(schemas)
@@ -100,7 +100,7 @@ class Admission:
         self._phase = checked(TRANSITIONS, self._phase, phase)
 
     def forget(self, members: Iterable[Ordinal], channels: Iterable[ChannelId]) -> None:
-        """Forget what a rescale has ended: it may come again, anew, after :meth:`extend`."""
+        """Forget streams that a rescale has ended. They may come again after :meth:`extend`."""
         for member in members:
             self._members.pop(member, None)
             self._seen.discard(member)
@@ -109,22 +109,22 @@ class Admission:
             self._seen.discard(channel)
 
     def admit(self, hello: Hello) -> AdmissionDecision:
-        """Decide on a handshake; an accepted one has used up its channel for this attempt."""
+        """Decide on a handshake. A channel is accepted only once in an attempt."""
         refusal = self._refusal(hello)
         if refusal is not None:
             return AdmissionDecision(Verdict.REFUSED, refusal)
         if hello.attempt > self._attempt:
             return _HELD
         if not self.is_open or self._members.get(hello.sender) != hello.incarnation:
-            return _HELD  # a worker that left may be back in another life before we hear of it
+            return _HELD  # a worker may come back as another incarnation before this one knows it
         return self._admit_known(hello)
 
     def _refusal(self, hello: Hello) -> str | None:
-        """Say what is wrong whatever this worker may learn later, or None."""
+        """Return what is wrong, whatever this worker may learn later, or None."""
         if hello.wire_version != WIRE_VERSION:
             return f"wire version {hello.wire_version} is not {WIRE_VERSION}"
         if hello.job_uid != self._job_uid:
-            # The uid is not told: whoever asks has to know it.
+            # The text does not name this worker's uid: a sender has to know it.
             return f"this worker runs another job than {hello.job_uid}"
         if hello.receiver != self._ordinal:
             return f"this is worker {self._ordinal}, not {hello.receiver}"

@@ -1,23 +1,22 @@
-"""The two ends of a channel, without a socket: order, credit, and what may leave next.
+"""The two ends of a channel without a socket: order, credit, and the element that may leave next.
 
     sender's task --offer, put--> SendChannel --take--> (stream) --> ReceiveChannel --> queue
                                       ^                                    |
                                       +------ Credit (cumulative) ---------+--on_take-- task
 
-Data waits in *fills*: offered batches that will travel as one element. A fill is closed by its
-size, by a deadline from its first batch, or by a control element that must not overtake it.
-A batch that is large by itself travels alone.
-Watermarks and latency markers may be late but never early, so they wait behind the open fill
-instead of closing it.
+Data waits in *fills*: offered batches that travel as one element. A fill is closed when it is large
+enough, at a deadline from its first batch, or by a control element that must not overtake it. A
+batch that is large by itself travels alone. Watermarks and latency markers may be late but never
+early. So they wait behind the open fill and do not close it.
 
-Credit. The receiver grants bytes, the sender spends the charge of each data element, and both
-count the same charge, because it travels with the element. Control elements are free.
-``Credit.received`` counts the elements that the receiver's task has *taken*: only then does the
-sender know that nothing is outstanding.
+Credit: the receiver grants bytes, and the sender spends the charge of each data element. Both count
+the same charge, because the charge travels with the element. Control elements are free.
+``Credit.received`` counts the elements that the receiver's task has *taken*. Only by that number
+does the sender know that nothing is outstanding.
 
-The window follows the pace of the receiver's task (:mod:`pace`). Credit carries it, so that the
-sender keeps no more than half a window in its buffer and sends no larger element, unless it is one
-row. A receiver may take an element in slices: they spend its charge, and together exactly that.
+The window follows the pace of the receiver's task (:mod:`pace`). Credit carries the window. The
+sender keeps at most half a window in its buffer, and sends no larger element unless it is one row.
+A receiver may take an element in slices. The slices spend exactly the charge of the element.
 """
 
 from collections import deque
@@ -45,7 +44,7 @@ _LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining wo
 
 @hot_dataclass
 class Fill(Generic[P]):
-    """Batches that travel as one data element; ``charge`` counts the fixed cost once."""
+    """Batches that travel as one data element. ``charge`` counts the fixed cost once."""
 
     parts: tuple[Data[P], ...]
     charge: int
@@ -53,19 +52,20 @@ class Fill(Generic[P]):
 
 @hot_dataclass
 class Outgoing(Generic[P]):
-    """The next element of a channel and its sequence number, which begins at 1."""
+    """The next element of a channel, and its sequence number. Numbers begin at 1."""
 
     sequence: int
     element: Fill[P] | Control
 
 
 class SendChannel(Generic[P]):
-    """The sender's end: bounded by ``buffer_bytes`` plus one element, in the order of the calls.
+    """The sender's end. It holds ``buffer_bytes`` plus one element at most, in the calls' order.
 
-    Where half of the window is less than ``buffer_bytes``, that is the bound. ``piece_bytes`` is
-    the charge above which a batch of several rows is cut before it is offered: rows for half of
-    the window, and the fixed cost, so that a small window does not make elements of one row.
-    Before :meth:`accept` nothing leaves. One thread at a time; ``now`` is monotonic seconds.
+    Half of the window is the bound where it is less than ``buffer_bytes``. A batch of several rows
+    is cut before it is offered when its charge is above ``piece_bytes``: rows for half of the
+    window, and the fixed cost. With the fixed cost a small window does not lead to elements of one
+    row. No element leaves before :meth:`accept`. For one thread at a time; ``now`` is in monotonic
+    seconds.
     """
 
     __slots__ = (
@@ -115,23 +115,23 @@ class SendChannel(Generic[P]):
 
     @property
     def full(self) -> bool:
-        """True when data would be refused: what waits has reached its bound."""
+        """True when data would be refused: the waiting bytes have reached their bound."""
         return self.waiting_bytes >= self._limit
 
     @property
     def roomy(self) -> bool:
-        """True when half of the buffer is free: worth waking a task that was refused."""
+        """True when half of the buffer is free, so that a refused task is worth waking."""
         return 2 * self.waiting_bytes <= self._limit
 
     def offer(self, data: Data[P], now: float) -> bool:
-        """Take a batch into the open fill; False, and nothing changed, when the channel is full."""
+        """Take a batch into the open fill. False when the channel is full; then nothing changes."""
         if self.full:
             return False
         self.offer_rest(data, now)
         return True
 
     def offer_rest(self, data: Data[P], now: float) -> None:
-        """Take a batch, or a piece of one, of a caller who saw that the channel was not full."""
+        """Take a batch or a piece of one. The caller has seen that the channel was not full."""
         assert not self._ended, "data after the end of the stream"
         assert data.charge <= CHARGE_MAX, f"a charge of {data.charge} bytes was not split"
         large = _LARGE_SHARE * data.charge >= self._buffer_bytes
@@ -147,7 +147,7 @@ class SendChannel(Generic[P]):
             self.flush()
 
     def offer_marker(self, marker: LatencyMarker) -> bool:
-        """Take a latency marker behind the rows before it; False when the channel is full."""
+        """Take a latency marker behind the rows before it. False when the channel is full."""
         assert not self._ended, "a marker after the end of the stream"
         if self.full or self._controls >= CONTROLS_WAITING_MAX // 2:
             return False
@@ -169,9 +169,9 @@ class SendChannel(Generic[P]):
         self._ended = isinstance(control, EndOfStream)
 
     def passes(self, data: Data[P]) -> int | None:
-        """Let a batch leave at once and return its number; None where anything holds it back.
+        """Let a batch leave at once and return its number. None when anything holds it back.
 
-        It is :meth:`offer` and :meth:`take` in one, for a channel without a stream.
+        This is :meth:`offer` and :meth:`take` in one call, for a channel without a stream.
         """
         if self._queue or self._open or not self._accepted or not self._may_spend(data.charge):
             return None
@@ -183,7 +183,7 @@ class SendChannel(Generic[P]):
 
     def flush(self) -> None:
         """Close the open fill, so that it may leave before its deadline."""
-        if self._open:  # else nothing trails: marks wait behind an open fill only
+        if self._open:  # marks wait only behind an open fill
             self._close_fill()
             self._queue_trailing()
 
@@ -197,7 +197,7 @@ class SendChannel(Generic[P]):
         self._open_bytes = 0
 
     def _trail(self, element: Watermark | LatencyMarker) -> None:
-        """Queue behind the open fill; an unsent watermark replaces the one before it."""
+        """Queue behind the open fill. A watermark replaces an unsent one in front of it."""
         queue = self._trailing if self._open else self._queue
         if isinstance(element, Watermark) and queue and isinstance(queue[-1], Watermark):
             queue[-1] = element
@@ -212,11 +212,14 @@ class SendChannel(Generic[P]):
     # --- From the receiver --------------------------------------------------------------------
 
     def accept(self) -> None:
-        """Hear that the handshake was accepted: elements may leave from now on."""
+        """Let elements leave from now on: the handshake was accepted."""
         self._accepted = True
 
     def on_credit(self, credit: Credit) -> None:
-        """Count a grant; an old or repeated one changes nothing, for all its numbers only rise."""
+        """Count a grant. An old or repeated one changes nothing, because all numbers only rise.
+
+        Raises PeerError when the receiver has taken more elements than were sent.
+        """
         if credit.received > self._sequence:
             raise PeerError(
                 f"channel {credit.channel}: receiver took {credit.received} elements, "
@@ -236,7 +239,7 @@ class SendChannel(Generic[P]):
     # --- To the stream ------------------------------------------------------------------------
 
     def take(self, now: float) -> Outgoing[P] | None:
-        """Return the next element that may leave, or None until credit, a flush or a deadline."""
+        """Return the next element that may leave. None until credit, a flush or a deadline comes."""
         if self._open and now >= self._open_until:
             self.flush()
         if not self._accepted or not self._queue:
@@ -257,12 +260,12 @@ class SendChannel(Generic[P]):
     def _may_spend(self, charge: int) -> bool:
         if self._spent + charge <= self._granted:
             return True
-        # One element larger than the window would never leave; with nothing outstanding it may.
+        # An element larger than the window may leave when nothing is outstanding. Else it never could.
         return self._taken >= self._last_data
 
     @property
     def closed(self) -> bool:
-        """True when an element waits that no deadline holds back: only credit may be missing."""
+        """True when an element waits for no deadline: only credit may be missing."""
         return bool(self._queue)
 
     def wakes_at(self) -> float | None:
@@ -271,7 +274,7 @@ class SendChannel(Generic[P]):
 
     @property
     def ended(self) -> bool:
-        """True when the end of stream was put: closing the stream after it is no break."""
+        """True when the end of stream was put. Closing the stream after that is no break."""
         return self._ended
 
     @property
@@ -291,7 +294,7 @@ class SendChannel(Generic[P]):
 
 
 class Owed(IntEnum):
-    """Whether the sender must hear of its credit: not, with the next ones, or at once."""
+    """When the sender must get its credit: not now, with the next credit sent, or at once."""
 
     NOTHING = 0
     SOON = 1
@@ -299,11 +302,11 @@ class Owed(IntEnum):
 
 
 def cut(data: Data[P], rows: int, take: Callable[[P, int, int], P]) -> tuple[Data[P], Data[P]]:
-    """Cut an element behind its first ``rows`` rows, fewer than all; return both parts.
+    """Cut an element behind its first ``rows`` rows, fewer than all. Return both parts.
 
-    ``take`` returns of a payload the rows from an index on, so many. The charges add up to that of
-    the element, so that whoever takes both gives back what was spent; the fixed cost goes with the
-    second part. The bounds of event time are those of the whole.
+    ``take(payload, start, count)`` returns rows of a payload. The charges of the parts add up to
+    that of the element, so that a receiver of both gives back what was spent. The second part has
+    the fixed cost. Both parts have the bounds of event time of the whole.
     """
     assert 0 < rows < data.rows, f"{rows} of {data.rows} rows are no slice"
     left = data.rows - rows
@@ -316,11 +319,11 @@ def cut(data: Data[P], rows: int, take: Callable[[P, int, int], P]) -> tuple[Dat
 
 
 class ReceiveChannel:
-    """The receiver's end: checks the order, bounds its queue by grants, knows what it owes.
+    """The receiver's end: it checks the order, bounds its queue by grants, and knows what it owes.
 
-    The queue itself belongs to the caller. Above the window nothing is granted until the queue is
-    down to the same share of it that the low watermark is of the high one, which the window never
-    exceeds. One thread at a time.
+    The queue belongs to the caller. When the queue reaches the window, nothing is granted until it
+    has fallen to a share of the window: the share that the low watermark is of the high one. The
+    window is never larger than the high watermark. For one thread at a time.
     """
 
     __slots__ = (
@@ -371,19 +374,20 @@ class ReceiveChannel:
     # --- The window ---------------------------------------------------------------------------
 
     def begin(self, window: int) -> None:
-        """Begin with a window, or with the high watermark if that is less; none is granted yet."""
+        """Begin with a window, at most the high watermark, if nothing is granted yet."""
         if not self._told:
             self._set_window(min(window, self._high))
 
     def resize(self, window: int) -> bool:
-        """Change the window, at most to the high watermark; small changes are not worth telling.
+        """Change the window, at most to the high watermark. Return whether it has changed.
 
-        What was granted stays granted: after a fall nothing is granted until what was spent allows
-        it. Says whether the window has changed.
+        Small changes are not made, because they are not worth a message. Grants stay: after a fall
+        nothing is granted until enough was spent.
         """
         window = min(window, self._high)
         small = 4 * abs(window - self.window) <= self.window
-        if window == self.window or (small and window < self._high):  # the last bit counts, too
+        # A small change is made only to reach the high watermark.
+        if window == self.window or (small and window < self._high):
             return False
         self._set_window(window)
         if self.queued_bytes < window:
@@ -391,7 +395,7 @@ class ReceiveChannel:
         return True
 
     def brings_rows(self, now: float) -> bool:
-        """Return whether rows wait, or have come in the last half second; to be asked regularly."""
+        """Return whether rows wait, or have come in the last half second. Ask this regularly."""
         if self.queued_bytes or self._received > self._seen:
             self._seen, self._active_at = self._received, now
         return now - self._active_at < CHANNEL_ACTIVE_S
@@ -403,10 +407,10 @@ class ReceiveChannel:
     # --- Elements and credit ------------------------------------------------------------------
 
     def on_element(self, sequence: int, charge: int = 0, *, end: bool = False) -> None:
-        """Admit the next element to the queue; ``charge`` is 0 for control elements.
+        """Admit the next element to the queue. ``charge`` is 0 for control elements.
 
-        Raises PeerError on a gap or repetition, on anything after the end of the stream, and on
-        data beyond the credit: each would lose rows or memory silently.
+        Raises PeerError on a gap or a repetition, on an element after the end of the stream, and on
+        data beyond the credit. Each of these would lose rows or memory silently.
         """
         if sequence != self._arrived + 1:
             raise PeerError(
@@ -428,13 +432,13 @@ class ReceiveChannel:
             self._choked = True
 
     def on_take(self, charge: int = 0) -> None:
-        """Count an element that the task has taken off the queue."""
+        """Count an element that the task has taken from the queue."""
         assert self._taken < self._arrived, "more elements taken than arrived"
         self._taken += 1
         self.on_slice(charge)
 
     def on_slice(self, charge: int) -> None:
-        """Count rows of the first element that the task has taken; the others stay queued."""
+        """Count rows of the first element that the task has taken. The other rows stay queued."""
         assert charge <= self.queued_bytes, "more bytes taken than queued"
         self.queued_bytes -= charge
         self._spent += charge
@@ -442,10 +446,10 @@ class ReceiveChannel:
             self._choked = False
 
     def owed(self) -> Owed:
-        """Return whether the sender must hear of news: a version or half a window at once.
+        """Return when the sender must get its credit. A version or half a window is sent at once.
 
-        Less can wait while the queue holds data: the task goes on taking, and owes more soon.
-        Another window can wait a little, for the sender may cut its batches too large meanwhile.
+        Less credit can wait while the queue holds data, because the task goes on and owes more soon.
+        Another window can wait a little: until then the sender may cut its batches too large.
         """
         if self.version > self._told_version:
             return Owed.NOW
@@ -459,7 +463,7 @@ class ReceiveChannel:
         return Owed.SOON if grant or self._taken > self._told_taken else Owed.NOTHING
 
     def credit(self) -> Credit:
-        """Return the credit as it stands, for sending; nothing is owed afterwards."""
+        """Return the present credit for sending. Nothing is owed afterwards."""
         self._told = self._grant()
         self._told_taken = self._taken
         self._told_version = self.version
@@ -473,7 +477,7 @@ class ReceiveChannel:
 
     @property
     def ended(self) -> bool:
-        """True when the end of stream has arrived: a close after it is no break."""
+        """True when the end of stream has arrived. A close after that is no break."""
         return self._ended
 
     @property

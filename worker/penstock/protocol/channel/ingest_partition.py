@@ -1,12 +1,12 @@
-"""One partition of pushed input: who may send, what is taken, when a sender may go. Pure.
+"""One partition of pushed input: which sender may send, what is taken, when a sender may go. Pure.
 
     closed --Opened--> open --Closed--> closed          every change dismisses the current stream
-    stream: Greeted --> current --RowsCame*--> --EndCame--> waiting --Committed to the end--> done
+    stream: Greeted --> current --RowsCame*--> --EndCame--> waiting --committed to the end--> done
 
-Offsets are contiguous: rows that are here already are dropped, a gap sends the sender back. One
-stream at a time; of two senders the higher number wins, and the loser is told never to come back.
-A sender goes only when the *committed* state says that the partition has ended: an end that is
-known but not committed would be forgotten by a crash, with nobody left to say it again.
+Offsets are contiguous. Rows that were taken before are dropped, and a gap sends the sender back.
+There is one stream at a time. Of two senders the one with the higher number wins, and the other is
+told not to come back. A sender may go only when the *committed* state has the end of the partition.
+An end that is known but not committed would be lost by a crash, and no sender would send it again.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """This worker owns the partition no longer: a reset, or it has moved."""
+    """This worker does not own the partition any more: it was reset, or the partition moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RowsCame:
 
 @dataclass(frozen=True, slots=True)
 class EndCame:
-    """The sender says that the partition has exactly ``offset`` rows."""
+    """The sender reports that the partition has exactly ``offset`` rows."""
 
     stream: int
     offset: int
@@ -66,14 +66,14 @@ Event = Opened | Closed | Greeted | RowsCame | EndCame | CommittedSenders
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Queue the rows that came, without the first ``skip``."""
+    """Queue the rows that came, except the first ``skip`` rows."""
 
     skip: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a stream; ``last`` ends it."""
+    """Answer on a stream. ``last``: the answer ends the stream."""
 
     stream: int
     answer: Answer
@@ -84,14 +84,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class WantCheckpoint:
-    """Ask for an epoch soon: a sender waits for its end to be committed."""
+    """Ask for a checkpoint soon: a sender waits until its end is committed."""
 
 
 Action = Take | Reply | WantCheckpoint
 
 
 class IngestPartition:
-    """The decisions for one partition; see the module. Not thread-safe."""
+    """The decisions about one partition, see the module. Not thread-safe."""
 
     __slots__ = ("_committed", "_done", "_open", "_sender", "_stream", "end", "next")
 
@@ -116,7 +116,7 @@ class IngestPartition:
         return self._stream
 
     def step(self, event: Event) -> tuple[Action, ...]:
-        """Decide. Raises PeerError when a sender contradicts what it said before."""
+        """Take one event. Raises PeerError when a sender contradicts its earlier messages."""
         match event:
             case Opened(offset, finished):
                 return self._opened(offset, finished)
@@ -147,7 +147,7 @@ class IngestPartition:
             return (self._reply(stream, Answer.SUPERSEDED, last=True),)
         if self._done:
             return (self._reply(stream, Answer.FINISHED, last=True),)
-        # The same sender again has lost its stream and dials anew: it must not stop for good.
+        # A sender that lost its stream and dials again must not be told to stop for ever.
         loser = Answer.RETRY if sender == self._sender else Answer.SUPERSEDED
         dismissed = self._dismiss(loser)
         self._sender = sender

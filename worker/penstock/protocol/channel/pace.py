@@ -1,21 +1,20 @@
-"""How fast a task works, how many rows it takes at once, and how much may wait in front of it.
+"""The pace of a task: how many rows it takes at once, and how much may wait in front of it.
 
     a call's rows, bytes, seconds --> Pace ------> rows of the next call (a slice)
                                         |
-    channels that bring rows -----------+--> Windows --> bytes that may wait in each channel
+    channels that bring rows -----------+--> CreditWindows --> bytes that may wait in each channel
 
-A call of 100 ms at most stands before a barrier, and the channels together hold about 250 ms of
-work. Time in which a call waited for credit counts as work for the pace, because the queue drains
-no faster. It does not count for what a call costs beside its rows, because larger calls would not
-make it less.
+A call of at most 100 ms stands in front of a barrier, and all channels together hold about 250 ms of
+work. Time in which a call waited for credit counts for the pace, because the queue drains no
+faster. It does not count for the fixed cost of a call, because larger calls would not reduce it.
 
 The fixed cost of a call is found by a line through the newest calls: ``seconds = a + b * rows``.
-Where it is large, a slice is so large that ``a`` is a fifth of it: else slices, pace and windows
-would shrink each other. Such a slice at most doubles from call to call, or grows so far that the
-next call takes five times ``a`` if all the time of the newest one was for its rows: a task that
-has just joined holds others back until its slices are large. A call that the line misses by a
-factor of two ends it: a line through calls from before and after a change would promise that
-larger slices are cheaper.
+Where the fixed cost is large, a slice is so large that ``a`` is a fifth of it. With smaller slices,
+slices, pace and windows would shrink each other. From call to call such a slice at most doubles, or
+it grows until the next call takes five times ``a`` under the assumption that the newest call spent
+all its time on rows. This matters because a task that has just joined holds others back until its
+slices are large. A call that differs from the line by a factor of two ends the line: a line through
+calls from before and after a change would promise that larger slices are cheaper.
 """
 
 from collections.abc import Iterable
@@ -40,13 +39,13 @@ from penstock.base.limits import (
 )
 from penstock.protocol.channel.flow_control import ReceiveChannel
 
-_SPREAD_MIN = 1e-3  # of the sizes of calls, squared and relative: below it no line is drawn
-_DOUBLINGS_MAX = 8.0  # of a budget at once, after calls that took long
-_MISS = 2.0  # a call that takes so many times as long as the line says, or a share of it
+_SPREAD_MIN = 1e-3  # relative variance of the sizes of calls; below it there is no line
+_DOUBLINGS_MAX = 8.0  # how much a budget grows at once after calls that took long
+_MISS = 2.0  # a call that differs by this factor from the line ends the line
 
 
 class Pace:
-    """What one task's calls cost. For one thread; it reads no clock.
+    """The cost of one task's calls. For one thread; it reads no clock.
 
     ``slice_rows``: rows that the task takes at once, at least 1. ``joined_bytes``: bytes up to
     which elements that wait are put together. ``bytes_per_s`` and ``row_bytes`` count rows alone:
@@ -67,7 +66,7 @@ class Pace:
     )
 
     def __init__(self) -> None:
-        """Begin with small slices: nobody knows what a row costs."""
+        """Begin with small slices, because the cost of a row is not known."""
         self.known = False
         self.slice_rows = SLICE_FIRST_ROWS
         self.joined_bytes = JOINED_BYTES_MAX
@@ -80,7 +79,7 @@ class Pace:
         self._newest_s = 0.0  # of a call as large as that, about: the last one's own time by rows
 
     def worked(self, rows: int, size: int, seconds: float, waited_s: float = 0.0) -> None:
-        """Count a call over ``rows`` of ``size`` bytes; of ``seconds`` it waited ``waited_s``."""
+        """Count a call over ``rows`` of ``size`` bytes. It waited ``waited_s`` of its ``seconds``."""
         all_rows, all_bytes, all_s, all_waited_s = self._sum
         if all_s >= PACE_SUM_S:
             self._before = self._sum
@@ -90,7 +89,7 @@ class Pace:
         self._decide()
 
     def _note(self, rows: float, own_s: float) -> None:
-        """Let the line go through one more call, or begin a new one with it."""
+        """Fit the line to one more call, or begin a new line with it."""
         w, x, y, xx, xy = self._fit
         line = self._line()
         if line is not None:
@@ -108,7 +107,7 @@ class Pace:
         self._newest_s = own_s * self._largest / rows if rows else 0.0
 
     def _decide(self) -> None:
-        """Choose the next slice, and say at what pace such slices go."""
+        """Choose the next slice, and compute the pace of such slices."""
         rows, size, seconds, waited_s = self._newest()
         if seconds <= 0 or rows <= 0:
             return
@@ -117,7 +116,9 @@ class Pace:
         pace = rows / seconds
         wanted, self.joined_bytes = pace * SLICE_S, JOINED_BYTES_MAX
         fixed_s, row_s = self._line() or (0.0, 0.0)
-        if SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S:  # else it is less than a fifth anyway
+        if (
+            SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S
+        ):  # else it is less than a fifth in any case
             self.joined_bytes = SLICE_BYTES_MAX
             worth = SLICE_ROWS_PER_FIXED_COST * fixed_s / row_s if row_s > 0 else inf
             most = self._largest * self._growth(fixed_s)
@@ -135,11 +136,11 @@ class Pace:
         return max(2.0, slice_s / self._newest_s) if self._newest_s > 0 else 2.0
 
     def _newest(self) -> tuple[int, int, float, float]:
-        """Return the sum that is under way, or the one before while that says too little."""
+        """Return the present sum, or the one before it while the present one is too short."""
         return self._sum if self._sum[2] >= PACE_SEEN_S or not self._before[0] else self._before
 
     def _line(self) -> tuple[float, float] | None:
-        """Return seconds of a call beside its rows, and of a row; None where no line fits."""
+        """Return the fixed seconds of a call, and the seconds of a row. None when no line fits."""
         w, x, y, xx, xy = self._fit
         spread = w * xx - x * x
         if spread <= _SPREAD_MIN * w * xx:
@@ -149,7 +150,7 @@ class Pace:
 
 
 class CreditWindows:
-    """How many bytes may wait in each channel of one task.
+    """The bytes that may wait in each channel of one task.
 
     The budget of the task is what it works off in ``QUEUED_S``, or two slices. Channels that
     brought rows lately share it; every channel has a little, so that it may bring some again.
@@ -158,25 +159,25 @@ class CreditWindows:
     __slots__ = ("_at", "_budget")
 
     def __init__(self) -> None:
-        """Begin with a small budget: it is never taken back once it was granted."""
+        """Begin with a small budget, because granted bytes are never taken back."""
         self._budget = CREDIT_FIRST_BYTES
         self._at = -inf
 
     def begin(self, channels: Iterable[ReceiveChannel]) -> None:
-        """Deal the first budget out to those channels that have granted nothing yet."""
+        """Divide the first budget among the channels that have granted nothing yet."""
         all_channels = list(channels)
         window = max(CREDIT_FIRST_BYTES // len(all_channels), CREDIT_FIRST_CHANNEL_BYTES_MIN)
         for channel in all_channels:
             channel.begin(window)
 
     def due(self, now: float) -> bool:
-        """Return whether windows may change again; ``now`` is monotonic seconds."""
+        """Return whether windows may change again. ``now`` is in monotonic seconds."""
         return now - self._at >= CREDIT_CHANGE_INTERVAL_S
 
     def share(
         self, pace: Pace, channels: Iterable[ReceiveChannel], now: float
     ) -> list[ReceiveChannel]:
-        """Set the windows of all channels of the task; return those that have changed."""
+        """Set the windows of all channels of the task. Return the channels that have changed."""
         if not pace.known:
             return []
         growth = 2.0 ** min(max((now - self._at) / CREDIT_CHANGE_INTERVAL_S, 1.0), _DOUBLINGS_MAX)

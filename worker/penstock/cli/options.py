@@ -9,7 +9,10 @@ DIRECTORY_VARIABLE = "PENSTOCK_DIR"
 DEFAULT_DIRECTORY = Path(".penstock")
 
 JobFileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="the StreamJob file, YAML or JSON")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="the StreamJob file, YAML or JSON, or a Python file with a job"
+    ),
 ]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="name of the job")]
 SetOption = Annotated[

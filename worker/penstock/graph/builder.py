@@ -67,6 +67,7 @@ class Job:
 
     def __init__(self) -> None:
         self.draft = GraphDraft()
+        self.place = caller_place()  # names it where a file has several
 
     def source(
         self,

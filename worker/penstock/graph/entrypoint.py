@@ -64,28 +64,40 @@ def _import(module: str, reference: str, place: str) -> ModuleType:
         ) from error
 
 
-def run_script(source: str, place: str) -> Callable[..., object]:
-    """Run ``job.script`` as a module and return its function ``job``.
+def run_script(source: str, place: str, path: str | None = None) -> ModuleType:
+    """Run the source of a job as a module and return the module.
 
-    ``place`` is the ``file:line`` of the script's first line. Tracebacks therefore name lines of the
-    job file. Raises ConfigError if the script fails or does not define the function.
+    ``path`` is the Python file that it is; without one it is the ``job.script`` of a job file.
+    ``place`` is the ``file:line`` of the first line. Tracebacks therefore name lines of the job
+    file. Raises ConfigError if it fails.
     """
     file, _, line = place.rpartition(":")
     first = int(line) if line.isdigit() else 1
     module = ModuleType(SCRIPT_MODULE)
+    if path is not None:
+        module.__file__ = path
     sys.modules[SCRIPT_MODULE] = module
     padded = "\n" * (first - 1) + source  # so that line numbers are those of the job file
     # Tracebacks can then show the lines even on a machine that does not have the file.
     linecache.cache[file or place] = (len(padded), None, padded.splitlines(keepends=True), file)
     try:
         code = compile(padded, file or place, "exec")
-        exec(code, vars(module))
     except SyntaxError as error:
-        where = f"{file or place}:{error.lineno}"
-        raise ConfigError(f"{where}: job.script: {error.msg}") from error
+        what = "job.script: " if path is None else ""
+        raise ConfigError(f"{file or place}:{error.lineno}: {what}{error.msg}") from error
+    except ValueError as error:  # a null byte
+        raise ConfigError(f"{place}: {error}") from error
+    try:
+        exec(code, vars(module))
     except BaseException as error:  # sys.exit() as well
-        raise ConfigError(f"{place}: job.script failed: {error_with_traceback(error)}") from error
-    function = getattr(module, SCRIPT_FUNCTION, None)
+        failed = f"{place}: job.script failed: " if path is None else ""
+        raise ConfigError(failed + error_with_traceback(error)) from error
+    return module
+
+
+def function_of(script: ModuleType, place: str) -> Callable[..., object]:
+    """Return the function ``job`` of a ``job.script``. Raises ConfigError if there is none."""
+    function = getattr(script, SCRIPT_FUNCTION, None)
     if not callable(function):
         raise ConfigError(f"{place}: job.script defines no function {SCRIPT_FUNCTION}(params)")
     return function  # type: ignore[no-any-return]

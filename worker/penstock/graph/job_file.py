@@ -1,6 +1,6 @@
 """Reads a job file, applies ``--set``, and keeps a copy for engines.
 
-The same reader reads YAML, JSON and a kept copy. The kept copy is the job after ``--set`` as JSON.
+The same reader reads YAML, JSON, a Python file and a kept copy. The kept copy is the job after ``--set`` as JSON.
 Engines compile it. A second file has the place of every value in the user's file, so that errors
 still name lines of the user's file.
 """
@@ -16,6 +16,7 @@ from penstock.contract.job_reader import SET, override, read_stream_job
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob import StreamJob
+from penstock.graph.python_file import is_python, read_python_file
 from penstock.graph.yaml_file import read_yaml_file
 
 
@@ -34,7 +35,8 @@ def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = F
 
     With ``cluster`` the file must also have all that the API server requires.
     """
-    plain, origin = read_yaml_file(path)
+    read = read_python_file if is_python(path.name) else read_yaml_file
+    plain, origin = read(path)
     folder = path.absolute().parent
     kept = _read_places(_places_path(path))
     if kept is not None:

@@ -33,6 +33,7 @@ from penstock.graph.job_file import JobFile, read_job_file
 from penstock.graph.parameters import Parameters
 from penstock.graph.plan import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
+from penstock.graph.python_file import is_python, job_of
 from penstock.graph.validate import check_shape
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Inspector(Protocol):
 def load_job(
     file: Path | str | JobFile, inspector: Inspector | None, settings: Sequence[str] = ()
 ) -> CompiledJob:
-    """Compile a job file (YAML, JSON, or a kept copy). Imports and runs user code.
+    """Compile a job file (YAML, JSON, Python, or a kept copy). Imports and runs user code.
 
     Without an inspector, no input is looked at: columns that are not declared stay unknown and are
     not checked. Raises ConfigError with all that is wrong with the file, the code, the graph or its
@@ -75,8 +76,17 @@ def draft_of(file: JobFile, with_functions: bool = True) -> GraphDraft:
     else:
         assert job.script is not None, "the reader accepts exactly one of graph, entrypoint, script"
         place = file.origin.at(SCRIPT_PATH)
-        function = entrypoint.run_script(job.script, place)
+        function = _function_of(job.script, place, file.folders)
     return run_function(function, Parameters(job.parameters, job.args), place)
+
+
+def _function_of(source: str, place: str, folders: Sequence[Path]) -> Callable[..., object]:
+    """Run a script of a job file, or a Python file, and return what builds its job."""
+    written = place.rpartition(":")[0]
+    if not is_python(written):
+        return entrypoint.function_of(entrypoint.run_script(source, place), place)
+    path = folders[0] / Path(written).name if folders else Path(written)
+    return job_of(entrypoint.run_script(source, place, str(path)), place)
 
 
 def run_function(function: Callable[..., object], parameters: Parameters, place: str) -> GraphDraft:

@@ -151,7 +151,8 @@ class RunningJob:
         while not self._over.is_set():
             if self.seen.first_output_s is None and any_visible(self._files.output):
                 self.seen.first_output_s = time.monotonic() - self.begun
-            with suppress(ConfigError, StorageError):  # it is not up yet, or has just ended
+            # It is not up yet, or it has just ended.
+            with suppress(BusyError, ConfigError, StorageError):
                 self._look()
             self._over.wait(LOOK_INTERVAL_S)
 

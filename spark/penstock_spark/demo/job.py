@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.base.errors import ConfigError, PenstockError, StorageError
+from penstock.base.errors import BusyError, ConfigError, PenstockError, StorageError
 from penstock.cli.exits import Exit
 from penstock.contract.status import ENDED, CheckpointStatus, JobState, JobStatus, WorkerStatus
 from penstock.supervisor import connect

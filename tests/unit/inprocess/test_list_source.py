@@ -49,9 +49,9 @@ def test_a_marker_stops_once_in_a_run(marker: Item) -> None:
     reader = opened(source)
     assert read(reader) == [1]
     assert not reader.state().finished
-    assert source.standing() is marker
-    source.go_on()
-    assert source.standing() is None
+    assert source.stopped_at() is marker
+    source.resume()
+    assert source.stopped_at() is None
     assert read(reader) == [2]
     assert read(opened(source)) == [1, 2]  # after a death
     source.begin()
@@ -62,7 +62,7 @@ def test_an_abort_comes_before_a_pause_of_another_partition() -> None:
     source = ListSource([PAUSE, *rows(1)], [ABORT, *rows(2)])
     for partition in (0, 1):
         opened(source, partition=partition)
-    assert source.standing() is ABORT
+    assert source.stopped_at() is ABORT
 
 
 def test_rows_may_be_pushed_to_a_list_without_end_only() -> None:

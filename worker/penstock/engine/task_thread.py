@@ -115,8 +115,8 @@ class TaskLoop:
         else:
             self._hands.wake_receiver()
 
-    def heed(self) -> bool:
-        """Do what a turn does, but read nothing; say whether something was done or is left.
+    def handle_orders(self) -> bool:
+        """Do what a turn does, but read nothing. Return whether something was done or is left.
 
         Raises as :meth:`turn`.
         """

@@ -68,13 +68,16 @@ class ListSource:
             for mark in partition.marks:
                 mark.passed = False
 
-    def standing(self) -> Marker | None:
-        """Say where the run stands when nothing is left to read: at an ABORT, else at a PAUSE."""
+    def stopped_at(self) -> Marker | None:
+        """Return the marker at which partitions stand: an ABORT before a PAUSE; None at neither.
+
+        Valid when nothing is left to read.
+        """
         marks = [m for p in self._lists if (m := p.mark(p.at)) is not None and m.offset == p.at]
         kinds = [m.kind for m in marks]
         return next((kind for kind in (Marker.ABORT, Marker.PAUSE) if kind in kinds), None)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Pass the markers at which the partitions stand."""
         for partition in self._lists:
             mark = partition.mark(partition.at)
@@ -153,7 +156,7 @@ class _Partition:
         return piece.slice(first, min(most, stop - offset))
 
     def over(self, offset: int, *, ends: bool) -> bool:
-        """Say whether nothing follows: an EOF, or the end of a list that ends."""
+        """Return whether nothing follows: there is an EOF, or the end of a list that ends."""
         mark = self.mark(offset)
         if mark is not None:
             return mark.kind is Marker.EOF and mark.offset == offset

@@ -78,14 +78,14 @@ class _Limits:
     began: float = field(default_factory=SystemClock().monotonic)
 
     def reached(self, tasks: InProcessTasks) -> bool:
-        """Say whether the run has to end."""
+        """Return whether the run has to end."""
         if self.rows is not None and tasks.rows_taken() >= self.rows:
             return True
         return self.seconds is not None and tasks.clock.monotonic() - self.began >= self.seconds
 
 
 def _drive(tasks: InProcessTasks, prepared: Prepared, limits: _Limits) -> bool:
-    """Let the tasks work until the input ends; say False when a limit came first."""
+    """Let the tasks work until the input ends. Return False if a limit was reached first."""
     interval_s = prepared.job.spec.checkpoint.interval_s
     cut_at = tasks.clock.monotonic()
     while not limits.reached(tasks):
@@ -93,34 +93,34 @@ def _drive(tasks: InProcessTasks, prepared: Prepared, limits: _Limits) -> bool:
         if still and tasks.exhausted:
             tasks.finish()
             return True
-        stop = standing(prepared) if still else None
+        stop = stopped_at(prepared) if still else None
         if stop is Marker.ABORT:
-            go_on(prepared)
+            resume(prepared)
             tasks.restart()
         elif stop is Marker.PAUSE or tasks.clock.monotonic() - cut_at >= interval_s:
             tasks.checkpoint()
             cut_at = tasks.clock.monotonic()
-            go_on(prepared)
+            resume(prepared)
         elif still:
             tasks.rest()
     tasks.checkpoint()
     return False
 
 
-def standing(prepared: Prepared) -> Marker | None:
-    """Say at which marker the lists stand, when nothing is left to read: ABORT before PAUSE."""
-    stops = [source.standing() for source in prepared.lists.values()]
+def stopped_at(prepared: Prepared) -> Marker | None:
+    """Return the marker at which the lists stand, when nothing is left to read: ABORT before PAUSE."""
+    stops = [source.stopped_at() for source in prepared.lists.values()]
     return next((kind for kind in (Marker.ABORT, Marker.PAUSE) if kind in stops), None)
 
 
-def go_on(prepared: Prepared) -> None:
+def resume(prepared: Prepared) -> None:
     """Pass the markers at which the lists stand."""
     for source in prepared.lists.values():
-        source.go_on()
+        source.resume()
 
 
 def result_of(prepared: Prepared, tasks: InProcessTasks, *, complete: bool) -> Result:
-    """Say what came of a run until now."""
+    """Return the visible rows and the counts of a run until now."""
     counts = tasks.counts()
     return Result(
         {name: rows_of(prepared, name, sink) for name, sink in prepared.sinks.items()},

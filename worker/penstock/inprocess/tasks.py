@@ -51,7 +51,12 @@ from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.task_runtime import Input, Output
 from penstock.engine.task_thread import POLL_S, TaskLoop
 from penstock.graph.compiled import CompiledJob
-from penstock.inprocess.turns import Later, Seat, Turns, TurnWakeup
+from penstock.inprocess.scheduler import (
+    CooperativeWakeup,
+    DeferredExecutor,
+    ScheduledTask,
+    TaskScheduler,
+)
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.leader.attempt_assignment import (
@@ -109,13 +114,15 @@ class InProcessTasks:
         except BaseException:
             self._scratch.cleanup()
             raise
-        self._turns = Turns()
-        self.snapshot_writer = SnapshotWriter(self.blobs, life, Later(self._turns.later))
+        self._scheduler = TaskScheduler()
+        self.snapshot_writer = SnapshotWriter(
+            self.blobs, life, DeferredExecutor(self._scheduler.deferred)
+        )
         self._stored = stored
         self._before: Counts = Counter()  # counted before this attempt
         self._epoch = NO_EPOCH if stored is None else stored.epoch
         self._attempt = Attempt(0)
-        self._seats: dict[TaskId, Seat] = {}
+        self._tasks: dict[TaskId, ScheduledTask] = {}
         self._inputs: dict[TaskId, TaskInput] = {}
         self._outputs: dict[ChannelId, LocalOutput] = {}
         self._acks: dict[TaskId, TaskManifest] = {}
@@ -133,18 +140,18 @@ class InProcessTasks:
         self.job.claim(fresh=root is None)
         listed = self.job.first_splits(stages_to_list(root, self._plan))
         table = self._table = self._deal(root, listed)
-        for task in table.tasks():
-            self._seats[task] = self._seat(task, table, root, listed)
-        self._turns.seat(self._seats.values())
-        wakeups = {task: seat.wakeup for task, seat in self._seats.items()}
-        self._inputs = {task: TaskInput(task, wakeup) for task, wakeup in wakeups.items()}
+        for name in table.tasks():
+            self._tasks[name] = self._make(name, table, root, listed)
+        self._scheduler.schedule(self._tasks.values())
+        wakeups = {name: task.wakeup for name, task in self._tasks.items()}
+        self._inputs = {name: TaskInput(name, wakeup) for name, wakeup in wakeups.items()}
         channels = channels_of(self._plan, table)
         ends = (self._inputs, wakeups)
         self._outputs = join_locally(channels, ends, self.job.shuffle, table.version)
-        for seat in self._seats.values():
-            seat.loop.begin()
-        self._turns.settle()
-        assert all(s.loop.marks.ready for s in self._seats.values()), "state is fetched at once"
+        for task in self._tasks.values():
+            task.loop.begin()
+        self._scheduler.settle()
+        assert all(s.loop.marks.ready for s in self._tasks.values()), "state is fetched at once"
         if root is not None:
             for manifest in root.tasks:
                 self._show(root.epoch, manifest.handles)
@@ -158,19 +165,19 @@ class InProcessTasks:
             return table
         return deal_anew(root, self._plan, self._workers, listed)
 
-    def _seat(
+    def _make(
         self,
         task: TaskId,
         table: Assignment,
         root: RootManifest | None,
         listed: tuple[StageSplits, ...],
-    ) -> Seat:
+    ) -> ScheduledTask:
         idle_after_s, disorder_us = self.job.event_time(task.stage)
         first = tuple(s for group in listed if group.stage == task.stage for s in group.splits)
         setup = TaskSetup(self._plan, task, table, HELD_BYTES_MAX, idle_after_s, disorder_us, first)
         parts = self.job.parts(TaskCore(setup, root), self._attempt, fresh=root is None)
-        wakeup = TurnWakeup(self._turns.others)
-        return Seat(TaskLoop(parts, self, wakeup), parts, wakeup)
+        wakeup = CooperativeWakeup(self._scheduler.run_others)
+        return ScheduledTask(TaskLoop(parts, self, wakeup), parts, wakeup)
 
     def restart(self) -> None:
         """Let everything that is not in a checkpoint be lost, and start again."""
@@ -179,13 +186,13 @@ class InProcessTasks:
         self.start()
 
     def work(self) -> bool:
-        """Do one thing; False: nothing is left to do now, and the next call asks the sources again."""
-        if self._turns.one():
+        """Do one thing. Return False if nothing is left to do; the next call asks the sources again."""
+        if self._scheduler.run_one():
             return True
-        if not all(seat.loop.room() for seat in self._seats.values()):
+        if not all(task.loop.room() for task in self._tasks.values()):
             time.sleep(POLL_S)  # the thread of a sink writes to a disk
             return True
-        self._turns.ask_sources()
+        self._scheduler.ask_sources()
         return False
 
     def settle(self) -> None:
@@ -195,13 +202,13 @@ class InProcessTasks:
 
     def rest(self) -> None:
         """Wait until a source may have rows: for sources that go by the time of the machine."""
-        sources = [s.parts.source for s in self._seats.values() if s.parts.source is not None]
+        sources = [s.parts.source for s in self._tasks.values() if s.parts.source is not None]
         time.sleep(min((source.rest_s() for source in sources), default=0.0))
 
     @property
     def exhausted(self) -> bool:
-        """Say whether every source has been read to its end."""
-        return all(seat.loop.core.exhausted for seat in self._seats.values())
+        """Return whether every source has been read to its end."""
+        return all(task.loop.core.exhausted for task in self._tasks.values())
 
     def checkpoint(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> Stored:
         """Cut, commit and publish; what was read before is in it, and nothing else.
@@ -216,11 +223,11 @@ class InProcessTasks:
         self._acks.clear()
         self._tell(ev.Hurried(epoch))
         self.spread(barrier)
-        self._turns.settle()
+        self._scheduler.settle()
         manifests = tuple(self._acks[task] for task in self._table.tasks())
         stored = self._commit(epoch, kind, manifests)
         self._tell(ev.EpochCommitted(epoch, version))
-        self._turns.settle()
+        self._scheduler.settle()
         return stored
 
     def _commit(
@@ -251,8 +258,8 @@ class InProcessTasks:
         """Take the final checkpoint and end all streams; every source has been read to its end."""
         self.checkpoint(BarrierKind.FINAL)
         self._tell(ev.EndAll())
-        self._turns.settle()
-        assert all(s.loop.marks.finished for s in self._seats.values()), "all streams end"
+        self._scheduler.settle()
+        assert all(s.loop.marks.finished for s in self._tasks.values()), "all streams end"
 
     def close(self) -> None:
         """Let go of everything but what was counted; idempotent."""
@@ -262,15 +269,15 @@ class InProcessTasks:
         self._scratch.cleanup()
 
     def _drop(self) -> None:
-        for seat in self._seats.values():
-            seat.loop.end()
-        self._seats.clear()
-        self._turns.seat(())
-        self._turns.later.clear()
+        for task in self._tasks.values():
+            task.loop.end()
+        self._tasks.clear()
+        self._scheduler.schedule(())
+        self._scheduler.deferred.clear()
 
     def _tell(self, event: ev.Event) -> None:
-        for seat in self._seats.values():
-            seat.loop.inbox.put(event)
+        for task in self._tasks.values():
+            task.loop.inbox.put(event)
 
     # --- What can be seen -----------------------------------------------------------------------
 
@@ -280,15 +287,15 @@ class InProcessTasks:
         What is lost by a restart is not counted.
         """
         counts = Counter(self._before)
-        for seat in self._seats.values():
-            for key, number in seat.loop.counters().items():
+        for task in self._tasks.values():
+            for key, number in task.loop.counters().items():
                 if key[1] in COUNTED:
                     counts[key] += number
         return counts
 
     def rows_taken(self) -> int:
         """Return how many rows the sinks have taken since the newest start."""
-        return sum(sink.rows for seat in self._seats.values() for sink in seat.parts.sinks.values())
+        return sum(sink.rows for task in self._tasks.values() for sink in task.parts.sinks.values())
 
     def state(self, step: str) -> tuple[pa.RecordBatch, ...]:
         """Return what each task keeps for ``step``: its keys and what it has for them.
@@ -296,10 +303,10 @@ class InProcessTasks:
         Raises ConfigError for a step that keeps nothing, StateError where rows are on disk.
         """
         found = [
-            (each, seat.parts.state)
-            for seat in self._seats.values()
-            for each in seat.parts.chain.steps
-            if isinstance(each, KeepingStep) and seat.parts.state is not None
+            (each, task.parts.state)
+            for task in self._tasks.values()
+            for each in task.parts.chain.steps
+            if isinstance(each, KeepingStep) and task.parts.state is not None
         ]
         if step not in {each.name for each, _ in found}:
             raise ConfigError(unknown("step with state", step, {each.name for each, _ in found}))
@@ -319,17 +326,17 @@ class InProcessTasks:
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
         """Bring nothing near: it is."""
-        self._turns.later.append(done)
+        self._scheduler.deferred.append(done)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Do it between two turns."""
-        self._turns.later.append(work)
+        self._scheduler.deferred.append(work)
 
     def spread(self, barrier: Barrier) -> None:
         """Give a barrier to the source tasks."""
-        for seat in self._seats.values():
-            if seat.reads_source:
-                seat.loop.inbox.put(ev.Injected(barrier))
+        for task in self._tasks.values():
+            if task.is_source:
+                task.loop.inbox.put(ev.Injected(barrier))
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
         """Keep a task's part of the checkpoint."""
@@ -348,7 +355,7 @@ class InProcessTasks:
             self._show(epoch, handles)
             done()
 
-        self._turns.later.append(publish)
+        self._scheduler.deferred.append(publish)
 
     def _show(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
         for handle in handles:

@@ -10,7 +10,7 @@ from penstock.contract.graph import Window
 from penstock.inprocess.collect import Rows, Shown
 from penstock.inprocess.list_source import Item, Marker
 from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
-from penstock.inprocess.run import Result, go_on, positive, result_of, rows_of, standing
+from penstock.inprocess.run import Result, positive, result_of, resume, rows_of, stopped_at
 from penstock.inprocess.tasks import InProcessTasks, Stored
 from penstock.testing.clock import StandingClock
 
@@ -70,7 +70,7 @@ class Run:
         if self._finished:
             return Marker.EOF
         if self._stands() is Marker.PAUSE:
-            go_on(self._prepared)
+            resume(self._prepared)
         while True:
             self._tasks.settle()
             if self._tasks.exhausted:
@@ -80,11 +80,11 @@ class Run:
             stop = self._stands()
             if stop is not Marker.ABORT:
                 return stop
-            go_on(self._prepared)
+            resume(self._prepared)
             self._tasks.restart()
 
     def _stands(self) -> Marker | None:
-        return standing(self._prepared)
+        return stopped_at(self._prepared)
 
     def push(self, source: str, items: Iterable[Item], partition: int = 0) -> None:
         """Add rows to a list source without end and process them, as :meth:`run` does."""

@@ -1,4 +1,4 @@
-"""Swaps against a store that loses, delays and repeats: what is decided is what happened."""
+"""Swaps against a store that loses, delays and repeats: the decision is what has happened."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ class Store:
         return True
 
     def arrive(self) -> None:
-        """Let the delayed ones arrive: none of them knows whether it is still wanted."""
+        """Let delayed swaps arrive, also those that are not wanted any more."""
         for swap in self.delayed:
             self.apply(swap)
         self.delayed = []

@@ -1,4 +1,4 @@
-"""Every order of events in very small worlds: 50,000 distinct states in every test run."""
+"""Every order of events in small models: 50,000 distinct states in every test run."""
 
 import pytest
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FakeClock:
-    """A clock that only goes when told to."""
+    """A clock that moves only when it is told to."""
 
     def __init__(self, now_s: float = 0.0, wall_us: int = 0) -> None:
         self._now_s = now_s
@@ -163,7 +163,7 @@ class FakeSplitReader:
         return SplitState(self._split.split, self._split.spec, self._offset, finished)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Remember what was heard, for tests."""
+        """Remember the commits, for tests."""
         self.commands.append((epoch, state))
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class FakeSinkWriter:
         self._open_cut = False
 
     def room(self) -> bool:
-        """Say no while the folder is full."""
+        """Return False while the folder is full."""
         return not self._folder.full
 
     def write(self, batch: "pa.RecordBatch") -> None:

@@ -1,9 +1,10 @@
-"""A plane of keepers in memory: stores that answer at once, engines that obey, virtual time.
+"""An in-memory control plane: keepers, stores that answer at once, stub engines, virtual time.
 
-Every action is performed in order, every message delivered once and in order, unless a test says
-otherwise: ``cut`` drops messages, ``lose_reply`` makes a swap's outcome unknown, ``unreadable``
-keeps the object from being read, ``kill`` ends a worker, ``freeze`` stops one for a while. ``log``
-keeps what the cores note, ``steps`` each event with its actions, for golden conversations.
+Every action is performed in order, and every message is delivered once and in order. A test can
+change that: ``cut`` drops messages, ``lose_reply`` makes the outcome of a swap unknown,
+``unreadable`` keeps the object from being read, ``kill`` ends a worker, ``freeze`` stops one for a
+while. ``log`` has the log lines of the cores. ``steps`` has each event with its actions, for golden
+conversations.
 """
 
 from collections import deque
@@ -70,7 +71,7 @@ Step = tuple[float, int, str, object, list[Action]]  # when, who, which core, ev
 
 
 class InMemoryControlPlane:
-    """``workers`` keepers start at once; ``run`` lets virtual time pass."""
+    """``workers`` keepers start at once. ``run`` lets virtual time pass."""
 
     def __init__(self, workers: int, settings: ControlSettings = SETTINGS) -> None:
         self.settings = settings
@@ -109,7 +110,7 @@ class InMemoryControlPlane:
     # --- Workers -------------------------------------------------------------------------------
 
     def start(self, ordinal: int) -> Keeper:
-        """Start a worker's keeper: a new life with nothing but its ordinal."""
+        """Start a worker's keeper. It knows only its ordinal."""
         self.lives += 1
         address = f"keeper-{ordinal}-{self.lives}"
         me = Leader(Ordinal(ordinal), Incarnation(f"k{ordinal}.{self.lives}"), address)
@@ -130,7 +131,7 @@ class InMemoryControlPlane:
         del self.keepers[ordinal]
 
     def kill_engine(self, ordinal: int) -> None:
-        """End an engine only; its keeper learns it."""
+        """End an engine only. Its keeper learns of it."""
         keeper = self.keepers[ordinal]
         assert keeper.engine is not None
         gone = on.EngineGone(keeper.engine.incarnation, "killed")
@@ -138,7 +139,7 @@ class InMemoryControlPlane:
         self._post(keeper, "m", gone)
 
     def freeze(self, ordinal: int) -> None:
-        """Stop a worker as SIGSTOP does: what reaches it waits."""
+        """Stop a worker as SIGSTOP does: its events wait."""
         self.keepers[ordinal].frozen = True
 
     def thaw(self, ordinal: int) -> None:
@@ -154,7 +155,7 @@ class InMemoryControlPlane:
         self._post(self.keepers[ordinal], "m", on.Drain())
 
     def report(self, ordinal: int, report: control.EngineReport) -> None:
-        """Have a worker's engine say something."""
+        """Send a report of a worker's engine to its keeper."""
         self._report(self.keepers[ordinal], report)
 
     def tell(self, ordinal: int, event: object) -> None:
@@ -162,11 +163,11 @@ class InMemoryControlPlane:
         self._post(self.keepers[ordinal], "m", event)
 
     def post(self, ordinal: int, event: object) -> None:
-        """Give a worker's coordinator an event."""
+        """Give a worker's leader core an event."""
         self._post(self.keepers[ordinal], "c", event)
 
     def want(self, **changes: object) -> None:
-        """Change what is desired; every keeper reads it."""
+        """Change the object -desired. Every keeper reads it."""
         self.desired = replace(self.desired, **changes)  # type: ignore[arg-type]
         for keeper in self.keepers.values():
             self._post(keeper, "c", on.DesiredRead(self.desired))
@@ -211,7 +212,7 @@ class InMemoryControlPlane:
             self._drain()
 
     def until(self, done: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Let time pass until ``done``; fail when it takes longer."""
+        """Let time pass until ``done``. Fail when that takes too long."""
         end = self.now + seconds
         while not done():
             assert self.now < end, f"not done in {seconds} s:\n" + "\n".join(self.log[-40:])

@@ -1,4 +1,4 @@
-"""A keeper's core for its own worker, driven as tests of it begin with it."""
+"""A harness for the member core."""
 
 from penstock.contract import control_messages as control
 from penstock.contract.ids import (
@@ -36,7 +36,7 @@ TABLE = Assignment(Version(4), 3, ())
 
 
 class Bench:
-    """One Member whose engine is up under term 1, attempt 1."""
+    """A MemberCore whose engine is up under term 1, attempt 1."""
 
     def __init__(self, *, up: bool = True) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""A plane of keepers and engines as most tests of the control core begin with it."""
+"""Running jobs in an in-memory control plane, as most tests of the control core need them."""
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as control
@@ -15,7 +15,7 @@ OTHER_PLAN = replace(PLAN, fingerprint="plan-2", states=OTHER_STATES)
 
 
 def running(workers: int = 2, epoch: int = 1) -> InMemoryControlPlane:
-    """Return a plane whose job runs and has committed ``epoch``."""
+    """Return a control plane whose job runs and has committed ``epoch``."""
     plane = InMemoryControlPlane(workers)
     plane.until(lambda: plane.latest.epoch >= epoch)
     return plane
@@ -30,18 +30,18 @@ def root(plane: InMemoryControlPlane) -> RootManifest:
 
 
 def taken(plane: InMemoryControlPlane, kind: str) -> int:
-    """Count the commands of a kind that the engines of all workers have heard."""
+    """Count the commands of a kind that the engines of all workers have taken."""
     return sum(plane.engine(o).commands.count(kind) for o in plane.keepers)
 
 
 def rescaled(plane: InMemoryControlPlane, workers: int) -> bool:
-    """Say whether a rescale to ``workers`` is committed and settled."""
+    """Return whether a rescale to ``workers`` is committed and settled."""
     at = plane.latest
     return at.workers == workers and at.settled == at.version
 
 
 def up(plane: InMemoryControlPlane, *ordinals: int) -> None:
-    """Start workers and want them."""
+    """Start workers and request them."""
     for ordinal in ordinals:
         plane.start(ordinal)
     plane.want(workers=max(ordinals) + 1)
@@ -58,7 +58,7 @@ def sent(plane: InMemoryControlPlane, kind: type) -> list[control.Command]:
 
 
 def mute(plane: InMemoryControlPlane, ordinal: int, *kinds: str) -> None:
-    """Have a running or coming engine leave some commands undone."""
+    """Let a worker's engine, present or next, leave some commands undone."""
     plane.mute[ordinal] = kinds
     engine = plane.keepers[ordinal].engine if ordinal in plane.keepers else None
     if engine is not None:

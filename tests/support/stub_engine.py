@@ -1,4 +1,4 @@
-"""An engine without tasks: it obeys every command at once, unless told to be mute."""
+"""A stub engine without tasks: it carries out every command at once, except muted ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ PLAN = PhysicalPlan(
 
 @dataclass
 class StubEngine:
-    """Obeys at once; ``mute`` lists the commands that it leaves undone."""
+    """Carries out commands at once. ``mute`` lists the commands that it leaves undone."""
 
     ordinal: Ordinal
     incarnation: Incarnation
@@ -60,13 +60,13 @@ class StubEngine:
     commands: list[str] = field(default_factory=list)
 
     def hello(self) -> control.EngineHello:
-        """Say the first words."""
+        """Return the first message."""
         return control.EngineHello(
             self.ordinal, self.incarnation, f"flight-{self.incarnation}", self.plan
         )
 
     def obey(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
-        """Do at once what is asked, and say what became of it."""
+        """Carry out a command at once, and return the reports."""
         self.commands.append(type(command).__name__)
         if type(command).__name__ in self.mute:
             return

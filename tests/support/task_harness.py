@@ -1,4 +1,4 @@
-"""One task of a small job, driven event by event, as tests of its protocol begin with it."""
+"""A harness for the core of one task of a small job, driven event by event."""
 
 from dataclasses import dataclass, field
 
@@ -85,7 +85,7 @@ def rescale(epoch: int, term: int = 1) -> Barrier:
 
 @dataclass
 class Rig:
-    """Drives a core and keeps what it wanted."""
+    """Drives a core and keeps its actions."""
 
     core: TaskCore
     now: float = 0.0

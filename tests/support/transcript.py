@@ -1,7 +1,7 @@
-"""A conversation of keepers as text: each event with what the core asked for, one line each.
+"""Transcripts of a control plane as text: each event with the actions of the core, one line each.
 
-What repeats without news is left out: heartbeats that change nothing, the Lease, polls of the
-object, ticks. A swap is shown as what it changes.
+Repetitions without a change are left out: heartbeats that change nothing, the Lease, polls of the
+object, ticks. A swap is shown by its changes.
 """
 
 from penstock.contract import control_messages as control
@@ -16,7 +16,7 @@ SHOWN = ("attempt", "term", "epoch", "version", "kind", "request", "reason", "ok
 
 
 def transcript(plane: InMemoryControlPlane, since: int = 0) -> str:
-    """Spell the steps of a plane that had news, from number ``since`` on."""
+    """Return the steps of a control plane that changed something, from number ``since`` on."""
     lines: list[str] = []
     last = Latest(plane.latest.job_uid, plane.latest.swap_id)
     for step in plane.steps[:since]:

@@ -1,4 +1,4 @@
-"""The door of a worker: accepted once, refused with a reason, held without a reply."""
+"""The admission of streams: accepted once, refused with a reason, or held without a reply."""
 
 import pytest
 

@@ -171,7 +171,7 @@ def test_members_that_are_never_ready_are_lost_in_the_end() -> None:
     assert plane.engine(1).incarnation != first
 
 
-def test_attempts_in_vain_wait_longer_and_longer_and_say_so() -> None:
+def test_attempts_that_commit_nothing_wait_longer_and_longer_and_the_object_says_so() -> None:
     plane = running()
     plane.mute = {1: ("Reset",)}
     starts = []

@@ -1,4 +1,4 @@
-"""To begin without state: what is forgotten, what comes first, and what is refused."""
+"""A job that begins without state: what it forgets, what comes first, and what is refused."""
 
 from penstock.base.values import replace
 from penstock.contract.control_messages import MembersFile
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_no_hindrance_to_begin_without_state() -> None:
 
 
 class SlowDisk(InMemoryControlPlane):
-    """A plane in which members files are written when the test lets them."""
+    """A control plane in which members files are written when the test allows it."""
 
     def __init__(self, workers: int) -> None:
         self.slow = False

@@ -45,7 +45,7 @@ def filtered(job: ps.Job) -> None:
 
 
 def stopped(build: Build, epoch: int = 2) -> InMemoryControlPlane:
-    """Return a plane whose job has committed and published ``epoch``, and was stopped."""
+    """Return a control plane whose job has committed and published ``epoch``, and was stopped."""
     plane = InMemoryControlPlane(2)
     plane.plan = plan_of(build)
     plane.until(lambda: plane.latest.epoch >= epoch)

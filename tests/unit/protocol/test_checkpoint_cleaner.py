@@ -1,4 +1,4 @@
-"""Collection: what is garbage is decided from names and manifests, and stays garbage."""
+"""The cleaner: garbage is decided from names and manifests, and stays garbage."""
 
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, parse_name

@@ -1,4 +1,4 @@
-"""Epochs: one in flight, one swap, published before the next; aborted ones cost nothing else."""
+"""Checkpoints: one in flight, one swap, published before the next. An abort affects nothing else."""
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as control
@@ -15,7 +15,7 @@ TASK = TaskId(StageIndex(1), Ordinal(1), 0)
 
 
 def silent(plane: InMemoryControlPlane, ordinal: int, *kinds: str) -> StubEngine:
-    """Have a worker's engine leave some commands undone."""
+    """Let a worker's engine leave some commands undone."""
     engine = plane.engine(ordinal)
     engine.mute = list(kinds)
     return engine

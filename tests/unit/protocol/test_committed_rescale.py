@@ -1,4 +1,4 @@
-"""A committed rescale: only forward, whoever dies, and leavers go last."""
+"""A committed rescale: it only goes forward, whichever process dies, and leavers end last."""
 
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch

@@ -1,4 +1,4 @@
-"""The Lease: who may try, judged by one's own clock only."""
+"""The election: which keeper may take the Lease, judged by its own clock only."""
 
 from penstock.contract.ids import Incarnation
 from penstock.protocol.control_actions import Action, ReadLease, WriteLease
@@ -11,7 +11,7 @@ SETTINGS = ControlSettings(lease_duration_s=15.0, lease_renew_deadline_s=10.0, l
 
 
 class Bench:
-    """One Election, driven by hand."""
+    """One Election, driven step by step."""
 
     def __init__(self) -> None:
         self.context = StepContext(Incarnation("me"))

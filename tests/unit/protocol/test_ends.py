@@ -216,7 +216,7 @@ def test_a_job_does_not_finish_while_a_savepoint_is_copied() -> None:
 
 
 class Slow(InMemoryControlPlane):
-    """A plane whose savepoints take until they are told to be done."""
+    """A control plane whose savepoints are complete when the test says so."""
 
     copies: list[tuple[Keeper, do.CopySavepoint]]
 

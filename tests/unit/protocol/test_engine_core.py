@@ -1,4 +1,4 @@
-"""What an engine does with orders that come twice, late or in the middle of another."""
+"""The engine core: orders that come twice, late, or in the middle of another one."""
 
 from dataclasses import dataclass, field
 
@@ -37,7 +37,7 @@ class Task:
 
 @dataclass(slots=True)
 class Engine:
-    """A core and the simplest shell: what is asked for is done at once, or noted."""
+    """A core and the simplest shell: actions are performed at once, or recorded."""
 
     ordinal: Ordinal
     tasks: dict[TaskId, Task] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The two ends of a channel: what leaves when, what is granted, what is refused."""
+"""The two ends of a channel: when elements leave, what is granted, what is refused."""
 
 import copy
 
@@ -54,7 +54,7 @@ def sender(buffer_bytes: int = 1 << 20, flush_interval_s: float = 0.0) -> SendCh
 
 
 def leave(channel: SendChannel[str], now: float = 0.0) -> list[object]:
-    """Take all that may leave: payloads of a fill as a tuple, controls as they are."""
+    """Take all elements that may leave: payloads of a fill as a tuple, controls as they are."""
     out: list[object] = []
     while (outgoing := channel.take(now)) is not None:
         item = outgoing.element

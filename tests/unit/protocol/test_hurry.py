@@ -1,4 +1,4 @@
-"""Who waits for a checkpoint has all members hear of it: state is written without a rest."""
+"""When somebody waits for a checkpoint, all members know it and write state at full speed."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def hurried(plane: InMemoryControlPlane) -> list[int]:
 
 
 def in_flight() -> InMemoryControlPlane:
-    """Return a plane with epoch 2 in flight, for as long as worker 1 is mute."""
+    """Return a control plane with epoch 2 in flight, for as long as worker 1 is mute."""
     plane = running()
     mute(plane, 1, "Inject")
     plane.until(lambda: 2 in plane.engine(0).injected)
@@ -71,7 +71,7 @@ def test_a_rescale_that_could_begin_hurries_the_checkpoint_in_flight() -> None:
     plane.until(lambda: rescaled(plane, 3))
 
 
-def test_a_savepoint_needs_no_word_its_kind_never_rests() -> None:
+def test_a_savepoint_is_always_written_at_full_speed_without_a_command() -> None:
     plane = running()
     mute(plane, 1, "Inject")
     plane.want(requests=(Request("a", "savepoint", "kept"),))

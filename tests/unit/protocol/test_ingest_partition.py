@@ -27,7 +27,7 @@ def answers(actions: tuple[Action, ...]) -> list[tuple[int, Answer, int]]:
     return [(a.stream, a.answer, a.next) for a in actions if isinstance(a, Reply)]
 
 
-def test_a_sender_hears_where_to_begin() -> None:
+def test_a_sender_is_told_where_to_begin() -> None:
     partition = opened(700)
     assert partition.step(Greeted(1, sender=5)) == (Reply(1, Answer.TAKEN, 700, 700),)
 

@@ -1,4 +1,4 @@
-"""Live rescale: undone before its one swap, forward after it, and nobody restarts."""
+"""Live rescale: undone before its one swap, forward after it, and no worker restarts."""
 
 from penstock.base.limits import PREPARED_ALONE_S
 from penstock.base.values import replace
@@ -279,7 +279,7 @@ def test_no_epoch_starts_before_held_records_are_given_back() -> None:
 # --- Strays ---------------------------------------------------------------------------------------
 
 
-def test_a_member_made_to_believe_in_a_dead_proposal_is_told_otherwise() -> None:
+def test_a_member_that_believes_in_a_cancelled_version_is_told_to_cancel_it() -> None:
     plane = running()
     plane.report(1, replace(plane.engine(1).status, prepared=Version(9)))
     plane.engine(1).status = replace(plane.engine(1).status, prepared=Version(9))

@@ -1,4 +1,4 @@
-"""A keeper's core for its own worker: what it passes on, what it refuses, what it repeats."""
+"""The member core: commands that it passes on or refuses, and reports that it repeats."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_a_higher_term_counts_only_once_it_is_announced() -> None:
     assert bench.command(inject(1), term=2) == [inject(1)]
 
 
-def test_the_object_fences_before_any_word_of_the_new_leader() -> None:
+def test_the_object_fences_before_any_message_of_the_new_leader() -> None:
     bench = Bench()
     bench.look(Latest(JOB, SwapId("s"), term=Term(2), leader=LEADER))
     assert bench.command(inject(1), term=1) == []
@@ -93,7 +93,7 @@ def test_a_reset_is_taken_once_and_never_back() -> None:
     assert bench.command(replace(reset, attempt=Attempt(1))) == []
 
 
-def test_a_status_said_before_the_reset_says_nothing_about_it() -> None:
+def test_a_status_sent_before_the_reset_does_not_count_for_it() -> None:
     bench = Bench()
     bench.report(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
     bench.command(control.Reset(Attempt(2), Epoch(5), None, TABLE, ()))
@@ -182,7 +182,7 @@ def test_an_acknowledgement_of_a_rolled_back_attempt_is_dropped() -> None:
     assert ack(1, attempt=1) not in bench.reports()
 
 
-def test_an_epoch_stays_undecided_until_its_end_is_heard() -> None:
+def test_an_epoch_stays_undecided_until_its_outcome_is_known() -> None:
     bench = Bench()
     bench.command(inject(3))
     assert (bench.beat().injected, bench.beat().undecided) == (3, 3)
@@ -306,7 +306,7 @@ def test_a_silent_engine_is_ended() -> None:
     assert [a.reason for a in bench.actions if isinstance(a, EndEngine)] == ["silent for 20 s"]
 
 
-def test_a_keeper_that_stood_still_hears_its_engine_before_it_judges() -> None:
+def test_a_keeper_that_stood_still_reads_its_engines_messages_before_it_ends_the_engine() -> None:
     bench = Bench()
     bench.take(Tick(), dt=25.0)
     assert not [a for a in bench.actions if isinstance(a, EndEngine)]
@@ -331,7 +331,7 @@ def test_the_order_to_end_is_for_one_life_only() -> None:
     assert EndEngine(HELLO.incarnation, "lost") in bench.actions
 
 
-def test_words_of_an_earlier_life_are_ignored() -> None:
+def test_reports_of_an_earlier_engine_are_ignored() -> None:
     bench = Bench()
     status = control.EngineStatus(Attempt(1), ready=Attempt(1))
     bench.take(EngineReported(Incarnation("e0"), status))

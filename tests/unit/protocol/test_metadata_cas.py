@@ -1,4 +1,4 @@
-"""Swaps with unknown outcomes: decided by one's own id or by a later swap, never by guessing."""
+"""Swaps with unknown outcomes: decided by their own id or by a later swap, never by a guess."""
 
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
@@ -18,7 +18,7 @@ BASE = Latest(JobUid("job"), SwapId("base"), term=Term(3))
 
 
 class Bench:
-    """One Swaps on a desk, at version 7 of the object."""
+    """One MetadataCas, at version 7 of the object."""
 
     def __init__(self) -> None:
         self.context = StepContext(Incarnation("me"))

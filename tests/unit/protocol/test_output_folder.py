@@ -1,4 +1,4 @@
-"""Whose an output folder is: one line of jobs, whose epochs rise."""
+"""The owner of an output folder: one line of jobs, whose epochs rise."""
 
 import pytest
 

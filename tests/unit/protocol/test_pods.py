@@ -1,4 +1,4 @@
-"""What only a cluster knows: which pod a life ran in, whose object it is, that a pod must go."""
+"""Rules that matter only in a cluster: pods of workers, owners of objects, pods that must end."""
 
 from penstock.base.limits import DRAIN_PUBLISH_S, DRAIN_STILL_S, DRAIN_UNREAD_S
 from penstock.base.values import replace

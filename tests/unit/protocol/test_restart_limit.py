@@ -21,7 +21,7 @@ def running(workers: int = 2, settings: object = FEW) -> InMemoryControlPlane:
 
 
 def die(plane: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) -> None:
-    """Have an engine's process end by itself; its keeper learns how."""
+    """End an engine's process without an order. Its keeper learns how it ended."""
     keeper = plane.keepers[ordinal]
     assert keeper.engine is not None
     gone = on.EngineGone(keeper.engine.incarnation, HOW, known=known)
@@ -30,7 +30,7 @@ def die(plane: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) ->
 
 
 def runs_again(plane: InMemoryControlPlane, attempt: int) -> None:
-    """Wait until an attempt runs and has committed something."""
+    """Wait until an attempt runs and has committed an epoch."""
     epoch = plane.latest.epoch
     plane.until(lambda: plane.latest.attempt == attempt and plane.latest.epoch > epoch)
 
@@ -112,7 +112,7 @@ def test_engines_that_die_together_are_one_death() -> None:
     assert (plane.latest.deaths.count, plane.latest.deaths.total) == (1, 1)
 
 
-def test_a_death_is_counted_though_a_broken_stream_was_heard_first() -> None:
+def test_a_death_is_counted_though_a_broken_stream_was_reported_first() -> None:
     plane = running()
     attempt = plane.latest.attempt
     plane.report(0, control.Broken(attempt, "a stream broke"))

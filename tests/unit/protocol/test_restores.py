@@ -93,7 +93,7 @@ def savepoint(epoch: int, uid: str = "other", **changes: Any) -> RootManifest:
 
 
 class Importing(InMemoryControlPlane):
-    """A plane that can read one savepoint's folder."""
+    """A control plane that can read one savepoint's folder."""
 
     folder: RootManifest
     errors: list[str]

@@ -1,4 +1,4 @@
-"""Silence counts while one listens: a core that was not woken heard nobody, and judges nobody."""
+"""Silence counts only while a core runs: time in which it was not woken does not count."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_member_that_fell_silent_in_a_standstill_is_lost_soon_after_it() -> No
 
 
 def heard_and_woken_at(*steps: float) -> tuple[StepContext, Sign]:
-    """Hear somebody at 0, with a wish to be woken every second, and be woken at ``steps``."""
+    """Take a sign of life at 0, ask to be woken every second, and be woken at ``steps``."""
     context = StepContext(Incarnation("me"), LATE_S)
     context.begin(0.0)
     heard = context.sign()

@@ -1,4 +1,4 @@
-"""What a task reads of a checkpoint: the entries, splits and watermark of its own stage."""
+"""The parts of a checkpoint that a task reads: entries, splits and watermark of its stage."""
 
 import pytest
 

@@ -18,7 +18,7 @@ def record(workers: int, address: str = "theirs") -> Latest:
 
 
 class Bench:
-    """One Takeover on a desk."""
+    """One Takeover, driven step by step."""
 
     def __init__(self) -> None:
         self.context = StepContext(Incarnation("me"))
@@ -54,7 +54,7 @@ def test_of_two_workers_one_may_judge_alone() -> None:
     assert bench.read(0.2, record(2)) == "dead"
 
 
-def test_an_address_that_is_not_the_leaders_says_nothing() -> None:
+def test_an_address_that_is_not_the_leaders_begins_no_takeover() -> None:
     bench = Bench()
     bench.refuse(0.0)
     bench.refuse(0.1)

@@ -1,4 +1,4 @@
-"""Which snapshots of a task are written without a rest: those that somebody waits for."""
+"""Expedited snapshots of a task: those that somebody waits for are written at full speed."""
 
 import pytest
 

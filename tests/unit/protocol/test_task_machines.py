@@ -43,7 +43,7 @@ def test_an_idle_input_holds_nothing_back_and_new_inputs_begin_silent() -> None:
     assert (silent, time.low_us, time.all_idle) == (None, 7, False)
 
 
-def test_nothing_is_said_twice_unless_the_receivers_have_forgotten() -> None:
+def test_no_mark_is_sent_twice_unless_the_receivers_have_forgotten_it() -> None:
     marks, one = OutputMarks(), [channel(1)]
     assert marks.watermark(one, 4) == [Send(channel(1), Watermark(4))]
     assert marks.watermark(one, 4) == []

@@ -93,7 +93,7 @@ def test_a_process_that_goes_on_reads_its_sockets_in_any_order() -> None:
     assert seen == {("a1", "a2", "b1"), ("a1", "b1", "a2"), ("b1", "a1", "a2")}
 
 
-def test_the_listener_hears_how_often_something_has_happened() -> None:
+def test_the_listener_is_told_how_often_a_state_was_counted() -> None:
     kernel, _ = make()
     heard: list[tuple[str, int]] = []
     kernel.listener = lambda what, count: heard.append((what, count))

@@ -75,6 +75,6 @@ def test_a_line_outside_every_function_is_not_changed_in_place() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_fork_that_dies_is_said() -> None:
+def test_a_fork_that_dies_is_an_error() -> None:
     with pytest.raises(EOFError):
         in_a_fork(lambda: os._exit(3))

@@ -1,4 +1,4 @@
-"""Parts of immutable worlds: equal ones are one, and keeping one changes none."""
+"""Pools of immutable parts: equal parts are one object, and keeping a part changes none."""
 
 from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.manifest import SplitState

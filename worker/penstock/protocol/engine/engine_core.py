@@ -1,13 +1,13 @@
-"""One engine's orders: events in, actions out. What the tasks do is in :mod:`penstock.protocol.task`.
+"""The core of one engine: events in, actions out. The rules of tasks are in :mod:`penstock.protocol.task`.
 
     Reset ──> tasks end, streams close ──> manifest ──> output claimed ──> tasks made ──> Start
     Prepare ──> manifest ──> tasks are told, joining tasks made
         ├── CancelRescale ──> joining tasks dropped, the others told
         └── Adopt ──> streams opened ──> manifest ──> tasks are told ──> Settled
 
-The leader repeats an order until it sees the effect, so every order may come twice, and late.
-An order of a higher attempt begins that attempt; one of another attempt is dropped. A version is
-proposed once: an order to prepare one that was called off, or is known, changes nothing.
+The leader repeats an order until it sees the effect. So every order may come twice, and late. A
+Reset of a higher attempt begins that attempt. Other orders of another attempt are dropped. A version
+is proposed once: an order to prepare a version that was cancelled or is known changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from penstock.protocol.task import task_events as ev
 
 
 class EngineCore:
-    """The orders of one engine. ``tasks`` lists the tasks that its shell has made."""
+    """The core of one engine. ``tasks`` lists the tasks that its shell has made."""
 
     def __init__(
         self, ordinal: Ordinal, plan: PhysicalPlan, tasks: Callable[[], Iterable[EngineTask]]
@@ -40,7 +40,7 @@ class EngineCore:
         return self.at.attempt
 
     def step(self, event: em.Event) -> list[em.Action]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event. Return the actions, in order."""
         match event:
             case em.OrderReceived(term, order, wall_us):
                 return self._ordered(term, order, wall_us)
@@ -50,11 +50,11 @@ class EngineCore:
                 return self._read(order, root)
 
     def status(self) -> c.EngineStatus:
-        """Draw the status from the attempt and its tasks. From any thread."""
+        """Compute the status from the attempt and its tasks. From any thread."""
         return status_of(self.at, self._ordinal, list(self._tasks()))
 
     def published(self, attempt: Attempt, epoch: Epoch) -> None:
-        """Hear that output of a lost worker is visible. From any thread."""
+        """Note that output of a lost worker is visible. From any thread."""
         at = self.at
         if at.attempt == attempt:
             at.published_for = max(at.published_for, epoch)
@@ -190,7 +190,7 @@ class EngineCore:
         """Tell the tasks of the proposed table, and make those that join here."""
         at, table = self.at, order.assignment
         if at.proposed != table:
-            return []  # called off while the manifest was read
+            return []  # cancelled while the manifest was read
         actions = self._retire()
         new = tuple(t for t in table.tasks_on(self._ordinal) if t not in at.expected)
         at.expected |= frozenset(new)
@@ -204,7 +204,7 @@ class EngineCore:
         return actions
 
     def _cancel(self, version: Version) -> list[em.Action]:
-        """The proposed table is off: joining tasks end, the others return to the old one."""
+        """The proposed table is cancelled: joining tasks end, others return to the old table."""
         at = self.at
         at.newest = max(at.newest, version)
         if at.proposed is None or at.proposed.version != version:

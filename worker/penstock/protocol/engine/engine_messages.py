@@ -1,4 +1,4 @@
-"""What an engine's core hears, and what it asks its shell to do. Actions are done in order."""
+"""The events of an engine's core, and the actions that it orders. The shell acts in their order."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -42,7 +42,7 @@ class OutputClaimed:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRead:
-    """The manifest for ``order``. None: it is gone, and a member prepares without it."""
+    """The manifest for ``order``. None: the file is gone, and the member prepares without it."""
 
     order: Loading
     root: RootManifest | None
@@ -55,7 +55,7 @@ Event: TypeAlias = OrderReceived | OutputClaimed | ManifestRead
 
 @dataclass(frozen=True, slots=True)
 class ListSplits:
-    """List what the sources of some stages would read, and report it."""
+    """List the splits of the sources of some stages, and report them."""
 
     order: Enumerate
 
@@ -76,21 +76,21 @@ class RetireTasks:
 
 @dataclass(frozen=True, slots=True)
 class DropTasks:
-    """Forget tasks that a called-off table would have had; they end by themselves."""
+    """Forget tasks of a cancelled table. They end by themselves."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ResetStreams:
-    """Close every stream; hold those of ``attempt`` at the door until streams are opened."""
+    """Close every stream. Streams of ``attempt`` are held until OpenStreams."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimOutput:
-    """Take the output folder; answered by :class:`OutputClaimed`. ``root``: what state begins as."""
+    """Take the output folder. Answered by :class:`OutputClaimed`. ``root``: the checkpoint to load."""
 
     order: Reset | Prepare
     root: RootManifest | None
@@ -100,10 +100,10 @@ class ClaimOutput:
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """Read the manifest ``ref``; answered by :class:`ManifestRead`.
+    """Read the manifest ``ref``. Answered by :class:`ManifestRead`.
 
-    ``optional``: a manifest that is gone is None. It may have been collected since the rescale
-    was called off, and the adoption reads all that is needed.
+    ``optional``: the answer is None when the file is gone. It may have been collected after the
+    rescale was cancelled. The adoption of a version reads all that it needs.
     """
 
     order: Loading
@@ -113,7 +113,7 @@ class ReadManifest:
 
 @dataclass(frozen=True, slots=True)
 class MakeTasks:
-    """Make these tasks and start to load them. ``joining``: they take part from a version on."""
+    """Make these tasks and start to load them. ``joining``: they run from the commit on."""
 
     tasks: tuple[TaskId, ...]
     assignment: Assignment
@@ -124,7 +124,7 @@ class MakeTasks:
 
 @dataclass(frozen=True, slots=True)
 class OpenStreams:
-    """Let these channels in and dial those that begin here; receivers have loaded ``version``."""
+    """Admit these channels, and dial those that begin here. Receivers have loaded ``version``."""
 
     members: dict[Ordinal, Member]
     channels: tuple[ChannelId, ...]
@@ -133,7 +133,7 @@ class OpenStreams:
 
 @dataclass(frozen=True, slots=True)
 class ForgetStreams:
-    """Forget channels that a settled version does not have; they may come again, anew."""
+    """Forget channels that a settled version does not have. A later version may have them again."""
 
     channels: tuple[ChannelId, ...]
 
@@ -154,14 +154,14 @@ class InjectBarrier:
 
 @dataclass(frozen=True, slots=True)
 class SweepStaging:
-    """Remove what earlier attempts have staged."""
+    """Remove the output that earlier attempts have staged."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFor:
-    """Make output of a lost worker visible; then call ``published`` of the core."""
+    """Make output of a lost worker visible. Then call ``published`` of the core."""
 
     attempt: Attempt
     epoch: Epoch
@@ -170,7 +170,7 @@ class PublishFor:
 
 @dataclass(frozen=True, slots=True)
 class WatchInputs:
-    """Look from now on for input that is in no checkpoint."""
+    """Watch from now on for input that is in no checkpoint."""
 
     root: RootManifest | None
     splits: tuple[StageSplits, ...]

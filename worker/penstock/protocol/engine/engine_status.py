@@ -1,7 +1,7 @@
-"""Where an engine stands: drawn from its attempt and its tasks, never remembered.
+"""The status of an engine: it is computed from the attempt and the tasks, and never stored.
 
-The status is drawn on another thread than the orders are carried out. An attempt is one object,
-which a reset replaces whole. A task that is expected and not made yet counts as not ready.
+The status is computed in another thread than the one that carries out orders. An attempt is one
+object, which a reset replaces as a whole. A task that is expected and not made yet is not ready.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from penstock.protocol.task.task_state import TaskLifecycle
 
 @dataclass(slots=True)
 class TaskMarks:
-    """What a task has reached. Written by the task's thread only."""
+    """The progress of a task. Written by the task's thread only."""
 
     ready: bool = False
     prepared: Version = Version(0)
@@ -38,18 +38,20 @@ class EngineTask(Protocol):
 
     @property
     def marks(self) -> TaskMarks:
-        """Return what the task has reached."""
+        """Return the progress of the task."""
         ...
 
 
 @dataclass(slots=True)
 class EngineAttempt:
-    """What an engine knows of its attempt beside the tasks.
+    """The state of an engine's attempt beside its tasks.
 
-    ``restored`` is the epoch that the attempt began from. ``joined``: it was begun by an order to
-    prepare. ``prepared`` is the version that the tasks were told of, ``newest`` the highest that
-    was ever proposed here. ``first`` are the tasks of the reset, ``expected`` those that join, too.
-    ``published_for``: output of lost workers, on behalf of the leader.
+    - ``restored``: the epoch that the attempt began from; ``joined``: it began by an order to
+      prepare.
+    - ``prepared``: the version that the tasks were told of; ``newest``: the highest version that was
+      proposed here.
+    - ``first``: the tasks of the reset; ``expected``: these and the tasks that join.
+    - ``published_for``: the newest epoch of lost workers whose output was published here.
     """
 
     attempt: Attempt = Attempt(0)
@@ -70,14 +72,14 @@ class EngineAttempt:
     ending: bool = False
 
     def propose(self, table: Assignment, members: tuple[Member, ...]) -> None:
-        """Note a proposed table and who it is for; its version is used up with it."""
+        """Note a proposed table and its members. Its version must not be proposed again."""
         self.proposed = table
         self.newest = table.version
         self.members = {**self.members, **{m.ordinal: m for m in members}}
 
 
 def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> EngineStatus:
-    """Draw the status; every field is about the attempt ``at``, and zero before it is reached."""
+    """Compute the status. Every field is about the attempt ``at``, and zero before it is reached."""
     made = {task.core.state.task for task in tasks}
     if not at.built or not at.first <= made:
         return EngineStatus(attempt=at.attempt)
@@ -124,7 +126,7 @@ def _leaves(at: EngineAttempt, ordinal: Ordinal) -> bool:
 
 
 def _settled(task: EngineTask) -> Version:
-    """Return the version under which a task lives; one that leaves has to have ended.
+    """Return the version under which a task lives. A task that leaves must have ended.
 
     The next version may have it again, on channels of the same names.
     """
@@ -136,7 +138,7 @@ def _published(at: EngineAttempt, tasks: list[EngineTask]) -> Epoch:
     """Return the newest epoch whose output is visible, as all tasks here know.
 
     Joining tasks count. When the leader dies behind the swap that commits a rescale, the next
-    leader asks the joiner, which is a member now, before anybody has adopted the version.
+    leader asks the joiner, which is a member now, before any worker has adopted the version.
     """
     lowest = min((t.marks.published for t in tasks), default=Epoch(0))
     own = lowest if lowest > at.restored else Epoch(0)

@@ -148,7 +148,7 @@ def test_a_map_that_drops_a_row_is_at_fault_there() -> None:
     step = MapStep("drops", call(Per.BATCH, OnError.DEAD_LETTER), drops, NUMBERS)
     found = run(step)
     assert values(found["dead-letter"]) == [777]
-    assert values(found["dead-letter"], "error") == ["ValueError: a map gave 0 rows for 1"]
+    assert values(found["dead-letter"], "error") == ["ValueError: a map returned 0 rows for 1"]
     assert len(values(found["main"])) == ROWS - 1
 
 
@@ -326,7 +326,7 @@ def test_a_row_that_cannot_be_shown_has_no_frames_of_a_library() -> None:
     rows = pa.RecordBatch.from_arrays([column], names=["text"])
     with pytest.raises(UserCodeError) as raised:
         run(MapStep("look", call(Per.RECORD), lambda record: record, rows.schema), rows)
-    assert "column 'text' (string) cannot be shown in a record" in str(raised.value)
+    assert "column 'text' (string) cannot be read as a Python value" in str(raised.value)
     assert "pyarrow" not in str(raised.value), raised.value
 
 

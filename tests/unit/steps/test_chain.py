@@ -8,7 +8,7 @@ import pytest
 from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.steps.base import Step
-from penstock.steps.chain import Chain, Wired
+from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep, SplitStep
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -28,8 +28,8 @@ def test_rows_go_through_steps_to_edges_and_side_outputs() -> None:
     keep = FilterStep("keep", Call("f"), lambda b: [n > 1 for n in b.column("n").to_pylist()])
     chain = Chain(
         [
-            Wired(check, {"main": (1,)}, {"dead-letter": (dead.append,)}),
-            Wired(keep, {}, {"main": (out.append,)}),
+            WiredStep(check, {"main": (1,)}, {"dead-letter": (dead.append,)}),
+            WiredStep(keep, {}, {"main": (out.append,)}),
         ],
         entry=[0],
         outside=[],
@@ -57,7 +57,7 @@ def trail(*steps: Step) -> tuple[Chain, list[pa.RecordBatch]]:
     outer = {"main": (lambda _: None,), "dead-letter": (dead.append,)}
     last = len(steps) - 1
     wired = [
-        Wired(step, {"main": (i + 1,)} if i < last else {}, outer if i == last else {})
+        WiredStep(step, {"main": (i + 1,)} if i < last else {}, outer if i == last else {})
         for i, step in enumerate(steps)
     ]
     chain = Chain(wired, entry=[0], outside=[])

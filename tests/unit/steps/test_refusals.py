@@ -14,8 +14,8 @@ from penstock.contract.columns import Column
 from penstock.contract.graph import Call, OnError, Per
 from penstock.graph.inspect_arrow import empty_call_columns
 from penstock.steps.base import BOUND_COLUMN
-from penstock.steps.chain import Chain, Wired
-from penstock.steps.letters import Letters, Refused
+from penstock.steps.chain import Chain, WiredStep
+from penstock.steps.dead_letters import DeadLetters, Refused
 from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep
 
 ROWS = pa.schema([("n", pa.int64())])
@@ -60,7 +60,7 @@ def test_refused_rows_are_dead_letters_after_one_call(each: int) -> None:
 
 def test_the_first_refused_row_fails_a_job_that_keeps_no_dead_letters() -> None:
     step = MapStep("sevens", FAIL, Sevens(), ROWS)
-    chain = Chain([Wired(step, {}, {"main": (lambda _: None,)})], entry=[0], outside=[])
+    chain = Chain([WiredStep(step, {}, {"main": (lambda _: None,)})], entry=[0], outside=[])
     chain.read_by(lambda: ("numbers", "part-0", 1000))
     with pytest.raises(UserCodeError, match="a multiple of 7") as raised:
         chain.on_batch(BATCH.slice(1))
@@ -114,8 +114,10 @@ def test_rows_behind_a_refused_one_are_followed_back_to_their_line() -> None:
     record = Call("f", per=Per.RECORD, on_error=OnError.DEAD_LETTER)
     chain = Chain(
         [
-            Wired(MapStep("sevens", LETTERS, Sevens(), ROWS), {"main": (1,)}, {"dead-letter": ()}),
-            Wired(
+            WiredStep(
+                MapStep("sevens", LETTERS, Sevens(), ROWS), {"main": (1,)}, {"dead-letter": ()}
+            ),
+            WiredStep(
                 MapStep("never", record, never, ROWS),
                 {},
                 {"main": (lambda _: None,), "dead-letter": (dead.append,)},
@@ -132,10 +134,14 @@ def test_rows_behind_a_refused_one_are_followed_back_to_their_line() -> None:
 @pytest.mark.parametrize(
     ("refused", "reason", "said"),
     [
-        (pa.array([True, True]), "bad", "it refused by 2 of bool, not by 1 booleans"),
-        (np.zeros(1), "bad", "it refused by 1 of double, not by 1 booleans"),
-        (np.ones(1, np.bool_), 5, "its reason is int; it must be a text, or one for each row"),
-        (np.ones(1, np.bool_), pa.array(["a", "b"]), "it gave 2 reasons of string for 1 rows"),
+        (pa.array([True, True]), "bad", "refused has 2 values of bool; it must have 1 booleans"),
+        (np.zeros(1), "bad", "refused has 1 values of double; it must have 1 booleans"),
+        (np.ones(1, np.bool_), 5, "reason is int; it must be a text, or a text for each row"),
+        (
+            np.ones(1, np.bool_),
+            pa.array(["a", "b"]),
+            "reason has 2 values of string; it must have 1 texts",
+        ),
     ],
 )
 def test_a_refusal_of_the_wrong_shape_is_named(refused: Any, reason: Any, said: str) -> None:
@@ -157,7 +163,7 @@ def test_columns_are_found_behind_a_refusal() -> None:
 @pytest.mark.parametrize("count", [1, SLICED_ROWS_MAX, SLICED_ROWS_MAX + 1])
 def test_a_dead_letter_keeps_no_other_row_in_memory(count: int) -> None:
     batch = pa.record_batch({"n": range(100_000), "text": ["x" * 10] * 100_000})
-    letters = Letters(lambda row: Where("s", "source", "part", row))
+    letters = DeadLetters(lambda row: Where("s", "source", "part", row))
     made = letters.of(batch, [Refused(50_000 + n, "bad") for n in range(count)])
     assert made.column("n").to_pylist() == made.column("error_offset").to_pylist()
     assert sum(column.get_total_buffer_size() for column in made.columns) < 2_000

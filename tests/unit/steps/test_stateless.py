@@ -105,8 +105,8 @@ def test_a_dead_letter_is_one_row_and_the_rest_goes_on_in_order() -> None:
     ("function", "message"),
     [
         (lambda b: b.slice(1), "3 rows for 4|0 rows for 1"),
-        (lambda b: 5, "must give a pyarrow.RecordBatch"),
-        (lambda b: b.rename_columns(["m"]), "gave the columns"),
+        (lambda b: 5, "must return a pyarrow.RecordBatch"),
+        (lambda b: b.rename_columns(["m"]), "returned the columns"),
     ],
 )
 def test_what_a_map_gives_is_checked(function: Any, message: str) -> None:
@@ -115,13 +115,13 @@ def test_what_a_map_gives_is_checked(function: Any, message: str) -> None:
 
 
 def test_a_record_with_other_fields_is_refused() -> None:
-    with pytest.raises(UserCodeError, match="declared are"):
+    with pytest.raises(UserCodeError, match="are declared"):
         run(MapStep("odd", call(Per.RECORD), lambda r: {"m": 1}, NUMBERS))
 
 
 @pytest.mark.parametrize(("given", "said"), [(None, "None"), ([1], "list")])
 def test_what_is_no_record_is_named(given: Any, said: str) -> None:
-    with pytest.raises(UserCodeError, match=f"it gave {said}; it must give a dict"):
+    with pytest.raises(UserCodeError, match=f"the function returned {said}; it must return a dict"):
         run(MapStep("odd", call(Per.RECORD), lambda r: given, NUMBERS))
 
 

@@ -155,8 +155,12 @@ def test_a_stored_array_is_a_copy() -> None:
 
 
 def test_a_function_that_gives_no_records_is_told_so() -> None:
-    assert "it gave None; it must give an iterable of records" in refusal(lambda *_: None)
-    assert "it gave one dict; it must give an iterable" in refusal(lambda record, _: record)
+    assert "the function returned None; it must return an iterable of records" in refusal(
+        lambda *_: None
+    )
+    assert "the function returned one dict; it must return an iterable" in refusal(
+        lambda record, _: record
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.float16(), pa.month_day_nano_interval()])
@@ -178,12 +182,14 @@ def test_a_row_that_cannot_be_shown_as_a_record_is_at_fault(on_error: OnError) -
     out: list[Any] = []
     letters: list[pa.RecordBatch] = []
     step.bind({"main": lambda batch: out.extend(batch.to_pylist()), "dead-letter": letters.append})
-    why = "column 'k' (string) cannot be shown in a record: 'utf-8' codec can't decode byte 0xff"
+    why = (
+        "column 'k' (string) cannot be read as a Python value: 'utf-8' codec can't decode byte 0xff"
+    )
     if on_error is OnError.FAIL:
         with pytest.raises(UserCodeError) as error:
             step.on_batch(rows)
         assert why in str(error.value)
-        assert "record: {'k': <a string that Python cannot show>, 'n': 2}" in str(error.value)
+        assert "record: {'k': <a string that Python cannot represent>, 'n': 2}" in str(error.value)
         return
     step.on_batch(rows)
     assert [row["n"] for row in out] == [0, 1, 3, 4]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.base.errors import UserCodeError, Where
 from penstock.model.columns import Int32s
 from penstock.steps.base import split_hidden
-from penstock.steps.calls import shown
+from penstock.steps.calls import record_text
 
 
 class Partitioner:
@@ -35,7 +35,7 @@ class Partitioner:
             row = int(wrong[0])
             problem = f"a partitioner gives places in 0..{tasks - 1}, not {answer[row]}"
             raise UserCodeError(
-                Where(self._step, record=shown(rows.slice(row))), ValueError(problem)
+                Where(self._step, record=record_text(rows.slice(row))), ValueError(problem)
             )
         return answer.astype(np.int32)
 

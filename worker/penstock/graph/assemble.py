@@ -22,7 +22,7 @@ from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
-from penstock.steps.chain import Chain, Wired
+from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.window import WindowShape, window
 
@@ -53,7 +53,7 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
     inner = [i for i, node in enumerate(stage.nodes) if not _is_source_or_sink(node)]
     position = {node: i for i, node in enumerate(inner)}
     wired = [
-        Wired(
+        WiredStep(
             _step(stage.nodes[i], states),
             _readers_by_output(stage, i, position),
             _emits_by_output(stage, i, emits),

@@ -8,7 +8,7 @@ from penstock.base.errors import ConfigError
 from penstock.contract.columns import Columns
 from penstock.graph.arrow import arrow_schema, columns_of_schema
 from penstock.graph.entrypoint import error_with_traceback
-from penstock.steps.refusals import parted
+from penstock.steps.refusals import split_refusals
 
 
 def empty_call_columns(function: Callable[..., object], columns: Columns) -> Columns:
@@ -20,7 +20,7 @@ def empty_call_columns(function: Callable[..., object], columns: Columns) -> Col
     schema = arrow_schema(columns)
     batch = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     try:
-        result, _ = parted(function(batch), 0)
+        result, _ = split_refusals(function(batch), 0)
     except BaseException as error:  # a user function may raise anything
         raise ConfigError(
             "its columns are not declared, and calling it with an empty batch failed: "

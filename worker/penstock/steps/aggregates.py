@@ -1,12 +1,13 @@
-"""Built-in aggregates over the columns of a keyed state: what to keep, fold and give.
+"""Built-in aggregates over columns of keyed state: what they store, fold and return.
 
-A fold keeps what is accumulated, as int64 or float64, and how many values were seen; without any
-the result is null. The smallest, largest and last of whole numbers, bools, dates and times are kept
-as int64 in an order-preserving form, floats as float64.
+A fold stores its accumulated value, as int64 or float64, and the number of values that it has seen.
+If it has seen none, the result is null. The smallest, largest and last of whole numbers, bools,
+dates and times are stored as int64 in a form that keeps their order. Floats are stored as float64.
 
-Results are right, or refused. A sum of whole numbers is exact in 64 bits (uint64 of uint64, else
-int64) and an error beyond. Their mean is that of the exact sum, kept in 128 bits. Floats are added
-in double precision in the order of the rows, as IEEE 754 says: NaN and infinity stay.
+Results are never approximate without notice. A sum of whole numbers is exact in 64 bits (uint64 for
+uint64, otherwise int64), and a sum that does not fit is an error. The mean of whole numbers divides
+their exact sum, which is stored in 128 bits. Floats are added in double precision in the order of
+the rows, as IEEE 754 says; NaN and infinity are kept.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from penstock.model.columns import (
 )
 from penstock.model.kernels import aggregate
 from penstock.steps.base import KeyedState, Value
-from penstock.steps.calls import shown
+from penstock.steps.calls import record_text
 
 ROW_COUNT = "rows"
 _OPERATIONS = {
@@ -49,8 +50,11 @@ _COUNTS = pa.int64()
 _ALL = (NO_BYTES, 0)  # validity: no row is null
 
 
-class Way(Enum):
-    """How values are folded: by which kernel, over which form of them."""
+class FoldMethod(Enum):
+    """By which kernel values are folded, and in which form.
+
+    The names are part of the names of stored columns: they must not change.
+    """
 
     COUNT = auto()
     WHOLE = auto()  # int64 of the same order
@@ -62,32 +66,36 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One pass over a column (None: rows are counted): what is done, and its state columns."""
+    """One pass over a column, with its state columns. ``column`` is None if rows are counted.
+
+    ``accumulator`` is the state column of the accumulated value. ``seen`` names the state column of
+    the number of values that were seen. It is the same column if the accumulator has this number.
+    """
 
     column: str | None
-    way: Way
+    method: FoldMethod
     operation: int
-    kept: Value
-    seen: str  # the column of how many values were seen; the same one where that is in ``kept``
+    accumulator: Value
+    seen: str
 
 
-_WIDE = 3  # words of a sum of 128 bits and its count
-_MEANS = (Way.MEAN, Way.UNSIGNED_MEAN)
+_WIDE = 3  # int64 words of a mean's state: a sum of 128 bits, and the number of values
+_MEANS = (FoldMethod.MEAN, FoldMethod.UNSIGNED_MEAN)
 
 
 @hot_dataclass
 class Folded:
-    """Values and counts of a fold for n rows."""
+    """The result of a fold for n rows: its values, and how many were seen. Both have length n."""
 
     values: npt.NDArray[Any]
     seen: Int64s
 
 
 class Aggregates:
-    """The computed columns of one step. Folds that two columns share are done once."""
+    """The computed columns of one step. A fold that several columns need is done once."""
 
     def __init__(self, step: str, compute: Sequence[Compute], schema: pa.Schema) -> None:
-        """Plan the folds over input columns of ``schema``. Raises ConfigError on a bad type."""
+        """Plan the folds over input columns of ``schema``. Raises ConfigError for a wrong type."""
         self._step = step
         kinds = [_kind(step, c, schema) for c in compute]
         folds = [_fold(c, kind) for c, kind in zip(compute, kinds, strict=True)]
@@ -96,52 +104,53 @@ class Aggregates:
         self._columns = tuple(zip((c.function for c in compute), kinds, places, strict=True))
 
     def values(self) -> tuple[Value, ...]:
-        """List the state columns that are kept per key."""
-        kept = [v for fold in self._folds for v in _values(fold)]
-        return tuple(dict.fromkeys(kept))
+        """List the state columns that are stored for each key."""
+        stored = [v for fold in self._folds for v in _values(fold)]
+        return tuple(dict.fromkeys(stored))
 
     def fold(self, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
-        """Fold n input rows into their state rows; return each fold's state behind every row.
+        """Fold n input rows into their state rows, given by ``rows`` (length n).
 
-        Raises UserCodeError when a sum of whole numbers leaves 64 bits.
+        Returns for each fold its state after each input row. Raises UserCodeError if a sum of whole
+        numbers does not fit into 64 bits.
         """
         return [self._run(fold, state, rows, batch) for fold in self._folds]
 
     def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> Folded:
-        kept = state.column(fold.kept.name)
-        if fold.column is None or fold.way is Way.COUNT:
+        kept = state.column(fold.accumulator.name)
+        if fold.column is None or fold.method is FoldMethod.COUNT:
             seen = np.empty(len(rows), np.int64)
-            given = _ALL if fold.column is None else validity(flat(batch.column(fold.column)))
-            aggregate.count_rows(rows, given, kept, seen)
+            valid = _ALL if fold.column is None else validity(flat(batch.column(fold.column)))
+            aggregate.count_rows(rows, valid, kept, seen)
             return Folded(seen, seen)
         column = flat(batch.column(fold.column))
-        numbers = (_numbers(column, fold.way), *validity(column))
-        if fold.way in _MEANS:
+        numbers = (_numbers(column, fold.method), *validity(column))
+        if fold.method in _MEANS:
             return _sums(fold, rows, numbers, kept)
-        floating = fold.way is Way.FLOAT
+        floating = fold.method is FoldMethod.FLOAT
         after: npt.NDArray[Any] = np.empty(len(rows), np.float64 if floating else np.int64)
         seen = np.empty(len(rows), np.int64)
         places = (kept, state.column(fold.seen)), (after, seen)
         if floating:
             done = aggregate.fold_floats(fold.operation, rows, numbers, *places)
-        elif fold.way is Way.WHOLE:
+        elif fold.method is FoldMethod.WHOLE:
             done = aggregate.fold_integers(fold.operation, rows, numbers, *places)
         else:
             done = aggregate.add_unsigned(rows, numbers, *places)
         if done < len(rows):
-            raise self._left_64_bits(fold, batch.slice(int(done), 1), kept[rows[done]])
+            raise self._overflow(fold, batch.slice(int(done), 1), kept[rows[done]])
         return Folded(after, seen)
 
-    def _left_64_bits(self, fold: Fold, row: pa.RecordBatch, sum_before: Any) -> UserCodeError:
+    def _overflow(self, fold: Fold, row: pa.RecordBatch, sum_before: Any) -> UserCodeError:
         assert fold.column is not None, "rows are counted, not added up"
-        unsigned = fold.way is Way.UNSIGNED_SUM
+        unsigned = fold.method is FoldMethod.UNSIGNED_SUM
         before = int(sum_before.view(np.uint64) if unsigned else sum_before)
         added = f"{before} + {row.column(fold.column)[0].as_py()}"
         problem = OverflowError(f"{added}: the sum of column {fold.column!r} leaves 64 bits")
-        return UserCodeError(Where(self._step, record=shown(row)), problem)
+        return UserCodeError(Where(self._step, record=record_text(row)), problem)
 
     def running(self, folded: Sequence[Folded]) -> list[pa.Array]:
-        """Return the computed columns behind each input row of :meth:`fold`."""
+        """Return the computed columns after each input row of :meth:`fold`."""
         return [_result(function, kind, folded[place]) for function, kind, place in self._columns]
 
     def results(self, state: KeyedState, rows: Int32s) -> list[pa.Array]:
@@ -184,33 +193,37 @@ def _fold(compute: Compute, kind: pa.DataType) -> Fold:
     column = compute.column
     if compute.function is Function.COUNT:
         name = ROW_COUNT if column is None else f"count:{column}"
-        return Fold(column, Way.COUNT, 0, Value(name, "int64"), name)
+        return Fold(column, FoldMethod.COUNT, 0, Value(name, "int64"), name)
     operation = _OPERATIONS[compute.function]
-    way = _way(compute.function, kind)
-    label = f"{way.name}:{operation}:{column}"
-    if way in _MEANS:
-        return Fold(column, way, operation, Value(label, "int64", _WIDE), label)
-    kept = Value(label, "float64" if way is Way.FLOAT else "int64")
-    return Fold(column, way, operation, kept, f"seen:{label}")
+    method = _method(compute.function, kind)
+    label = f"{method.name}:{operation}:{column}"
+    if method in _MEANS:
+        return Fold(column, method, operation, Value(label, "int64", _WIDE), label)
+    kept = Value(label, "float64" if method is FoldMethod.FLOAT else "int64")
+    return Fold(column, method, operation, kept, f"seen:{label}")
 
 
-def _way(function: Function, kind: pa.DataType) -> Way:
+def _method(function: Function, kind: pa.DataType) -> FoldMethod:
     if pa.types.is_floating(kind):
-        return Way.FLOAT
+        return FoldMethod.FLOAT
     unsigned = pa.types.is_uint64(kind)
     if function is Function.MEAN:
-        return Way.UNSIGNED_MEAN if unsigned else Way.MEAN
-    return Way.UNSIGNED_SUM if unsigned and function is Function.SUM else Way.WHOLE
+        return FoldMethod.UNSIGNED_MEAN if unsigned else FoldMethod.MEAN
+    return FoldMethod.UNSIGNED_SUM if unsigned and function is Function.SUM else FoldMethod.WHOLE
 
 
 def _values(fold: Fold) -> list[Value]:
-    return [fold.kept] if fold.seen == fold.kept.name else [fold.kept, Value(fold.seen, "int64")]
+    return (
+        [fold.accumulator]
+        if fold.seen == fold.accumulator.name
+        else [fold.accumulator, Value(fold.seen, "int64")]
+    )
 
 
 def _sums(fold: Fold, rows: Int32s, numbers: Any, kept: npt.NDArray[Any]) -> Folded:
-    """Add up whole numbers for their mean: exact, and rounded to doubles at the end."""
+    """Add up whole numbers for their mean. The sum is exact; the result is rounded to doubles."""
     low, high, seen = (np.empty(len(rows), np.int64) for _ in range(_WIDE))
-    signed = int(fold.way is Way.MEAN)
+    signed = int(fold.method is FoldMethod.MEAN)
     wide = aggregate.add_wide(signed, rows, numbers, kept, (low, high, seen))
     return Folded(_rounded(low, high) if wide else low, seen)
 
@@ -228,15 +241,15 @@ def _sum_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _read(fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
-    kept = state.column(fold.kept.name)[rows]
-    if fold.way in _MEANS:
+    kept = state.column(fold.accumulator.name)[rows]
+    if fold.method in _MEANS:
         low, high, seen = (np.ascontiguousarray(part) for part in kept.T)
         return Folded(_rounded(low, high), seen)
-    return Folded(kept, kept if fold.way is Way.COUNT else state.column(fold.seen)[rows])
+    return Folded(kept, kept if fold.method is FoldMethod.COUNT else state.column(fold.seen)[rows])
 
 
-def _numbers(column: pa.Array, way: Way) -> npt.NDArray[Any]:
-    """Return the values of a column as float64, as int64 of the same order, or of the same bits."""
+def _numbers(column: pa.Array, method: FoldMethod) -> npt.NDArray[Any]:
+    """Return the values of a column as float64, or as int64 with the same order or the same bits."""
     kind = column.type
     if pa.types.is_boolean(kind):
         raw: npt.NDArray[Any] = bits(column)
@@ -244,15 +257,15 @@ def _numbers(column: pa.Array, way: Way) -> npt.NDArray[Any]:
         raw = fixed(column, f"i{kind.bit_width // 8}")
     else:
         raw = fixed(column, kind.to_pandas_dtype())
-    if way is Way.FLOAT:
+    if method is FoldMethod.FLOAT:
         return np.ascontiguousarray(raw, np.float64)
     if raw.dtype == np.uint64:
-        return (raw ^ _SIGN if way is Way.WHOLE else raw).view(np.int64)
+        return (raw ^ _SIGN if method is FoldMethod.WHOLE else raw).view(np.int64)
     return np.ascontiguousarray(raw, np.int64)
 
 
 def _restored(kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None) -> pa.Array:
-    """Turn accumulated values back to the type they came from."""
+    """Convert accumulated values back to the type of the column."""
     if pa.types.is_boolean(kind):
         packed = pa.py_buffer(np.packbits(values != 0, bitorder="little"))
         return pa.Array.from_buffers(kind, len(values), [bitmap, packed])

@@ -1,16 +1,19 @@
-"""Values that rows at fault have again and again: a row that has one is tried by itself.
+"""Remembers bad values: values that bad rows have repeatedly. A row with one is tried alone.
 
 ::
 
-    a row at fault, and its exception names a value of it ──again──> the value is watched for
-                                                                         │
-       a row that has it passed: never watched for again <───────────────┤
-       no row has had it for long: not watched for <─────────────────────┘
+    a row is bad, and its exception names a value of the row ──second time──> the value is watched
+                                                                                      │
+       a row with the value is not bad: the value is never watched again <────────────┤
+       no row has had the value for a long time: it is no longer watched <────────────┘
 
-To ask an exception for its value costs as much as a few calls. Where values do not come again, one
-in sixteen is asked: a value that begins to come again is found all the same.
-Where "n/a" or a null stands in place of a number, no call fails in vain but that of the row itself.
-A value is never believed: a row is at fault when the call for it alone has raised.
+An example is "n/a" or a null in place of a number. The row with this value is tried alone, so its
+failure causes no search and no second call for other rows. A value only says which row to try
+alone. A row is bad only if the call for it alone has raised.
+
+Finding the value that an exception names costs as much as a few calls of the function. So if values
+do not repeat, only one in sixteen exceptions is examined. A value that begins to repeat is still
+found.
 """
 
 from bisect import bisect_left
@@ -29,23 +32,26 @@ from penstock.steps.guesses import Named, named_value, rows_with
 
 
 class BadValues:
-    """Knows the values of one step that are watched for."""
+    """The bad values of one step."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without a value."""
         self._newest: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
         self._cleared: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
-        self._watched: dict[Named, int] = {}  # and how many rows had it not since one had
-        self._in_vain = 0  # rows at fault since a value came again
+        self._watched: dict[Named, int] = {}  # with the number of rows since the last that had it
+        self._since_repeat = 0  # bad rows since a value repeated
 
     def watch(self, rows: pa.RecordBatch) -> "Watch | None":
-        """Watch for them in these rows; None: there is nothing to watch for."""
+        """Look for the watched values in a batch. Returns None if no value is watched."""
         return Watch(self, rows, self._watched) if self._watched else None
 
     def refused(self, error: BaseException, row: pa.RecordBatch) -> None:
-        """Hear that a single row was at fault, which was not expected."""
-        self._in_vain += 1
-        if self._in_vain > BAD_VALUES_IN_VAIN_MAX and self._in_vain % BAD_VALUES_ASKED_EACH:
+        """Take note that a row was bad, although it has no watched value."""
+        self._since_repeat += 1
+        if (
+            self._since_repeat > BAD_VALUES_IN_VAIN_MAX
+            and self._since_repeat % BAD_VALUES_ASKED_EACH
+        ):
             return
         value = named_value(error, row)
         if value is None or value in self._cleared or value in self._watched:
@@ -53,35 +59,35 @@ class BadValues:
         if value not in self._newest:
             self._newest.append(value)
         elif len(self._watched) < BAD_VALUES_WATCHED_MAX:
-            self._in_vain = 0
+            self._since_repeat = 0
             self._newest.remove(value)
             self._watched[value] = 0
 
     def cleared(self, value: Named) -> None:
-        """Hear that a row that has it was not at fault."""
+        """Stop watching for a value, because a row that has it was not bad."""
         self._watched.pop(value, None)
         self._cleared.append(value)
 
-    def looked(self, value: Named, rows: int, *, found: bool) -> None:
-        """Hear in how many rows it was looked for to their end."""
+    def searched(self, value: Named, rows: int, *, found: bool) -> None:
+        """Take note that a batch of so many rows was searched for a value."""
         self._watched[value] = 0 if found else self._watched[value] + rows
         if self._watched[value] > BAD_VALUE_ROWS_MAX:
             del self._watched[value]
 
 
 class Watch:
-    """Says which rows of one batch have a value that is watched for, from the first to the last."""
+    """The rows of one batch that have a watched value."""
 
     def __init__(self, known: BadValues, rows: pa.RecordBatch, values: dict[Named, int]) -> None:
-        """Look for each value in all rows."""
+        """Search all rows for each value."""
         self._known = known
         self._end: int = rows.num_rows
         self._places = {value: rows_with(value, rows) for value in values}
         for value, places in self._places.items():
-            known.looked(value, rows.num_rows, found=bool(places))
+            known.searched(value, rows.num_rows, found=bool(places))
 
     def next(self, at: int) -> int:
-        """Return the first row from ``at`` on; the number of rows when there is none."""
+        """Return the first such row from row ``at`` on, or the number of rows if there is none."""
         first: int = self._end
         for places in self._places.values():
             place = bisect_left(places, at)
@@ -90,7 +96,7 @@ class Watch:
         return first
 
     def passed(self, row: int) -> None:
-        """Hear that a row that ``next`` gave was not at fault."""
+        """Take note that a row that ``next`` returned was not bad."""
         for value in [v for v, places in self._places.items() if row in places]:
             self._known.cleared(value)
             del self._places[value]

@@ -1,11 +1,11 @@
-"""The contract of a step: it gets a batch and emits batches; keyed state comes by a handle.
+"""The contract of a step: it takes batches and emits batches. Its keyed state is a handle.
 
-A step is made by its constructor, bound once to its outputs, and then driven by one thread:
+A step is constructed, bound once to its outputs, and then called by one thread:
 
     bind -> (on_batch | on_watermark | on_groups_gained)*
 
-At a barrier a step has nothing to do: what it must remember is in its keyed state, which the task
-cuts by itself. Steps are deterministic functions of their input and state.
+A step does nothing at a barrier: all that it must remember is in its keyed state, and the task takes
+the snapshot of that. The output of a step depends only on its input and its state.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,18 +27,22 @@ Emit = Callable[[pa.RecordBatch], None]
 Locate = Callable[[int], Where]
 
 BOUND_COLUMN = "__bound"
-"""Hidden int64 column (us): the largest earlier event time of the row's split less its bound."""
+"""Hidden int64 column (us): the largest event time before the row in its split, minus the bound.
+
+The bound is the source's limit for rows that are out of order.
+"""
 
 NO_BOUND = np.iinfo(np.int64).min
-"""Where nothing bounds a row: it is never late."""
+"""The value of the bound column for a row that is never late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A state column. ``dtype`` is a numpy name (``int64``), or ``bytes`` for any length or null.
+    """A state column.
 
-    ``width`` above 1 makes it an array of that length per key. A new key begins with zeros (null
-    for bytes).
+    ``dtype`` is the name of a numpy type (``int64``), or ``bytes`` for values of any length or
+    null. With ``width`` above 1, each key has an array of this length. A new key begins with zeros,
+    or with null for ``bytes``.
     """
 
     name: str
@@ -48,10 +52,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """What a step keeps per key. A restore with another one is refused.
+    """What a step stores for each key. A restore with another schema is refused.
 
-    ``name`` is unique in the job. ``keys`` are the key columns with their types; with ``timed``
-    every key also has a window end, and the column ``end`` (int64) is there.
+    ``name`` is unique in the job. ``keys`` are the key columns with their types. With ``timed``,
+    every key also has the end of a window, and there is a column ``end`` (int64).
     """
 
     name: str
@@ -61,22 +65,25 @@ class StateSchema:
 
 
 class KeyedState(Protocol):
-    """The state of one step in one task. Row numbers hold until the next call of ``rows``."""
+    """The state of one step in one task. Row numbers are valid until the next call of ``rows``."""
 
     def rows(self, keys: "Keys") -> "Int32s":
-        """Find or make the row of each of n keys (int32, length n), and mark it changed."""
+        """Return the row of each of n keys (int32, length n), and mark it as changed.
+
+        A key that has no row gets one.
+        """
         ...
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a live, writable view by row of a fixed-width column; longer than the rows."""
+        """Return a writable view of a column of fixed width, by row. It may be longer than needed."""
         ...
 
     def read_bytes(self, name: str, rows: "Int32s") -> pa.Array:
-        """Return a bytes column of the listed rows (binary, null where nothing was stored)."""
+        """Return a bytes column for the given rows (binary; null if nothing was stored)."""
         ...
 
     def write_bytes(self, name: str, rows: "Int32s", values: pa.Array) -> None:
-        """Store binary values in the listed rows, in order; a null clears."""
+        """Store binary values in the given rows, in order. A null removes the value."""
         ...
 
     def keys_of(self, rows: "Int32s") -> "EncodedKeys":
@@ -84,30 +91,32 @@ class KeyedState(Protocol):
         ...
 
     def delete(self, rows: "Int32s") -> None:
-        """Delete rows (each listed once): the key is gone, its values begin anew."""
+        """Delete rows, each given once. If their keys come again, their values begin anew."""
         ...
 
     def set_due(self, rows: "Int32s", times: "Int64s") -> None:
-        """Set when rows that ``rows`` gave come due: their column ``end`` (timed state).
+        """Set the time at which rows come due: their column ``end``. Only for timed state.
 
-        A row whose time is not set never comes due.
+        ``rows`` are row numbers that the method :meth:`rows` returned. A row whose time is not set
+        never comes due.
         """
         ...
 
     def take_due(self, bound: int, most: int) -> "Int32s":
-        """Return up to ``most`` live rows with ``end <= bound``, and queue them no more.
+        """Return up to ``most`` rows with ``end <= bound``, and take them from the queue.
 
-        By end, then key group, hash and key: never by how they came. Whoever takes rows deletes
-        them, or sets when they come due again; until then a cut has them as they are.
+        They are ordered by end, key group, hash and key, so the order of arrival does not matter.
+        The caller then deletes these rows or sets when they come due again. Until then a snapshot
+        still has them.
         """
         ...
 
     def next_due(self) -> int:
-        """Return the earliest end of all rows that are queued; the largest int64 without any."""
+        """Return the earliest end of all queued rows, or the largest int64 if there is none."""
         ...
 
     def about_keys(self) -> int:
-        """Return how many keys there are, give or take deleted ones. Cheap; from any thread."""
+        """Return about how many keys there are; deleted ones may be counted. Any thread may call."""
         ...
 
 
@@ -125,71 +134,74 @@ class KeepingStep(Protocol):
 class Step(Protocol):
     """One node of a stage.
 
-    ``where`` is set by the chain: it tells the place of a row of the batch that is being taken.
+    The chain sets ``where``. It returns the place, in the source, of a row of the current batch.
     """
 
     name: str
     where: Locate
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
-        """Learn where the named outputs go; called once, before anything else."""
+        """Set the receivers of the named outputs. Called once, before all other methods."""
         ...
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
-        """Take rows in order; emit before returning."""
+        """Process the rows of a batch in order, and emit the results before returning."""
         ...
 
     def on_watermark(self, time_us: int) -> bool:
-        """Hear that event time has reached ``time_us``; never goes back.
+        """Advance event time to ``time_us``, which never decreases. Emit at most one slice of rows.
 
-        What is due is emitted in slices: true when there is more, then it is called again.
+        Returns true if more rows are due. The task then calls this method again.
         """
         ...
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Hear that state of these groups was loaded, and until when windows were emitted of it."""
+        """Take note that state of these key groups was loaded.
+
+        Windows up to ``watermark_us`` were already emitted from this state. None means none were.
+        """
         ...
 
     def parent(self, row: int) -> int | None:
-        """Return the row of the batch being taken of which ``row`` of the emitted one was made.
+        """Return the input row from which row ``row`` of the emitted batch was made.
 
-        None when only user code could tell. Called while that batch is being emitted.
+        None if only user code knows it. May be called only while the batch is being emitted.
         """
         ...
 
     def counters(self) -> dict[str, int]:
-        """Return what it counted since it was made, by name."""
+        """Return the counters of this step by name. They begin at 0 when the step is made."""
         ...
 
 
 class PlainStep:
-    """What most steps share: no use for watermarks, and one main output."""
+    """A base class for steps that ignore watermarks and have a main output."""
 
     def __init__(self, name: str) -> None:
-        """Name the step as the user did; errors and metrics speak of it so."""
+        """Set the user's name of the step. Errors and metrics have this name."""
         self.name = name
         self.where: Locate = lambda _: Where(name)
         self._outputs: Mapping[str, Emit] = {}
         self._emit: Emit = _unbound
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
-        """Keep the outputs; ``main`` is called directly."""
+        """Store the outputs."""
         self._outputs = outputs
         self._emit = outputs["main"]
 
     def on_watermark(self, time_us: int) -> bool:
-        """Do nothing: this step does not look at time."""
+        """Do nothing: this step does not use event time."""
         return False
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Do nothing: the state itself was loaded by the task."""
+        """Do nothing: the task has loaded the state itself."""
 
     def parent(self, row: int) -> int | None:
-        """Know nothing: rows are made of many."""
+        """Return None: a row is made from several input rows."""
         return None
 
     def counters(self) -> dict[str, int]:
-        """Count nothing."""
+        """Return no counters."""
         return {}
 
 
@@ -198,7 +210,7 @@ def _unbound(batch: pa.RecordBatch) -> None:
 
 
 def split_hidden(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Take the hidden bound column off; None when the rows have none."""
+    """Return the batch without its hidden bound column, and this column or None."""
     place = batch.schema.get_field_index(BOUND_COLUMN)
     if place < 0:
         return batch, None
@@ -206,7 +218,7 @@ def split_hidden(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None
 
 
 def with_hidden(batch: pa.RecordBatch, bounds: pa.Array | None) -> pa.RecordBatch:
-    """Put the hidden bound column back as the last one."""
+    """Return the batch with the hidden bound column as its last one."""
     return batch if bounds is None else batch.append_column(BOUND_FIELD, bounds)
 
 
@@ -214,7 +226,10 @@ BOUND_FIELD = pa.field(BOUND_COLUMN, pa.int64())
 
 
 def least_bound(bounds: pa.Array | None, rows: int) -> pa.Array | None:
-    """Return ``rows`` times the least bound: what derived rows of unknown parents take."""
+    """Return an array of length ``rows`` with the smallest bound in each place.
+
+    Output rows have it if their input rows are not known.
+    """
     if bounds is None:
         return None
     values = np.asarray(bounds.fill_null(NO_BOUND))

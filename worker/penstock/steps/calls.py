@@ -1,15 +1,17 @@
-"""Calling user functions: slices of bounded size, errors with their place, dead letters.
+"""Calls user functions with slices of a batch. Finds bad rows and makes dead letters of them.
 
-A batch function that raises is called again with parts of the batch until the row at fault is known
-(:mod:`penstock.steps.search`); its exception may say which it is (:mod:`penstock.steps.guesses`).
-Values that were at fault before are looked for first (:mod:`penstock.steps.bad_values`). Rows that
-it refuses by itself (:mod:`penstock.steps.refusals`) cost no further call. A function
-per record is called once for each row: the row at fault is the one that it raised for.
-What was given is made to a batch afterwards; a value that does not fit is looked for among what was
-given, without another call.
+If a function per batch raises, it is called again with parts of the batch until the bad row is known
+(:mod:`penstock.steps.search`). Its exception may point to the row (:mod:`penstock.steps.guesses`).
+Rows with values that were bad before are tried alone (:mod:`penstock.steps.bad_values`). Rows that
+the function refuses itself (:mod:`penstock.steps.refusals`) cost no further call.
 
-Whatever a function raises is its own, ``SystemExit`` and ``KeyboardInterrupt`` too: signals are
-for the main thread, which runs no user code. Errors of Penstock's storage are not the user's.
+A function per record is called once for each row. The bad row is the one for which it raised. The
+returned records are then made into a batch. A value that does not fit into its column is searched
+for among the returned records, without a further call.
+
+Every exception of a user function is an error of the row, even ``SystemExit`` and
+``KeyboardInterrupt``: only the main thread gets signals, and it runs no user code. Errors of
+Penstock's own storage are the exception: they are never errors of a row.
 """
 
 import sys
@@ -33,9 +35,9 @@ from penstock.contract.graph import Call, OnError
 from penstock.model.exact import exact_cast
 from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
+from penstock.steps.dead_letters import DeadLetters, Refused
 from penstock.steps.guesses import guess_row
-from penstock.steps.letters import Letters, Refused
-from penstock.steps.refusals import Refusals, Values, but
+from penstock.steps.refusals import Refusals, Values, without_rows
 from penstock.steps.search import CallCost, Search
 
 T = TypeVar("T")
@@ -48,59 +50,60 @@ NOT_THE_USERS = (StateError, StorageError)
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
-    """What a function gave for ``rows`` input rows from row ``start`` on.
+class CallResult(Generic[T]):
+    """What a function returned for ``rows`` input rows from row ``start`` on.
 
-    ``without``: rows among them that were refused, counted from ``start``; ``given`` has nothing
-    of them.
+    ``refused`` are the refused rows among them, counted from ``start``. ``value`` has nothing for
+    these.
     """
 
     start: int
     rows: int
-    given: T
-    without: tuple[int, ...] = ()
+    value: T
+    refused: tuple[int, ...] = ()
 
-    def taken(self, values: Values) -> Values:
-        """Return of one value per row of the batch those of the rows that were taken."""
-        return but(values.slice(self.start, self.rows), self.without)
+    def accepted(self, values: Values) -> Values:
+        """Return the values of the rows that were not refused. ``values`` has one for each row."""
+        return without_rows(values.slice(self.start, self.rows), self.refused)
 
     def row(self, number: int) -> int:
-        """Return the row of the batch that was taken as the ``number``-th."""
-        if not self.without:
+        """Return the row of the batch that is accepted row ``number`` of this call."""
+        if not self.refused:
             return self.start + number
-        return self.start + int(np.delete(np.arange(self.rows), self.without)[number])
+        return self.start + int(np.delete(np.arange(self.rows), self.refused)[number])
 
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer(Generic[T]):
-    """What became of the rows of one slice, in order: given by the function, or refused."""
+    """The results of the calls for one slice, in order, and the rows that were refused."""
 
-    done: tuple[Done[T], ...]
+    results: tuple[CallResult[T], ...]
     refused: tuple[Refused, ...] = ()
 
 
 class Caller(Generic[T]):
-    """Calls one user function of one step with batches.
+    """Calls the user function of one step with batches.
 
-    ``run`` turns a slice of rows to a checked answer, and says which rows the function refused by
-    itself. When it raises it has left no trace, so it may be run again.
+    ``run`` calls the function with a slice of rows, and returns its checked result and the rows that
+    the function refused itself. If it raises, it has changed nothing, so it may be called again.
     """
 
     def __init__(self, where: Locate, call: Call, run: Run[T]) -> None:
-        """Call in slices of at most ``call.batch_rows`` rows; ``where`` places a row."""
+        """Call with at most ``call.batch_rows`` rows. ``where`` finds the place of a row."""
         self._where = where
         self._run = run
         self._rows = call.batch_rows
         self._keep = call.on_error is OnError.DEAD_LETTER
-        self._letters = Letters(where)
-        self._pace = CallCost()
+        self._dead_letters = DeadLetters(where)
+        self._cost = CallCost()
         self._bad = BadValues()
-        self._misled = 0  # wrong guesses since the last right one
+        self._wrong_guesses = 0  # since the last right one
 
     def answers(self, batch: pa.RecordBatch) -> Iterator[CallAnswer[T]]:
-        """Yield an answer for each slice of a batch, in order; rows are refused as dead letters.
+        """Yield an answer for each slice of a batch, in order.
 
-        Raises UserCodeError with the place of the first row at fault when they are not.
+        Bad rows are refused if the step has dead letters. If not, raises UserCodeError with the
+        place of the first bad row.
         """
         size = self._rows or max(batch.num_rows, 1)
         for start in range(0, batch.num_rows, size):
@@ -108,62 +111,64 @@ class Caller(Generic[T]):
 
     def _answer(self, part: pa.RecordBatch, start: int) -> CallAnswer[T]:
         search, watch = Search(part.num_rows), self._bad.watch(part)
-        done: list[Done[T]] = []
+        results: list[CallResult[T]] = []
         refused: list[Refused] = []
         error: BaseException | None = None
-        at = rows = 0  # of the smallest range that is known to fail
+        at = rows = 0  # the smallest range that is known to fail: its first row, and its length
         while not search.over:
-            begun = thread_time() if self._pace.slows else 0.0
+            begun = thread_time() if self._cost.needs_times else 0.0
             here, searching, guessed = search.at, search.searching, search.guessed
             expected = watch.next(here) if watch else part.num_rows
-            tried = search.next(max(1, min(expected - here, self._pace.most(part.num_rows))))
+            tried = search.next(max(1, min(expected - here, self._cost.most(part.num_rows))))
             try:
-                given, refusals = self._run(part.slice(here, tried))
+                value, refusals = self._run(part.slice(here, tried))
             except BaseException as raised:
                 if not self._is_users(raised):
                     raise
-                if not self._keep:  # else it would keep itself: its traceback has this frame
+                # With dead letters the error is not stored: its traceback has this frame, and the
+                # frame would have the error, so both would stay in memory.
+                if not self._keep:
                     error, at, rows = raised, here, tried
-                self._misled *= not guessed
+                self._wrong_guesses *= not guessed
                 search.failed(tried, self._guess(raised, part.slice(here, tried)))
                 if tried == 1 and self._keep:
                     refused.append(Refused(start + here, named(raised)))
                     if here == expected:
-                        self._pace.passed(1)  # it cost no search
+                        self._cost.passed(1)  # the row cost no search
                     else:
-                        self._pace.refused(part.num_rows, guessed=guessed)
+                        self._cost.refused(part.num_rows, guessed=guessed)
                     if searching:
                         self._bad.refused(raised, part.slice(here, 1))
-                elif tried == 1 or quits(raised):
+                elif tried == 1 or left_debugger(raised):
                     raise self._error(part, start, here, raised) from raised
                 if tried > 1:
-                    continue  # what it took says little: it ended somewhere
+                    continue  # the time of a call that failed says little about its rows
             else:
-                done.append(Done(start + here, tried, given, refusals.rows))
+                results.append(CallResult(start + here, tried, value, refusals.rows))
                 refused += self._refused(part, start, here, refusals)
-                self._pace.passed(tried)
+                self._cost.passed(tried)
                 if watch and here == expected:
                     watch.passed(here)
-                self._misled += guessed
+                self._wrong_guesses += guessed
                 if search.passed(tried) and error is not None:
                     raise self._error(part, start, at, error, rows) from error
             if begun:
-                self._pace.took(tried, thread_time() - begun)
-        return CallAnswer(tuple(done), tuple(refused))
+                self._cost.took(tried, thread_time() - begun)
+        return CallAnswer(tuple(results), tuple(refused))
 
     def _refused(
         self, part: pa.RecordBatch, start: int, first: int, refusals: Refusals
     ) -> list[Refused]:
-        """Return the rows that the function refused by itself, counted from row ``first``.
+        """Return the rows that the function refused itself. ``first`` is the first row of the call.
 
-        Raises UserCodeError for the first of them when rows are no dead letters.
+        Raises UserCodeError for the first of them if the step has no dead letters.
         """
         if refusals.rows and not self._keep:
             raise self._error(part, start, first + refusals.rows[0], refusals.first())
         return [Refused(start + first + row, text) for row, text in refusals]
 
     def _guess(self, error: BaseException, failed: pa.RecordBatch) -> int | None:
-        if failed.num_rows == 1 or self._misled >= WRONG_GUESSES_MAX:
+        if failed.num_rows == 1 or self._wrong_guesses >= WRONG_GUESSES_MAX:
             return None
         return guess_row(error, failed)
 
@@ -173,90 +178,95 @@ class Caller(Generic[T]):
     def _error(
         self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1
     ) -> UserCodeError:
-        if quits(error) and not error.args:
+        if left_debugger(error) and not error.args:
             error.args = (DEBUGGER_LEFT if _has_terminal() else NO_TERMINAL,)
-        where = replace(self._where(start + row), record=shown(part.slice(row, 1)), rows=rows)
+        where = replace(self._where(start + row), record=record_text(part.slice(row, 1)), rows=rows)
         return UserCodeError(where, error)
 
-    def letters(self, batch: pa.RecordBatch, refused: Sequence[Refused]) -> pa.RecordBatch:
-        """Return the refused rows with what was wrong with each."""
-        return self._letters.of(batch, refused)
+    def dead_letters(self, batch: pa.RecordBatch, refused: Sequence[Refused]) -> pa.RecordBatch:
+        """Return the refused rows of a batch with the error of each."""
+        return self._dead_letters.of(batch, refused)
 
 
-class Turn(Protocol[T_co]):
-    """The records of one slice on their way through a function, one call for each."""
+class RecordCalls(Protocol[T_co]):
+    """The calls of a function per record for one slice, one call for each record."""
 
     def run(self, append: Callable[[Any], None]) -> None:
-        """Call for one record after the other and append what is given; raises what it raises.
+        """Call the function for one record after the other, and append each result.
 
-        Called again, it goes on behind the record that raised.
+        Raises what the function raises. The next ``run`` continues after the record that raised.
         """
         ...
 
     def undo(self, row: int) -> None:
-        """Take back what the call for this row, the newest one, has changed."""
+        """Undo what the newest call, which was for this row, has changed."""
         ...
 
-    def spoiled(self, rows: list[int]) -> list[int]:
-        """Take back these rows and those that saw their changes; return which to call again."""
+    def undo_with_later(self, rows: list[int]) -> list[int]:
+        """Undo the calls for these rows, and later calls that read state which these had changed.
+
+        Returns the later rows, which must be called again.
+        """
         ...
 
-    def again(self, row: int) -> Any:
-        """Call once more for a row."""
+    def call_again(self, row: int) -> Any:
+        """Call the function once more for a row, and return its result."""
         ...
 
-    def together(self, given: list[Any]) -> T_co:
-        """Make one answer of what was given for some rows; raises when a value does not fit."""
+    def combine(self, results: list[Any]) -> T_co:
+        """Make one value from the results of some rows. Raises if one does not fit its column."""
         ...
 
-    def keep(self) -> None:
-        """Store what the calls have changed."""
+    def store(self) -> None:
+        """Store the state that the calls have changed."""
         ...
 
 
 class RecordCaller(Caller[T]):
-    """Calls one user function of one step with records."""
+    """Calls the user function of one step with records."""
 
     def __init__(
-        self, where: Locate, call: Call, turn: Callable[[pa.RecordBatch, bool], Turn[T]]
+        self, where: Locate, call: Call, begin: Callable[[pa.RecordBatch, bool], RecordCalls[T]]
     ) -> None:
-        """Begin a slice with ``turn(slice, may undo)``."""
+        """Begin each slice with ``begin(slice, whether calls may be undone)``."""
         super().__init__(where, call, self._of_one_batch)
-        self._turn = turn
+        self._begin = begin
 
     def _of_one_batch(self, part: pa.RecordBatch) -> tuple[T, Refusals]:
-        raise AssertionError("records are answered one by one")
+        raise AssertionError("a function per record is not called with batches")
 
     def _answer(self, part: pa.RecordBatch, start: int) -> CallAnswer[T]:
         try:
-            turn = self._turn(part, self._keep)
+            calls = self._begin(part, self._keep)
         except BaseException as error:
             if not self._is_users(error):
                 raise
-            return self._unshown(part, start, error)
-        given: list[Any] = []  # of the rows that did not raise
+            return self._answer_halves(part, start, error)
+        results: list[Any] = []  # of the rows for which the function did not raise
         errors: dict[int, str] = {}
-        while len(given) + len(errors) < part.num_rows:
+        while len(results) + len(errors) < part.num_rows:
             try:
-                turn.run(given.append)
+                calls.run(results.append)
             except BaseException as error:
-                row = len(given) + len(errors)
+                row = len(results) + len(errors)
                 self._refuse(part, start, row, error)
                 errors[row] = named(error)
-                turn.undo(row)
+                calls.undo(row)
         try:
-            answer = turn.together(given)
+            value = calls.combine(results)
         except BaseException as error:
             if not self._is_users(error):
                 raise
-            answer = self._fitting(part, start, turn, given, errors)
-        turn.keep()
-        without = tuple(sorted(errors))
-        done = Done(start, part.num_rows, answer, without)
-        return CallAnswer((done,), tuple(Refused(start + row, errors[row]) for row in without))
+            value = self._refuse_unfit(part, start, calls, results, errors)
+        calls.store()
+        refused = tuple(sorted(errors))
+        result = CallResult(start, part.num_rows, value, refused)
+        return CallAnswer((result,), tuple(Refused(start + row, errors[row]) for row in refused))
 
-    def _unshown(self, part: pa.RecordBatch, start: int, error: BaseException) -> CallAnswer[T]:
-        """Refuse the rows that cannot be shown as records, and answer the others, by halves."""
+    def _answer_halves(
+        self, part: pa.RecordBatch, start: int, error: BaseException
+    ) -> CallAnswer[T]:
+        """Refuse the rows that cannot be made into records, and answer the others."""
         if part.num_rows == 1:
             self._refuse(part, start, 0, error)
             return CallAnswer((), (Refused(start, named(error)),))
@@ -265,50 +275,50 @@ class RecordCaller(Caller[T]):
             self._answer(part.slice(0, half), start),
             self._answer(part.slice(half), start + half),
         )
-        return CallAnswer((*first.done, *last.done), (*first.refused, *last.refused))
+        return CallAnswer((*first.results, *last.results), (*first.refused, *last.refused))
 
     def _refuse(self, part: pa.RecordBatch, start: int, row: int, error: BaseException) -> None:
-        """Raise when a row cannot become a dead letter."""
+        """Raise the error of a row, unless the row may become a dead letter."""
         if not self._is_users(error):
             raise error
-        if not self._keep or quits(error):
+        if not self._keep or left_debugger(error):
             raise self._error(part, start, row, error) from error
 
-    def _fitting(
+    def _refuse_unfit(
         self,
         part: pa.RecordBatch,
         start: int,
-        turn: Turn[T],
-        given: list[Any],
+        calls: RecordCalls[T],
+        results: list[Any],
         errors: dict[int, str],
     ) -> T:
-        """Refuse the rows whose given values do not fit, and make an answer of the others."""
+        """Refuse the rows whose results do not fit the columns, and combine the other results."""
         called = [row for row in range(part.num_rows) if row not in errors]
-        misfits = _misfits(turn, given)
-        assert misfits or not called, "values that fit one by one fit together"
-        fitting = dict(zip(called, given, strict=True))
-        for number, error in misfits.items():
+        unfit = _unfit_results(calls, results)
+        assert unfit or not called, "results that fit one by one also fit in one batch"
+        fitting = dict(zip(called, results, strict=True))
+        for number, error in unfit.items():
             self._refuse(part, start, called[number], error)
             errors[called[number]] = named(error)
-        for row in turn.spoiled([called[number] for number in misfits]):
+        for row in calls.undo_with_later([called[number] for number in unfit]):
             errors.pop(row, None)
             try:
-                fitting[row] = turn.again(row)
-                turn.together([fitting[row]])
+                fitting[row] = calls.call_again(row)
+                calls.combine([fitting[row]])
             except BaseException as error:
                 self._refuse(part, start, row, error)
                 errors[row] = named(error)
-                turn.undo(row)
-        return turn.together([fitting[row] for row in range(part.num_rows) if row not in errors])
+                calls.undo(row)
+        return calls.combine([fitting[row] for row in range(part.num_rows) if row not in errors])
 
 
-def _misfits(turn: Turn[Any], given: list[Any]) -> dict[int, BaseException]:
-    """Return which of the given values do not fit, and why; nothing of the user's is called."""
-    search, found = Search(len(given)), {}
+def _unfit_results(calls: RecordCalls[Any], results: list[Any]) -> dict[int, BaseException]:
+    """Return the results that do not fit the columns, with the error of each. Calls no user code."""
+    search, found = Search(len(results)), {}
     while not search.over:
-        at, tried = search.at, search.next(len(given))
+        at, tried = search.at, search.next(len(results))
         try:
-            turn.together(given[at : at + tried])
+            calls.combine(results[at : at + tried])
         except BaseException as error:
             search.failed(tried)
             if tried == 1:
@@ -318,39 +328,39 @@ def _misfits(turn: Turn[Any], given: list[Any]) -> dict[int, BaseException]:
     return found
 
 
-def quits(error: BaseException) -> bool:
-    """Say whether somebody has left the debugger: then nothing is called again."""
+def left_debugger(error: BaseException) -> bool:
+    """Return whether the user has left the debugger. No function is called again in this case."""
     debugger = sys.modules.get("bdb")
     return debugger is not None and isinstance(error, debugger.BdbQuit)
 
 
 def _has_terminal() -> bool:
-    """Say whether somebody can have typed at a prompt of this process."""
+    """Return whether this process has a terminal at which the user could type."""
     try:
         return sys.stdin.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # there is no standard input, or it is closed
         return False
 
 
-def shown(rows: pa.RecordBatch) -> str:
-    """Spell the first row for a message; long values are cut, and so is the whole."""
+def record_text(rows: pa.RecordBatch) -> str:
+    """Return the first row as text for a message. Long values are cut, and so is a long text."""
     values = (
-        f"{name!r}: {shortened(_spelled(column[0]), USER_VALUE_CHARS_MAX)}"
+        f"{name!r}: {shortened(_value_text(column[0]), USER_VALUE_CHARS_MAX)}"
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
         if not name.startswith("__")
     )
     return shortened(f"{{{', '.join(values)}}}", USER_RECORD_CHARS_MAX)
 
 
-def _spelled(value: pa.Scalar) -> str:
+def _value_text(value: pa.Scalar) -> str:
     try:
         return repr(value.as_py())
     except (ValueError, OverflowError):
-        return f"<a {value.type} that Python cannot show>"
+        return f"<a {value.type} that Python cannot represent>"
 
 
 def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return rows as dicts. Raises ValueError naming the column of which no value can be shown."""
+    """Return rows as dicts. Raises ValueError with the column that Python cannot represent."""
     try:
         records: list[dict[str, Any]] = part.to_pylist()
     except (ValueError, OverflowError):
@@ -358,30 +368,39 @@ def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
             try:
                 column.to_pylist()
             except (ValueError, OverflowError) as error:
-                what = f"column {field.name!r} ({field.type}) cannot be shown in a record"
-                raise ValueError(f"{what}: {error}") from None  # its frames are of pyarrow
+                what = f"column {field.name!r} ({field.type}) cannot be read as a Python value"
+                raise ValueError(
+                    f"{what}: {error}"
+                ) from None  # the cause has frames of pyarrow only
         raise
     return records
 
 
-def of_rows(given: Any) -> pa.RecordBatch:
-    """Return what a batch function gave as one batch. Raises TypeError when it is none."""
-    if not isinstance(given, pa.RecordBatch | pa.Table):
-        raise TypeError(f"it gave {type(given).__name__}; it must give a pyarrow.RecordBatch")
-    if isinstance(given, pa.Table):
-        joined = [column.combine_chunks() for column in given.columns]
-        given = pa.RecordBatch.from_arrays(joined, schema=given.schema)
-    return given
+def one_batch(returned: Any) -> pa.RecordBatch:
+    """Return the result of a function per batch as one batch. Raises TypeError if it has no rows."""
+    if not isinstance(returned, pa.RecordBatch | pa.Table):
+        kind = type(returned).__name__
+        raise TypeError(f"the function returned {kind}; it must return a pyarrow.RecordBatch")
+    if isinstance(returned, pa.Table):
+        joined = [column.combine_chunks() for column in returned.columns]
+        returned = pa.RecordBatch.from_arrays(joined, schema=returned.schema)
+    return returned
 
 
-def as_batch(given: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Check a batch of a function's against the declared columns; exact casts are made."""
-    if given.schema.equals(schema):
-        return given
-    if given.schema.names != schema.names:
-        raise TypeError(f"it gave the columns {given.schema.names}, declared are {schema.names}")
+def as_batch(returned: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a function's batch with the declared types. Values are converted only if it is exact.
+
+    Raises TypeError if the columns are not the declared ones, and ValueError for inexact values.
+    """
+    if returned.schema.equals(schema):
+        return returned
+    if returned.schema.names != schema.names:
+        raise TypeError(
+            f"the function returned the columns {returned.schema.names}, "
+            f"but {schema.names} are declared"
+        )
     columns = [
         exact_cast(column, f.type, f"column {f.name!r}")
-        for column, f in zip(given.columns, schema, strict=True)
+        for column, f in zip(returned.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,6 +1,6 @@
-"""The steps of a stage as one callable: rows in at the entry, out to edges and sinks.
+"""Joins the steps of a stage into one callable. Rows enter it, and leave to edges and sinks.
 
-Steps call each other directly; nothing is looked up by name after the start.
+Steps call each other directly. Nothing is looked up by name after the start.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,15 @@ from penstock.steps.base import Emit, Step
 
 Reading = Callable[[], tuple[str, str, int] | None]
 
-OUTSIDE, LETTERS = -1, -2  # givers that are no step: the stage's input, a side output
+STAGE_INPUT, SIDE_OUTPUT = -1, -2  # senders that are not the main output of a step
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
-    """A step and where its named outputs go: to steps by their place in the stage, and outside."""
+class WiredStep:
+    """A step and the receivers of its named outputs.
+
+    ``inner`` has the receiving steps by their position in the stage, ``outer`` edges and sinks.
+    """
 
     step: Step
     inner: Mapping[str, tuple[int, ...]]
@@ -30,95 +33,97 @@ class Wired:
 
 @dataclass(slots=True)
 class Meter:
-    """Rows that one step has taken, and emitted to its main output."""
+    """The number of rows that a step has taken, and has emitted to its main output."""
 
     rows_in: int = 0
     rows_out: int = 0
 
 
 class Chain:
-    """All steps of one task. One thread drives it."""
+    """All steps of one task. Only one thread may call it."""
 
     def __init__(
-        self, wired: Sequence[Wired], entry: Sequence[int], outside: Sequence[Emit]
+        self, wired: Sequence[WiredStep], entry: Sequence[int], outside: Sequence[Emit]
     ) -> None:
-        """Bind every step. Rows enter at the steps ``entry``, and go straight to ``outside``.
+        """Bind every step.
 
-        Steps come in topological order: an output goes to later steps only.
+        Input rows go to the steps at positions ``entry`` and to the receivers ``outside``. Steps
+        are in topological order: an output goes only to later steps.
         """
         self.steps = tuple(w.step for w in wired)
         self._meters = tuple(Meter() for _ in wired)
-        self._givers = [OUTSIDE] * len(wired)  # whose rows a step is taking
+        self._senders = [STAGE_INPUT] * len(wired)  # for each step: the sender of its current batch
         self._reading: Reading = lambda: None
         for place, w in enumerate(wired):
             assert all(t > place for targets in w.inner.values() for t in targets), "not in order"
             w.step.where = partial(self._where, place)
-            w.step.bind({name: self._joined(place, w, name) for name in {*w.inner, *w.outer}})
-        self._enter = fan_out([*(self._into(i, OUTSIDE) for i in entry), *outside])
+            w.step.bind({name: self._output(place, w, name) for name in {*w.inner, *w.outer}})
+        self._enter = fan_out([*(self._receiver(i, STAGE_INPUT) for i in entry), *outside])
 
-    def _joined(self, place: int, wired: Wired, output: str) -> Emit:
-        giver = place if output == MAIN else LETTERS
-        inner = [self._into(target, giver) for target in wired.inner.get(output, ())]
-        behind = fan_out([*inner, *wired.outer.get(output, ())])
+    def _output(self, place: int, wired: WiredStep, output: str) -> Emit:
+        sender = place if output == MAIN else SIDE_OUTPUT
+        inner = [self._receiver(target, sender) for target in wired.inner.get(output, ())]
+        receivers = fan_out([*inner, *wired.outer.get(output, ())])
         meter = self._meters[place]
         if output != MAIN:
-            return behind
+            return receivers
 
         def emit(batch: pa.RecordBatch) -> None:
             meter.rows_out += batch.num_rows
-            behind(batch)
+            receivers(batch)
 
         return emit
 
-    def _into(self, place: int, giver: int) -> Emit:
-        meter, on_batch, givers = self._meters[place], self.steps[place].on_batch, self._givers
+    def _receiver(self, place: int, sender: int) -> Emit:
+        meter, on_batch, senders = self._meters[place], self.steps[place].on_batch, self._senders
 
         def take(batch: pa.RecordBatch) -> None:
-            givers[place] = giver
+            senders[place] = sender
             meter.rows_in += batch.num_rows
             on_batch(batch)
 
         return take
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
-        """Let rows through all steps; what comes out has been emitted on return.
+        """Run a batch through all steps. All results have been emitted when this returns.
 
-        Raises UserCodeError with the step and, when known, the record's place in its source.
+        Raises UserCodeError with the step and, if it is known, the place of the row in its source.
         """
         self._enter(batch)
 
     def read_by(self, reading: Reading) -> None:
-        """Learn who can tell source, split and first offset of the batch that has entered."""
+        """Set the function that returns source, split and first offset of the current batch."""
         self._reading = reading
 
     def _where(self, place: int, row: int) -> Where:
-        """Follow a row of the batch that a step is taking back to its source."""
+        """Find the place, in its source, of a row of the batch that a step is processing."""
         step = self.steps[place].name
         found = self._reading()
         if found is None:
             return Where(step)
         at: int | None = row
-        while at is not None and self._givers[place] >= 0:
-            place = self._givers[place]
+        while at is not None and self._senders[place] >= 0:
+            place = self._senders[place]
             at = self.steps[place].parent(at)
-        if at is None or self._givers[place] == LETTERS:
+        if at is None or self._senders[place] == SIDE_OUTPUT:
             return Where(step, found[0], found[1])
         return Where(step, found[0], found[1], found[2] + at)
 
     def on_watermark(self, time_us: int) -> bool:
-        """Let event time pass: steps in order, so that fired rows meet later steps before it.
+        """Advance event time in the steps, in order. Emits at most one slice of rows.
 
-        Returns true after a slice of what is due: what was emitted may leave before the next one.
+        A step's rows reach later steps before those advance. Returns true if more rows may be due.
+        The caller can then send the emitted rows before it calls again.
         """
         return any(step.on_watermark(time_us) for step in self.steps)
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Tell the steps that state of these groups was loaded by the task."""
+        """Tell all steps that the task has loaded state of these key groups."""
         for step in self.steps:
             step.on_groups_gained(share, watermark_us)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Return by step what it has counted, with ``rows_in`` and ``rows_out`` (of ``main``)."""
+        """Return the counters of each step, with ``rows_in`` and ``rows_out`` (main output only)."""
         return {
             step.name: {"rows_in": m.rows_in, "rows_out": m.rows_out, **step.counters()}
             for step, m in zip(self.steps, self._meters, strict=True)
@@ -126,7 +131,7 @@ class Chain:
 
 
 def fan_out(emits: Sequence[Emit]) -> Emit:
-    """Make one callable of several; rows are shared, never copied."""
+    """Return one callable that calls several. They share the batch; it is not copied."""
     if len(emits) == 1:
         return emits[0]
     several = tuple(emits)

@@ -1,12 +1,12 @@
-"""Guesses which row a function raised for, from its exception: a search that begins there is short.
+"""Guesses from an exception for which row a function raised. A search that begins there is short.
 
-A guess costs a look at the rows' values, and one call for a single row when it is wrong. What is at
-fault is decided by calls alone. It is looked for in this order:
+A guess costs one search through the values of the rows, and one more call if it is wrong. Only calls
+decide which row is bad. The guess uses, in this order:
 
-1. iterators over the rows, which comprehensions and generators have among their variables;
-2. values that the exception names: a missing key, what its message quotes, a null, a zero;
-3. values of the innermost functions' variables, of a loop for example;
-4. numbers in its message.
+1. iterators over the rows, which are among the variables of comprehensions and generators;
+2. values that the exception names: a missing key, quoted text in its message, a null, a zero;
+3. values of the variables of the innermost functions, for example of a loop;
+4. numbers in the message.
 """
 
 import re
@@ -26,23 +26,23 @@ from penstock.base.user_code import is_users, named
 _QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 _VALUES = frozenset((str, bytes, int, float, Decimal, date, datetime, time))
-_OVER_LIST: type = type(iter([]))
+_LIST_ITERATOR: type = type(iter([]))
 
 
 class Named(NamedTuple):
-    """A value of a row, and its column."""
+    """A value of a row, and the index of its column."""
 
     column: int
     value: Any
 
 
 def named_value(error: BaseException, row: pa.RecordBatch) -> Named | None:
-    """Return which value of this single row its exception names, if it names one."""
+    """Return the value of a single row that its exception names, or None."""
     text = named(error)
     kinds = [_kind(column) for column in row.columns]
-    for value in islice((*_told(error, text), *_numbers(text)), GUESSED_VALUES_MAX):
+    for value in islice((*_named_by(error, text), *_numbers(text)), GUESSED_VALUES_MAX):
         if isinstance(value, str | bytes) and len(value) > USER_MESSAGE_CHARS_MAX:
-            continue  # it would be kept
+            continue  # the value would stay in memory
         for number, kind in enumerate(kinds):
             if kind is type(value) and _index(value, row.column(number)) == 0:
                 return Named(number, value)
@@ -53,11 +53,11 @@ def _kind(column: pa.Array) -> type | None:
     try:
         return type(column[0].as_py())
     except (ValueError, OverflowError):
-        return None  # Python cannot show it, and no message has it
+        return None  # Python cannot represent the value, so no message names it
 
 
 def rows_with(named: Named, rows: pa.RecordBatch) -> list[int]:
-    """Return the rows that have this value in its column, from the first to the last."""
+    """Return the rows that have this value in its column, in ascending order."""
     column = rows.column(named.column)
     try:
         if named.value is None:
@@ -73,10 +73,10 @@ def rows_with(named: Named, rows: pa.RecordBatch) -> list[int]:
 
 
 def guess_row(error: BaseException, rows: pa.RecordBatch) -> int | None:
-    """Return which of ``rows`` is likely to be the first at fault; None: nothing speaks for any."""
+    """Return the row that is probably the first bad one. None if nothing points to a row."""
     frames = _innermost(error)
     for value in (v for frame in frames for v in frame.f_locals.values()):
-        place = _place_of(value, rows.num_rows)
+        place = _iterator_position(value, rows.num_rows)
         if place is not None:
             return place
     for number, value in enumerate(_values(error, frames)):
@@ -89,7 +89,7 @@ def guess_row(error: BaseException, rows: pa.RecordBatch) -> int | None:
 
 
 def _innermost(error: BaseException) -> list[FrameType]:
-    """Return the frames in which the function ended, the one that raised first; none of ours."""
+    """Return the user's frames of a traceback. The frame that raised is the first."""
     frames, at = [], error.__traceback__
     while at is not None:
         if is_users(at.tb_frame.f_code.co_filename):
@@ -98,26 +98,26 @@ def _innermost(error: BaseException) -> list[FrameType]:
     return frames[::-1][:GUESSED_FRAMES_MAX]
 
 
-def _place_of(value: Any, rows: int) -> int | None:
-    """Return the place at which an iterator over as many values as there are rows stands."""
+def _iterator_position(value: Any, rows: int) -> int | None:
+    """Return the position of an iterator over a list with ``rows`` values; None for others."""
     while type(value) in {zip, enumerate}:
         value = value.__reduce__()[1][0]
-    if type(value) is not _OVER_LIST:
+    if type(value) is not _LIST_ITERATOR:
         return None
-    found: Any = value.__reduce__()  # (iter, (list,), place); without a place at its end
+    found: Any = value.__reduce__()  # (iter, (list,), position); no position at the end
     return found[2] - 1 if len(found) > 2 and found[2] and len(found[1][0]) == rows else None
 
 
 def _values(error: BaseException, frames: list[FrameType]) -> Iterator[Any]:
     text = named(error)
-    yield from _told(error, text)
+    yield from _named_by(error, text)
     for frame in frames:
         yield from (v for v in frame.f_locals.values() if type(v) is dict or type(v) in _VALUES)
     yield from _numbers(text)
 
 
-def _told(error: BaseException, text: str) -> Iterator[Any]:
-    """Yield what the exception names; ``text``: its own."""
+def _named_by(error: BaseException, text: str) -> Iterator[Any]:
+    """Yield the values that an exception names. ``text`` is its message."""
     if isinstance(error, KeyError):
         yield from (v for v in error.args if type(v) in _VALUES)
     yield from (one or other for one, other in _QUOTED.findall(text))
@@ -132,13 +132,13 @@ def _numbers(text: str) -> Iterator[Any]:
 
 
 def _first(value: Any, rows: pa.RecordBatch) -> int | None:
-    """Return the first row that has this value, in the first column that has it at all."""
+    """Return the first row that has this value in the first column that has it."""
     found = (_index(value, column) for column in rows.columns)
     return next((place for place in found if place >= 0), None)
 
 
 def _first_record(record: dict[Any, Any], rows: pa.RecordBatch) -> int | None:
-    """Return the first row of which this is a record, or a part of one."""
+    """Return the first row that has all values of this record."""
     if not record or not set(rows.schema.names).issuperset(record):
         return None
     for name, value in record.items():
@@ -154,7 +154,7 @@ def _first_record(record: dict[Any, Any], rows: pa.RecordBatch) -> int | None:
 
 
 def _index(value: Any, column: pa.Array, start: int = 0) -> int:
-    """Return where a value first is in a column from row ``start`` on, -1 where it is not."""
+    """Return the first row from ``start`` on that has a value in this column, or -1."""
     try:
         if value is None:
             found = pc.index(pc.is_null(column.slice(start)), True) if column.null_count else -1

@@ -1,4 +1,4 @@
-"""Steps with state per key: running aggregates, and user functions over keyed batches."""
+"""Steps with state for each key: the key columns of a step, and running aggregates."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,10 +21,10 @@ OpenState = Callable[[StateSchema], KeyedState]
 
 
 class KeyColumns:
-    """The key columns of a step's input, by place. Raises ConfigError when they cannot be keys."""
+    """The key columns of a step's input, by their index in the schema."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], max_key_groups: int) -> None:
-        """Look the columns up once."""
+        """Find the columns. Raises ConfigError if one does not exist or cannot be a key."""
         check_key_columns(schema, names)
         self.places = [schema.get_field_index(name) for name in names]
         self.fields = tuple((schema.field(p).name, schema.field(p).type) for p in self.places)
@@ -36,7 +36,7 @@ class KeyColumns:
 
 
 class RunningAggregate(PlainStep):
-    """For each row in one row out: the keys and the values of the key so far, in input order."""
+    """Emits one row for each input row: its keys, and the values of the key so far."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RunningAggregate(PlainStep):
         schemas: tuple[pa.Schema, pa.Schema],
         state: OpenState,
     ) -> None:
-        """Compute over rows of ``schemas[0]``; emit rows of ``schemas[1]``."""
+        """Take rows of ``schemas[0]`` and emit rows of ``schemas[1]``."""
         super().__init__(name)
         self._keys = keys
         self._aggregates = Aggregates(name, compute, schemas[0])
@@ -54,7 +54,7 @@ class RunningAggregate(PlainStep):
         self._state = state(StateSchema(name, keys.fields, self._aggregates.values()))
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
-        """Fold all rows and emit the values behind each."""
+        """Fold all rows, and emit the values after each row, in input order."""
         rows, bounds = split_hidden(batch)
         keys = self._keys.of(rows)
         found = self._state.rows(self._keys.codec.keys(keys))

@@ -1,9 +1,9 @@
-"""User functions over keyed batches, with values of their own for every key.
+"""The process step: calls a user function with keyed rows and the state of their keys.
 
-A function per batch gets ``(batch, state)``: see :class:`BatchState`. A function per record gets
-``(record, values)`` and gives records; ``values`` is a dict of the key's state that it may change:
-see :class:`RecordState`. What a function changes is stored when it has returned: a call that raises
-leaves no trace.
+A function per batch takes ``(batch, state)``, see :class:`BatchState`. A function per record takes
+``(record, values)`` and returns records; ``values`` is a dict with the state of the key, see
+:class:`RecordState`. Changes of the state are stored only after the function has returned. A call
+that raises changes nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +14,20 @@ import pyarrow as pa
 from penstock.contract.graph import Call
 from penstock.model.columns import Int32s
 from penstock.steps.base import StateSchema, least_bound, with_hidden
-from penstock.steps.calls import Done, as_batch, of_rows, records_of
+from penstock.steps.calls import CallResult, as_batch, one_batch, records_of
 from penstock.steps.keyed import KeyColumns, OpenState
-from penstock.steps.refusals import Refusals, parted
-from penstock.steps.stateless import Calling, caller_of, from_records, given_records
+from penstock.steps.refusals import Refusals, split_refusals
+from penstock.steps.stateless import (
+    UserFunctionStep,
+    caller_of,
+    from_records,
+    returned_records,
+)
 from penstock.steps.values import BatchState, RecordRules, record_rules, state_field
 
 
-class ProcessStep(Calling):
-    """A user function over batches of keyed rows."""
+class ProcessStep(UserFunctionStep):
+    """Calls a user function with keyed rows and their state."""
 
     def __init__(
         self,
@@ -32,9 +37,9 @@ class ProcessStep(Calling):
         function: Callable[..., Any],
         schemas: tuple[pa.Schema, pa.Schema],
     ) -> None:
-        """Call ``function``; its state columns are ``schemas[0]``, it gives rows of ``schemas[1]``.
+        """Call ``function`` with state columns ``schemas[0]``; it returns rows of ``schemas[1]``.
 
-        Raises ConfigError for a state column of a type that cannot be kept.
+        Raises ConfigError for a state column whose type cannot be stored.
         """
         super().__init__(name, caller_of(call, self._batches, self._records))
         self._keys = keys
@@ -46,33 +51,34 @@ class ProcessStep(Calling):
         self._schema = StateSchema(name, keys.fields, values)
 
     def open(self, state: OpenState) -> None:
-        """Open the state; called once, before anything else."""
+        """Open the state. Called once, before all other methods."""
         self._state = state(self._schema)
 
-    def _shown(self, part: pa.RecordBatch) -> BatchState:
+    def _state_of(self, part: pa.RecordBatch) -> BatchState:
         rows = self._state.rows(self._keys.codec.keys(self._keys.of(part)))
         return BatchState(self._state, self._fields, rows)
 
     def _batches(self, part: pa.RecordBatch) -> tuple[pa.RecordBatch, Refusals]:
-        shown = self._shown(part)
-        told, refusals = parted(self._function(part, shown), part.num_rows)
-        given = as_batch(of_rows(told), self._output)
-        shown.store()
-        return given, refusals
+        state = self._state_of(part)
+        returned, refusals = split_refusals(self._function(part, state), part.num_rows)
+        value = as_batch(one_batch(returned), self._output)
+        state.store()
+        return value, refusals
 
-    def _records(self, part: pa.RecordBatch, undo: bool) -> "KeyedTurn":
-        shown = self._shown(part), self._rules
-        return KeyedTurn(self._function, part, shown, self._together, undo=undo)
+    def _records(self, part: pa.RecordBatch, undo: bool) -> "KeyedRecordCalls":
+        state = self._state_of(part), self._rules
+        return KeyedRecordCalls(self._function, part, state, self._combine, undo=undo)
 
-    def _together(self, given: Sequence[list[Any]]) -> pa.RecordBatch:
-        return from_records((row for rows in given for row in rows), self._output)
+    def _combine(self, results: Sequence[list[Any]]) -> pa.RecordBatch:
+        return from_records((row for rows in results for row in rows), self._output)
 
-    def _given(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    def _emitted(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
     ) -> pa.RecordBatch:
         if bounds is None:
-            return done.given
-        return with_hidden(done.given, least_bound(done.taken(bounds), done.given.num_rows))
+            return result.value
+        least = least_bound(result.accepted(bounds), result.value.num_rows)
+        return with_hidden(result.value, least)
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return the keys of state rows and their state columns."""
@@ -88,49 +94,50 @@ class ProcessStep(Calling):
         return {**super().counters(), "keys": self._state.about_keys()}
 
 
-class KeyedTurn:
-    """A turn (see :mod:`penstock.steps.calls`) whose calls change the state of their keys.
+class KeyedRecordCalls:
+    """The :class:`RecordCalls` of a function that changes the state of the keys.
 
-    What the newest call has changed can be taken back, and what is stored is what they all left.
+    All calls change dicts in memory. The state is stored once, after the last call.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
         part: pa.RecordBatch,
-        shown: tuple[BatchState, RecordRules],
-        together: Callable[[Sequence[Any]], Any],
+        state: tuple[BatchState, RecordRules],
+        combine: Callable[[Sequence[Any]], Any],
         *,
         undo: bool,
     ) -> None:
-        """Show the state of the rows of ``part`` as dicts; ``undo``: changes may be taken back."""
-        self.together = together
+        """Read the state of the keys of ``part`` as dicts. ``undo``: calls may be undone."""
+        self.combine = combine
         self._function = function
-        self._shown, self._rules = shown
-        self._values = self._shown.records(self._rules)
+        self._state, self._rules = state
+        self._values = self._state.records(self._rules)
         self._records = records_of(part)
-        self._keys: list[int] = self._shown.index.tolist()
+        self._keys: list[int] = self._state.index.tolist()
         self._left = zip(self._records, self._keys, strict=True)
-        self._before: list[dict[str, Any]] | None = [] if undo else None  # what each row found
+        # The state of its key before each row, if calls may be undone.
+        self._before: list[dict[str, Any]] | None = [] if undo else None
 
     def run(self, append: Callable[[Any], None]) -> None:
-        """Call for one record after the other."""
+        """Call the function for one record after the other."""
         function, values, before = self._function, self._values, self._before
         if before is None:
             for record, key in self._left:
-                append(list(given_records(function(record, values[key]))))
+                append(list(returned_records(function(record, values[key]))))
             return
         for record, key in self._left:
             before.append(dict(values[key]))
-            append(list(given_records(function(record, values[key]))))
+            append(list(returned_records(function(record, values[key]))))
 
     def undo(self, row: int) -> None:
-        """Give the row's key back what the row found."""
+        """Restore the state that the row's key had before the row."""
         assert self._before is not None, "a row that cannot be undone fails the job"
-        self._values[self._keys[row]].set_back(self._before[row])
+        self._values[self._keys[row]].restore(self._before[row])
 
-    def spoiled(self, rows: list[int]) -> list[int]:
-        """Return the rows behind the first of these of each key, which is undone."""
+    def undo_with_later(self, rows: list[int]) -> list[int]:
+        """Undo each key back to its first row among ``rows``; return the key's later rows."""
         first: dict[int, int] = {}
         for row in rows:
             first.setdefault(self._keys[row], row)
@@ -138,14 +145,14 @@ class KeyedTurn:
             self.undo(row)
         return [row for row, key in enumerate(self._keys) if row > first.get(key, row)]
 
-    def again(self, row: int) -> list[Any]:
-        """Call once more, with what the key has now."""
+    def call_again(self, row: int) -> list[Any]:
+        """Call the function once more for a row, with the current state of its key."""
         assert self._before is not None, "a row that cannot be undone fails the job"
         values = self._values[self._keys[row]]
         self._before[row] = dict(values)
-        return list(given_records(self._function(self._records[row], values)))
+        return list(returned_records(self._function(self._records[row], values)))
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Store the state of all keys."""
-        self._shown.take_records(self._values, self._rules.first)
-        self._shown.store()
+        self._state.take_records(self._values, self._rules.first)
+        self._state.store()

@@ -1,8 +1,8 @@
-"""Rows that a batch function refuses by itself: no exception, and no call for them again.
+"""Rows that a batch function refuses itself, without an exception and without a further call.
 
-A function that looks at all rows at once often knows which of them are no good. It gives a
-:class:`Refusing` then, in the place of what it gives otherwise. What happens to a refused row is what
-happens to a row for which a function raised: ``on_error`` of the step decides.
+A function that gets all rows of a batch at once often knows which of them are bad. It then returns a
+:class:`Refusing` instead of its usual result. A refused row is treated like a row for which a
+function raised: ``on_error`` of the step decides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +22,20 @@ Reason: TypeAlias = str | pa.Array | pa.ChunkedArray
 
 
 class RefusedError(Exception):
-    """Says why a function refused a row. Only its text is ever seen."""
+    """Says why a function refused a row. Users see only its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusing:
-    """What a batch function gives, with a mark on each row of its batch that it refuses.
+    """The result of a batch function that refuses some rows of its batch.
 
-    ``given``: what the function gives otherwise. A map and a filter give a value for each row of
-    the batch all the same, and those of refused rows are dropped unread. A flat map and a
-    ``process`` give nothing of refused rows, and store nothing of them.
+    ``given`` is the usual result of the function. A map and a filter return a value for every row of
+    the batch, and values of refused rows are dropped. A flat map and a ``process`` must leave
+    refused rows out of their result and of their state.
 
-    ``refused``: one boolean for each row of the batch (an array of Arrow or numpy); null is false.
+    ``refused`` has one boolean for each row of the batch (an array of Arrow or numpy). Null is false.
 
-    ``reason``: one text for all of them, or an array of texts with one for each row of the batch.
+    ``reason`` is one text for all refused rows, or an array of texts, one for each row of the batch.
     """
 
     given: Any
@@ -43,23 +43,26 @@ class Refusing:
     reason: Reason
 
     def __bool__(self) -> bool:
-        """Raise TypeError: a filter per record gives a truth value, and raises for bad records."""
+        """Raise TypeError: a filter per record must return a bool, and raise for a bad record."""
         raise TypeError("ps.Refusing is for functions per batch; per record, raise an exception")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The rows that one call refused, from the first to the last, and why."""
+    """The rows that one call refused, in ascending order, and why."""
 
     rows: tuple[int, ...] = ()
     reason: Reason = ""
 
     def first(self) -> RefusedError:
-        """Return why the first of them was refused."""
+        """Return the reason of the first refused row."""
         return RefusedError(self._text(self.rows[0]))
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Give each row, counted from the first of the call, with its reason in a bounded text."""
+        """Yield each refused row, counted from the first row of the call, with its reason.
+
+        The reason is a text of bounded length.
+        """
         if isinstance(self.reason, str):
             text = named(RefusedError(self.reason))
             return ((row, text) for row in self.rows)
@@ -75,14 +78,19 @@ class Refusals:
 NONE = Refusals()
 
 
-def parted(given: Any, rows: int) -> tuple[Any, Refusals]:
-    """Part what a function gave for ``rows`` rows from its refusals. Raises TypeError."""
+def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
+    """Return the usual result of a function, and its refusals, for a batch of ``rows`` rows.
+
+    Raises TypeError if the refusals do not fit the batch.
+    """
     if not isinstance(given, Refusing):
         return given, NONE
     mask, reason = given.refused, given.reason
     mask = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(mask))
     if not pa.types.is_boolean(mask.type) or len(mask) != rows:
-        raise TypeError(f"it refused by {len(mask)} of {mask.type}, not by {rows} booleans")
+        raise TypeError(
+            f"refused has {len(mask)} values of {mask.type}; it must have {rows} booleans"
+        )
     if not mask.true_count:
         return given.given, NONE
     if not isinstance(reason, str):
@@ -91,18 +99,20 @@ def parted(given: Any, rows: int) -> tuple[Any, Refusals]:
 
 
 def _check_reasons(reason: Any, rows: int) -> None:
-    """Raise TypeError when there is not one text for each row."""
+    """Raise TypeError if there is not one text for each row."""
     if not isinstance(reason, pa.Array | pa.ChunkedArray):
         raise TypeError(
-            f"its reason is {type(reason).__name__}; it must be a text, or one for each row"
+            f"reason is {type(reason).__name__}; it must be a text, or a text for each row"
         )
     texts = pa.types.is_string(reason.type) or pa.types.is_large_string(reason.type)
     if len(reason) != rows or not texts:
-        raise TypeError(f"it gave {len(reason)} reasons of {reason.type} for {rows} rows")
+        raise TypeError(
+            f"reason has {len(reason)} values of {reason.type}; it must have {rows} texts"
+        )
 
 
-def but(values: Values, rows: Sequence[int]) -> Values:
-    """Return the values but for those of some rows, which are in order."""
+def without_rows(values: Values, rows: Sequence[int]) -> Values:
+    """Return the values without those of ``rows``, which are in ascending order."""
     if not rows:
         return values
     size = len(values)

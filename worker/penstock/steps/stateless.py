@@ -1,7 +1,7 @@
-"""Steps without memory: split, map, flat map, filter.
+"""Steps without state: split, map, flat map, filter.
 
-User functions never see hidden columns: a row made from one row keeps its bound, rows made from a
-batch take the least one.
+User functions never get the hidden bound column. A row that was made from one row has its bound.
+Rows that were made from a batch have the smallest bound of the batch.
 """
 
 from bisect import bisect_right
@@ -22,26 +22,26 @@ from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, wi
 from penstock.steps.calls import (
     CallAnswer,
     Caller,
-    Done,
+    CallResult,
     RecordCaller,
+    RecordCalls,
     Run,
-    Turn,
     as_batch,
-    of_rows,
+    one_batch,
     records_of,
 )
-from penstock.steps.letters import Refused
-from penstock.steps.refusals import Refusals, but, parted
+from penstock.steps.dead_letters import Refused
+from penstock.steps.refusals import Refusals, split_refusals, without_rows
 
 Function = Callable[[Any], Any]
 _DICT = frozenset((dict,))
 
 
 class SplitStep(PlainStep):
-    """Text into words at each single space; see :func:`penstock.model.text.split_words`."""
+    """Splits text into words at every single space; see :func:`penstock.model.text.split_words`."""
 
     def __init__(self, name: str, column: str, output: pa.Schema) -> None:
-        """Split ``column``; ``output`` has the one column of words."""
+        """Split ``column``. ``output`` has one column, that of the words."""
         super().__init__(name)
         self._column = column
         self._schema = output
@@ -62,247 +62,263 @@ class SplitStep(PlainStep):
             )
 
     def parent(self, row: int) -> int | None:
-        """Return the line of a word."""
+        """Return the row of the text that had this word."""
         return int(self._parents[row])
 
 
-class Calling(PlainStep):
+class UserFunctionStep(PlainStep):
     """A step that calls a user function and may have dead letters."""
 
     def __init__(self, name: str, caller: Callable[[Locate], Caller[Any]]) -> None:
         super().__init__(name)
         self._caller: Caller[Any] = caller(self._place)
-        self._giving: tuple[Done[Any], ...] = ()
-        self._ends: list[int] = []  # of what each of them gave, among the rows being emitted
+        self._results: tuple[CallResult[Any], ...] = ()  # of the batch that is being emitted
+        self._ends: list[int] = []  # where the rows of each result end in this batch
         self._dead_letters = 0
 
     def _place(self, row: int) -> Where:
-        return self.where(row)  # which the chain sets after the step was made
+        return self.where(row)  # the chain sets ``where`` after this step was made
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
-        """Call the function and emit what it gives, in order."""
+        """Call the function and emit its results in order."""
         rows, bounds = split_hidden(batch)
         refused: list[Refused] = []
         for answer in self._caller.answers(rows):
-            self._give_all(rows, bounds, answer)
+            self._emit_answer(rows, bounds, answer)
             refused += answer.refused
         if refused:
             self._dead_letters += len(refused)
-            places = pa.array([r.start for r in refused], pa.int64())
+            places = pa.array([r.row for r in refused], pa.int64())
             kept = None if bounds is None else bounds.take(places)
-            letters = self._caller.letters(rows, refused)
-            self._outputs["dead-letter"](with_hidden(letters, kept))
+            dead_letters = self._caller.dead_letters(rows, refused)
+            self._outputs["dead-letter"](with_hidden(dead_letters, kept))
 
-    def _give_all(
+    def _emit_answer(
         self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: CallAnswer[Any]
     ) -> None:
-        """Emit one batch, in however many calls it was made: what follows costs per batch."""
-        given = [self._given(rows, bounds, done) for done in answer.done]
-        self._giving = answer.done
-        self._ends = list(accumulate(batch.num_rows for batch in given))
-        if not given or not self._ends[-1]:
+        """Emit the results of all calls as one batch, because later steps cost time per batch."""
+        emitted = [self._emitted(rows, bounds, result) for result in answer.results]
+        self._results = answer.results
+        self._ends = list(accumulate(batch.num_rows for batch in emitted))
+        if not emitted or not self._ends[-1]:
             return
-        self._emit(given[0] if len(given) == 1 else pa.concat_batches(given))
+        self._emit(emitted[0] if len(emitted) == 1 else pa.concat_batches(emitted))
 
-    def _given(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    def _emitted(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
     ) -> pa.RecordBatch:
-        """Return the rows that one call gave, hidden columns included."""
+        """Return the rows to emit for one call, with the hidden bound column."""
         raise NotImplementedError
 
     def parent(self, row: int) -> int | None:
-        """Return the row of which the answer's row was made; None when only its function knows."""
-        assert self._giving, "asked while rows are being emitted"
-        place = bisect_right(self._ends, row)
-        done = self._giving[place]
-        inside = self._parent_in(done, row - (self._ends[place - 1] if place else 0))
-        return None if inside is None else done.row(inside)
+        """Return the input row of an emitted row, or None if only the function knows it."""
+        assert self._results, "called while rows are being emitted"
+        index = bisect_right(self._ends, row)
+        result = self._results[index]
+        parent = self._parent_in(result, row - (self._ends[index - 1] if index else 0))
+        return None if parent is None else result.row(parent)
 
-    def _parent_in(self, done: Done[Any], row: int) -> int | None:
-        """Do it among the rows that were taken; what was made of a single row was made of it."""
-        return 0 if done.rows == 1 else None
+    def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
+        """Return the parent of a row of one result, counted among the accepted rows of the call."""
+        return 0 if result.rows == 1 else None
 
     def counters(self) -> dict[str, int]:
         """Count dead letters."""
         return {"dead_letters": self._dead_letters}
 
 
-def each(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
-    """Append what ``function`` gives for each record."""
+CallAll = Callable[[Function, Iterator[Any], Callable[[Any], None]], None]
+
+
+def call_all(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
+    """Call ``function`` for each record, and append its result."""
     for record in records:
         append(function(record))
 
 
-def each_list(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
-    """Append a list of what it gives, taken to its end: a generator raises on the way."""
+def call_all_lists(
+    function: Function, records: Iterator[Any], append: Callable[[Any], None]
+) -> None:
+    """Call ``function`` for each record, and append a list of all records that it returns.
+
+    A generator is read to its end, because it may raise on the way.
+    """
     for record in records:
-        append(list(given_records(function(record))))
+        append(list(returned_records(function(record))))
 
 
-def each_bool(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
-    """Append whether it is true."""
+def call_all_bools(
+    function: Function, records: Iterator[Any], append: Callable[[Any], None]
+) -> None:
+    """Call ``function`` for each record, and append whether its result is true."""
     for record in records:
         append(bool(function(record)))
 
 
-Each = Callable[[Function, Iterator[Any], Callable[[Any], None]], None]
-
-
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Begins the turns of a function per record that has no state."""
+class RecordFunction:
+    """A function per record without state, and how its results are combined."""
 
     function: Function
-    each: Each
-    together: Callable[[Sequence[Any]], Any]
+    call_all: CallAll
+    combine: Callable[[Sequence[Any]], Any]
 
-    def __call__(self, part: pa.RecordBatch, _undo: bool) -> "PlainTurn":
-        """Begin with the records of ``part``."""
-        return PlainTurn(self, iter(records_of(part)))
+    def __call__(self, part: pa.RecordBatch, _undo: bool) -> "PlainRecordCalls":
+        """Begin the calls for the records of ``part``."""
+        return PlainRecordCalls(self, iter(records_of(part)))
 
 
-class PlainTurn:
-    """A turn (see :mod:`penstock.steps.calls`) in which no call changes anything."""
+class PlainRecordCalls:
+    """The :class:`RecordCalls` of a function without state, so there is nothing to undo."""
 
-    def __init__(self, records: Records, left: Iterator[Any]) -> None:
-        """Call for what is ``left``."""
-        self._records = records
+    def __init__(self, function: RecordFunction, left: Iterator[Any]) -> None:
+        """Call ``function`` for the records ``left``."""
+        self._function = function
         self._left = left
-        self.together = records.together
+        self.combine = function.combine
 
     def run(self, append: Callable[[Any], None]) -> None:
-        """Call for one record after the other."""
-        self._records.each(self._records.function, self._left, append)
+        """Call the function for one record after the other."""
+        self._function.call_all(self._function.function, self._left, append)
 
     def undo(self, row: int) -> None:
         """Do nothing."""
 
-    def spoiled(self, rows: list[int]) -> list[int]:
-        """Return none: no row sees what the call for another has changed."""
+    def undo_with_later(self, rows: list[int]) -> list[int]:
+        """Return none: no call reads what another call has changed."""
         return []
 
-    def again(self, row: int) -> Any:
-        """Refuse: nothing is ever spoiled."""
+    def call_again(self, row: int) -> Any:
+        """Raise AssertionError: no call is ever undone."""
         raise AssertionError("no row of a function without state is called again")
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Do nothing."""
 
 
-class MapStep(Calling):
-    """One row out for each row in."""
+class MapStep(UserFunctionStep):
+    """Emits one row for each input row."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
-        """Call ``function`` with batches or records; it gives rows of ``output``."""
+        """Call ``function`` with batches or records. It returns rows of ``output``."""
 
         def batches(part: pa.RecordBatch) -> tuple[pa.RecordBatch, Refusals]:
-            told, refusals = parted(function(part), part.num_rows)
-            given = of_rows(told)
-            if given.num_rows != part.num_rows:
-                raise ValueError(f"a map gave {given.num_rows} rows for {part.num_rows}")
-            return as_batch(but(given, refusals.rows), output), refusals
+            returned, refusals = split_refusals(function(part), part.num_rows)
+            rows = one_batch(returned)
+            if rows.num_rows != part.num_rows:
+                raise ValueError(f"a map returned {rows.num_rows} rows for {part.num_rows}")
+            return as_batch(without_rows(rows, refusals.rows), output), refusals
 
-        def together(given: Sequence[Any]) -> pa.RecordBatch:
-            return from_records(given, output)
+        def combine(results: Sequence[Any]) -> pa.RecordBatch:
+            return from_records(results, output)
 
-        super().__init__(name, caller_of(call, batches, Records(function, each, together)))
+        records = RecordFunction(function, call_all, combine)
+        super().__init__(name, caller_of(call, batches, records))
 
-    def _given(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    def _emitted(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
     ) -> pa.RecordBatch:
-        return with_hidden(done.given, None if bounds is None else done.taken(bounds))
+        return with_hidden(result.value, None if bounds is None else result.accepted(bounds))
 
-    def _parent_in(self, done: Done[Any], row: int) -> int | None:
+    def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
         return row
 
 
-class FlatMapStep(Calling):
-    """Any number of rows out for each row in, in order."""
+class FlatMapStep(UserFunctionStep):
+    """Emits any number of rows for each input row, in order."""
 
     def __init__(self, name: str, call: Call, function: Function, output: pa.Schema) -> None:
-        """Call ``function`` with batches, or with records (it gives an iterable of records)."""
+        """Call ``function`` with batches or records. For a record it returns an iterable."""
 
         def batches(part: pa.RecordBatch) -> tuple[tuple[pa.RecordBatch, None], Refusals]:
-            told, refusals = parted(function(part), part.num_rows)
-            return (as_batch(of_rows(told), output), None), refusals
+            returned, refusals = split_refusals(function(part), part.num_rows)
+            return (as_batch(one_batch(returned), output), None), refusals
 
-        def together(given: Sequence[list[Any]]) -> tuple[pa.RecordBatch, list[int]]:
-            parents = [i for i, rows in enumerate(given) for _ in rows]
-            return from_records((r for rows in given for r in rows), output), parents
+        def combine(results: Sequence[list[Any]]) -> tuple[pa.RecordBatch, list[int]]:
+            parents = [i for i, rows in enumerate(results) for _ in rows]
+            return from_records((r for rows in results for r in rows), output), parents
 
-        super().__init__(name, caller_of(call, batches, Records(function, each_list, together)))
+        records = RecordFunction(function, call_all_lists, combine)
+        super().__init__(name, caller_of(call, batches, records))
 
-    def _given(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    def _emitted(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
     ) -> pa.RecordBatch:
-        given, parents = done.given
+        emitted, parents = result.value
         if bounds is None:
-            return given
-        kept = done.taken(bounds)
+            return emitted
+        accepted = result.accepted(bounds)
         if parents is None:
-            return with_hidden(given, least_bound(kept, given.num_rows))
-        return with_hidden(given, kept.take(pa.array(parents, pa.int64())))
+            return with_hidden(emitted, least_bound(accepted, emitted.num_rows))
+        return with_hidden(emitted, accepted.take(pa.array(parents, pa.int64())))
 
-    def _parent_in(self, done: Done[Any], row: int) -> int | None:
-        parents = done.given[1]
-        return super()._parent_in(done, row) if parents is None else parents[row]
+    def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
+        parents = result.value[1]
+        return super()._parent_in(result, row) if parents is None else parents[row]
 
 
-class FilterStep(Calling):
-    """Keeps the rows for which the function says true; null is not true."""
+class FilterStep(UserFunctionStep):
+    """Keeps the rows for which the function returns true. Null is not true."""
 
     def __init__(self, name: str, call: Call, function: Function) -> None:
-        """Call ``function`` with batches (it gives one bool per row) or records."""
+        """Call ``function`` with batches or records. It returns one bool for each row."""
 
         def batches(part: pa.RecordBatch) -> tuple[pa.Array, Refusals]:
-            given, refusals = parted(function(part), part.num_rows)
-            if isinstance(given, pa.ChunkedArray):
-                given = given.combine_chunks()
-            mask = given if isinstance(given, pa.Array) else pa.array(np.asarray(given))
+            returned, refusals = split_refusals(function(part), part.num_rows)
+            if isinstance(returned, pa.ChunkedArray):
+                returned = returned.combine_chunks()
+            mask = returned if isinstance(returned, pa.Array) else pa.array(np.asarray(returned))
             if not pa.types.is_boolean(mask.type) or len(mask) != part.num_rows:
                 raise TypeError(
-                    f"a filter gives {part.num_rows} booleans, not {len(mask)} of {mask.type}"
+                    f"a filter must return {part.num_rows} booleans, not {len(mask)} of {mask.type}"
                 )
-            return but(mask, refusals.rows), refusals
+            return without_rows(mask, refusals.rows), refusals
 
-        def together(given: Sequence[bool]) -> pa.Array:
-            return pa.array(given, pa.bool_())
+        def combine(results: Sequence[bool]) -> pa.Array:
+            return pa.array(results, pa.bool_())
 
-        super().__init__(name, caller_of(call, batches, Records(function, each_bool, together)))
+        records = RecordFunction(function, call_all_bools, combine)
+        super().__init__(name, caller_of(call, batches, records))
 
-    def _given(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, done: Done[Any]
+    def _emitted(
+        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
     ) -> pa.RecordBatch:
-        return done.taken(with_hidden(rows, bounds)).filter(done.given)
+        return result.accepted(with_hidden(rows, bounds)).filter(result.value)
 
-    def _parent_in(self, done: Done[Any], row: int) -> int | None:
-        return int(np.flatnonzero(done.given.fill_null(False))[row])
+    def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
+        return int(np.flatnonzero(result.value.fill_null(False))[row])
 
 
 def caller_of(
-    call: Call, batches: Run[Any], records: Callable[..., Turn[Any]]
+    call: Call, batches: Run[Any], records: Callable[..., RecordCalls[Any]]
 ) -> Callable[[Locate], Caller[Any]]:
-    """Return what makes the caller of a function, once it is known who places its rows."""
+    """Return a function that makes the caller of a step, given how to find the place of a row."""
     if call.per is Per.BATCH:
         return lambda place: Caller(place, call, batches)
     return lambda place: RecordCaller(place, call, records)
 
 
-def given_records(given: Any) -> Iterable[Any]:
-    """Pass on what a function per record gave, unless it is no iterable of records."""
-    if given is None or isinstance(given, dict | str | bytes):
-        shown = "None" if given is None else f"one {type(given).__name__}"
-        raise TypeError(f"it gave {shown}; it must give an iterable of records, [] for none")
-    found: Iterable[Any] = given
-    return found
+def returned_records(returned: Any) -> Iterable[Any]:
+    """Return the result of a function per record. Raises TypeError if it is not an iterable."""
+    if returned is None or isinstance(returned, dict | str | bytes):
+        kind = "None" if returned is None else f"one {type(returned).__name__}"
+        raise TypeError(
+            f"the function returned {kind}; it must return an iterable of records, or [] for none"
+        )
+    records: Iterable[Any] = returned
+    return records
 
 
 def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Make a batch of dicts; a missing or unknown field, or a lossy value, is refused."""
+    """Make a batch from dicts.
+
+    Raises TypeError or ValueError for a missing or unknown field, and for a value that its column
+    cannot hold exactly.
+    """
     rows = list(records)
     names = set(schema.names)
     if not _DICT.issuperset(map(type, rows)) or any(names != set(s) for s in set(map(tuple, rows))):
-        _complain_of_fields(rows, schema)
+        _check_fields(rows, schema)
     columns = [
         exact_array([row[name] for row in rows], kind, f"column {name!r}")
         for name, kind in zip(schema.names, schema.types, strict=True)
@@ -310,12 +326,19 @@ def from_records(records: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _complain_of_fields(rows: list[Any], schema: pa.Schema) -> None:
-    """Name the first record that has not the declared fields; a kind of dict may have them."""
+def _check_fields(rows: list[Any], schema: pa.Schema) -> None:
+    """Raise TypeError for the first record that does not have the declared fields.
+
+    A record may be a subclass of dict.
+    """
     names = set(schema.names)
     for row in rows:
         if not isinstance(row, dict):
-            given = "None" if row is None else type(row).__name__
-            raise TypeError(f"it gave {given}; it must give a dict with {schema.names}")
+            kind = "None" if row is None else type(row).__name__
+            raise TypeError(
+                f"the function returned {kind}; it must return a dict with {schema.names}"
+            )
         if row.keys() != names:
-            raise TypeError(f"it gave a record with {sorted(row)}, declared are {schema.names}")
+            raise TypeError(
+                f"the function returned a record with {sorted(row)}, but {schema.names} are declared"
+            )

@@ -1,11 +1,12 @@
-"""State of keys as user functions see it: by batch as arrays, by record as a dict.
+"""The state of keys as user functions get it: arrays for a batch, a dict for a record.
 
-Whatever is stored has its declared type at once, exactly or refused (``model.exact``). So what a
-function reads back in the same batch is what it would read in the next one, and results do not
-depend on how rows fall into batches, nor on where a recovery began.
+A value is converted to the declared type when the function stores it. The conversion is exact, or
+the value is refused (``model.exact``). So a function reads the same value later in this batch and in
+the next one. Results therefore do not depend on the sizes of batches or on recoveries.
 
-A number or bool begins as zero. A text, decimal, date or time begins as null; the table keeps a
-date or time with its sign bit flipped, so that its zero, the smallest number, stands for null.
+A number or bool begins as zero. A text, decimal, date or time begins as null. The table stores a
+date or time with its sign bit flipped. The stored zero, which would be the smallest number, stands
+for null.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,10 @@ _DECIMAL = pa.binary(16)
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """A state column as declared, and as the table keeps it (``dtype``, see ``base.Value``)."""
+    """A state column: its declared type, and the type that the table stores.
+
+    ``dtype`` is explained at ``base.Value``.
+    """
 
     name: str
     type: pa.DataType
@@ -36,22 +40,25 @@ class StateField:
 
     @property
     def label(self) -> str:
-        """Begin a complaint about one of its values."""
+        """Return the beginning of an error message about one of its values."""
         return f"state column {self.name!r}"
 
     @property
     def is_array(self) -> bool:
-        """Say whether a batch function gets it as a numpy array: numbers and bools, never null."""
+        """Return whether a function per batch gets a numpy array: numbers and bools, never null."""
         return not (self.dtype == BYTES or pa.types.is_temporal(self.type))
 
     @property
     def value(self) -> Value:
-        """Return the column of the table. A time's name has its unit: other units do not fit."""
+        """Return the column of the table.
+
+        The name of a date or time column has its type, so a restore with another unit is refused.
+        """
         timed = pa.types.is_temporal(self.type)
         return Value(f"{self.name}:{self.type}" if timed else self.name, self.dtype)
 
     def read(self, kept: KeyedState, rows: Int32s) -> Any:
-        """Return a copy of the values of rows: a numpy array, or an Arrow array of the type."""
+        """Return a copy of the values of rows: a numpy array, or an Arrow array of this type."""
         value = self.value
         if self.dtype == BYTES:
             found = kept.read_bytes(value.name, rows)
@@ -82,7 +89,10 @@ class StateField:
             kept.column(value.name)[rows] = words
 
     def exact(self, values: Any) -> Any:
-        """Return a copy of values, one per key, as :meth:`read` would. Raises as ``exact`` does."""
+        """Return a copy of values, one per key, in the form that :meth:`read` returns.
+
+        Raises ValueError or TypeError for a value that the column cannot hold exactly.
+        """
         if (
             isinstance(values, np.ndarray)
             and self.is_array
@@ -93,13 +103,13 @@ class StateField:
             values = pa.array(values)
         elif not isinstance(values, pa.Array | pa.ChunkedArray):
             return self.of_list(list(values))
-        return self._plain(exact_cast(values, self.type, self.label))
+        return self._checked(exact_cast(values, self.type, self.label))
 
     def of_list(self, values: Sequence[Any]) -> Any:
-        """Do it for values of Python."""
-        return self._plain(exact_array(values, self.type, self.label))
+        """Do the same as :meth:`exact` for Python values."""
+        return self._checked(exact_array(values, self.type, self.label))
 
-    def _plain(self, array: pa.Array) -> Any:
+    def _checked(self, array: pa.Array) -> Any:
         if self.dtype != BYTES and not self.is_array and self._has_reserved(array):
             raise ValueError(f"{self.label} cannot hold the earliest time of {self.type}")
         if not self.is_array:
@@ -109,12 +119,12 @@ class StateField:
         return np.array(array.to_numpy(zero_copy_only=False))
 
     def _has_reserved(self, array: pa.Array) -> bool:
-        """Say whether there is a time that the table keeps for null."""
+        """Return whether a time is in the array that the table uses for null."""
         words = fixed(array, np.dtype(self.dtype))
         found = words == np.iinfo(words.dtype).min
         return bool((found & ~np.asarray(array.is_null())).any())
 
-    def begin(self) -> Any:
+    def first_value(self) -> Any:
         """Return the value of a new key, as a function per record reads it."""
         if not self.is_array:
             return None
@@ -122,7 +132,7 @@ class StateField:
 
 
 def state_field(step: str, field: pa.Field) -> StateField:
-    """Say how a state column is kept. Raises ConfigError for a type that cannot be."""
+    """Return how a state column is stored. Raises ConfigError for a type that cannot be stored."""
     t, kind = pa.types, field.type
     dtype = None
     if _is_bytes(kind) or t.is_decimal128(kind):
@@ -136,7 +146,7 @@ def state_field(step: str, field: pa.Field) -> StateField:
     if dtype is None:
         raise ConfigError(
             f"step {step!r}: state column {field.name!r} cannot be of type {kind}; "
-            "take a number, bool, decimal128, date, time, string or binary"
+            "use a number, bool, decimal128, date, time, string or binary"
         )
     return StateField(field.name, kind, dtype)
 
@@ -156,56 +166,66 @@ def _sign(words: npt.NDArray[Any]) -> Any:
 
 
 def _as_decimal(found: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Turn 16 bytes each (binary, null where nothing was stored) to decimals."""
+    """Convert values of 16 bytes (binary; null if nothing was stored) to decimals."""
     return found.cast(_DECIMAL).view(kind)
 
 
 class BatchState:
-    """State of the keys of one batch. ``index[i]`` is the place of row i's key, 0 .. keys - 1.
+    """The state of the keys of one batch. Row i has key number ``index[i]``, from 0 to keys - 1.
 
-    ``state[name]`` is a copy of a state column, one item per key: a numpy array for numbers and
-    bools (zeros for a new key), a pyarrow array for all else (null for a new key).
-    ``state[name] = values`` stores one item per key, exactly or not at all. ``delete(mask)``
-    forgets the keys where the mask is true, whatever else is stored for them in the same call.
+    ``state[name]`` is a copy of a state column with one item per key. It is a numpy array for
+    numbers and bools (zero for a new key), and a pyarrow array for other types (null for a new
+    key). ``state[name] = values`` stores one item per key; a value that does not fit exactly raises
+    an error. ``delete(mask)`` deletes the keys for which the mask is true, even if the same call
+    also stores values for them.
     """
 
     def __init__(self, kept: KeyedState, fields: Mapping[str, StateField], rows: Int32s) -> None:
-        """Show the state of ``rows``, one for each row of the batch."""
+        """Show the state of ``rows``: the row number of the key of each row of the batch."""
         self._kept = kept
         self._fields = fields
         self._rows, index = np.unique(rows, return_inverse=True)
         self.index: Int32s = index.astype(np.int32)
         self.keys = len(self._rows)
         self._written: dict[str, Any] = {}
-        self._gone: npt.NDArray[np.bool_] = np.zeros(self.keys, np.bool_)
+        self._deleted: npt.NDArray[np.bool_] = np.zeros(self.keys, np.bool_)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a column's values, one per key. Raises KeyError naming the nearest column."""
+        """Return the values of a column, one per key.
+
+        Raises KeyError, with similar names, for a column that is not declared.
+        """
         field = self._field(name)
         if name not in self._written:
             found = field.read(self._kept, self._rows)
         elif field.is_array:
             found = self._written[name].copy()
         else:
-            found = self._written[name]  # Arrow's arrays do not change
-        return self._without_gone(field, found) if self._gone.any() else found
+            found = self._written[name]  # no copy: Arrow arrays are immutable
+        return self._without_deleted(field, found) if self._deleted.any() else found
 
-    def _without_gone(self, field: StateField, found: Any) -> Any:
+    def _without_deleted(self, field: StateField, found: Any) -> Any:
         if field.is_array:
-            found[self._gone] = field.begin()
+            found[self._deleted] = field.first_value()
             return found
-        return pa.compute.if_else(pa.array(self._gone), pa.scalar(None, field.type), found)
+        return pa.compute.if_else(pa.array(self._deleted), pa.scalar(None, field.type), found)
 
     def __setitem__(self, name: str, values: Any) -> None:
-        """Store one value per key. Raises KeyError, ValueError or TypeError with the column."""
+        """Store one value per key.
+
+        Raises KeyError, ValueError or TypeError, with the name of the column.
+        """
         field = self._field(name)
         if len(values) != self.keys:
             raise ValueError(f"{field.label} takes {self.keys} values, not {len(values)}")
         self._written[name] = field.exact(values)
 
     def delete(self, mask: Any) -> None:
-        """Forget keys: their state begins anew."""
-        self._gone |= np.asarray(mask, np.bool_)
+        """Delete the keys for which ``mask`` is true. Their state begins anew.
+
+        ``mask`` has one bool per key.
+        """
+        self._deleted |= np.asarray(mask, np.bool_)
 
     def _field(self, name: str) -> StateField:
         if name not in self._fields:
@@ -213,26 +233,29 @@ class BatchState:
         return self._fields[name]
 
     def store(self) -> None:
-        """Write all changes; the step calls it when the function has returned."""
+        """Write all changes to the table. The step calls this when the function has returned."""
         for name, values in self._written.items():
             self._fields[name].write(self._kept, self._rows, values)
-        if self._gone.any():
-            self._kept.delete(self._rows[self._gone])
+        if self._deleted.any():
+            self._kept.delete(self._rows[self._deleted])
 
     # --- By record ----------------------------------------------------------------------------
 
     def records(self, rules: "RecordRules") -> "list[RecordState]":
-        """Return the state of each key as a dict that takes changes."""
+        """Return the state of each key as a dict that the function may change."""
         columns = [_listed(self[name]) for name in self._fields]
         rows = zip(*columns, strict=True) if columns else ((),) * self.keys
         return [RecordState(rules, row) for row in rows]
 
     def take_records(self, states: "Sequence[RecordState]", first: Mapping[str, Any]) -> None:
-        """Note what became of the dicts that :meth:`records` made; one as at ``first`` may go."""
+        """Take over the changes of the dicts that :meth:`records` returned.
+
+        A key is deleted if its dict was cleared and has the values ``first`` of a new key.
+        """
         for name, field in self._fields.items():
             self._written[name] = field.of_list([s[name] for s in states])
-        forgotten = (s.cleared and s == first for s in states)
-        self._gone |= np.fromiter(forgotten, np.bool_, self.keys)
+        deleted = (s.cleared and s == first for s in states)
+        self._deleted |= np.fromiter(deleted, np.bool_, self.keys)
 
 
 def _listed(values: Any) -> list[Any]:
@@ -242,14 +265,14 @@ def _listed(values: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """The names, rules and first values of a step's state columns."""
+    """The state columns of a step: their types, conversions and first values by name."""
 
     fields: Mapping[str, StateField]
     takes: Mapping[str, Take]
     first: Mapping[str, Any]
 
     def taken(self, name: str, value: Any) -> Any:
-        """Return a value as its column keeps it. Raises KeyError, ValueError, TypeError."""
+        """Return a value converted for its column. Raises KeyError, ValueError or TypeError."""
         field = self.fields.get(name)
         if field is None:
             raise KeyError(unknown("state column", name, self.fields))
@@ -264,42 +287,42 @@ class RecordRules:
 
 
 def record_rules(fields: Mapping[str, StateField]) -> RecordRules:
-    """Make the rules of a step once."""
+    """Return the rules of a step. Called once when the step is made."""
     takes = {name: taker(field.type) for name, field in fields.items()}
-    return RecordRules(fields, takes, {name: f.begin() for name, f in fields.items()})
+    return RecordRules(fields, takes, {name: f.first_value() for name, f in fields.items()})
 
 
 _put = dict.__setitem__
-_REFUSED = (KeyError, TypeError, ValueError, OverflowError)
+_CONVERSION_ERRORS = (KeyError, TypeError, ValueError, OverflowError)
 
 
 class RecordState(dict[str, Any]):
-    """State of one key: a dict with all declared columns, no other, and values of their types.
+    """The state of one key: a dict that always has exactly the declared columns.
 
-    What is stored is what later reads give, in this batch or another: ``state["x"] = value`` keeps
-    the value exactly in the column's type, or raises. ``del state["x"]`` and ``pop`` set a column
-    back to its first value; ``clear()`` does so for all and forgets the key.
+    ``state["x"] = value`` converts the value to the type of the column. It raises an error if this
+    is not exact, so later reads return the value that was stored. ``del state["x"]`` and ``pop``
+    set a column back to its first value. ``clear()`` does this for all columns and deletes the key.
     """
 
     __slots__ = ("_rules", "_takes", "cleared")
 
     def __init__(self, rules: RecordRules, values: Iterable[Any]) -> None:
-        """Show ``values``, one for each column."""
+        """Begin with ``values``, one for each column."""
         super().__init__(zip(rules.fields, values, strict=True))
         self._rules = rules
         self._takes = rules.takes
         self.cleared = False
 
     def __missing__(self, name: str) -> NoReturn:
-        """Refuse a column that is not declared."""
+        """Raise KeyError: the column is not declared."""
         raise KeyError(unknown("state column", name, self))
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Keep a value in its column's type. Raises KeyError, ValueError or TypeError."""
+        """Store a value in the type of its column. Raises KeyError, ValueError or TypeError."""
         try:
             kept = self._takes[name](value)
-        except _REFUSED:
-            kept = self._rules.taken(name, value)  # None, or a complaint that names the column
+        except _CONVERSION_ERRORS:
+            kept = self._rules.taken(name, value)  # handles None, and raises with the column's name
         _put(self, name, kept)
 
     def __delitem__(self, name: str) -> None:
@@ -312,38 +335,40 @@ class RecordState(dict[str, Any]):
         return self._rules.first[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a column's value; it is always there. Raises KeyError when it is not declared."""
+        """Return the value of a column. Raises KeyError if the column is not declared."""
         return self[name]
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return a column's value; it is always there. Raises KeyError when it is not declared."""
+        """Return the value of a column. Raises KeyError if the column is not declared."""
         return self[name]
 
     def pop(self, name: str, *_: Any) -> Any:
-        """Return a column's value and set it back to the first one."""
+        """Return the value of a column, and set it back to its first value."""
         value = self[name]
         del self[name]
         return value
 
     def popitem(self) -> NoReturn:
-        """Refuse: columns stay."""
-        raise TypeError("the columns of a state stay: del state[name] sets one back")
+        """Raise TypeError: columns cannot be removed."""
+        raise TypeError(
+            "columns of a state cannot be removed: del state[name] sets one back to its first value"
+        )
 
     def clear(self) -> None:
-        """Forget the key: all columns are as those of a new one."""
+        """Delete the key: all columns have the values of a new key."""
         super().update(self._rules.first)
         self.cleared = True
 
-    def set_back(self, values: Mapping[str, Any]) -> None:
-        """Take back changes: ``values`` are all columns as they were."""
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Undo changes. ``values`` are the earlier values of all columns."""
         super().update(values)
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Keep several values; none when one of them is refused."""
+        """Store several values. If one of them is refused, none is stored."""
         kept = {n: self._rules.taken(n, v) for n, v in dict(*others, **values).items()}
         super().update(kept)
 
     def __ior__(self, other: Any) -> "RecordState":  # type: ignore[override,misc]
-        """Keep several values, as :meth:`update` does."""
+        """Store several values, as :meth:`update` does."""
         self.update(other)
         return self

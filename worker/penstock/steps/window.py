@@ -1,11 +1,11 @@
-"""Tumbling windows of event time per key: counted in compiled loops, emitted once.
+"""Tumbling windows of event time for each key. Each window emits once.
 
-A row is late for its window iff ``end + lateness <= bound``, with the bound that its source
-stamped: that does not depend on how channels interleave. A window emits when the watermark
-reaches ``end + lateness``: by end, and within it by key group, hash and key. A row that comes for
-an emitted window all the same (its split was idle) is late too, and counted apart. The state is
-keyed by (end, key) and lives with the key's group, so open windows move and are restored like
-everything else.
+A row is late for its window if and only if ``end + lateness <= bound``. The source has stored this
+bound with the row, so it does not depend on the order in which channels are read. A window emits
+when the watermark reaches ``end + lateness``. Windows emit in the order of end, key group, hash and
+key. A row of an idle split may come after its window has emitted. Such a row is also late, and has
+its own counter. The key of the state is (end, key). An open window belongs to the key group of its
+key, and moves and is restored with it.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,10 @@ _TIME = pa.timestamp("us")
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """Length, offset from 1970 and allowed lateness of windows (us); ``time`` names the column."""
+    """Length, offset from 1970-01-01 and allowed lateness of windows, in microseconds.
+
+    ``time`` names the column of event time.
+    """
 
     size_us: int
     offset_us: int
@@ -44,7 +47,7 @@ class WindowShape:
 
 
 class WindowStep(PlainStep):
-    """One row per key and window: keys, window_start, window_end, computed columns."""
+    """Emits one row for each key and window: keys, window_start, window_end, computed columns."""
 
     def __init__(
         self,
@@ -64,17 +67,17 @@ class WindowStep(PlainStep):
         self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
 
     def open(self, state: OpenState) -> None:
-        """Open the state; called once, before anything else."""
+        """Open the state. Called once, before all other methods."""
         schema = StateSchema(self.name, self._keys.fields, self._aggregates.values(), timed=True)
         self._state = state(schema)
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
-        """Put rows into their windows; late ones go to the output ``late`` as they came."""
+        """Add rows to their windows. Late rows go to the output ``late`` unchanged."""
         rows, bounds = split_hidden(batch)
         hashed = self._keys.codec.hashed(self._keys.of(rows))
         ends = np.empty(len(hashed[0]), np.int64)
         verdicts = np.empty(len(ends), np.uint8)
-        if self._judge(rows, bounds, hashed[1], (ends, verdicts)):
+        if self._assign_windows(rows, bounds, hashed[1], (ends, verdicts)):
             on_time = np.flatnonzero(verdicts == windows.ON_TIME)
             self._emit_late(batch, verdicts)
             rows, ends = rows.take(pa.array(on_time)), ends[on_time]
@@ -85,14 +88,14 @@ class WindowStep(PlainStep):
             self._state.set_due(found, ends)
             self._aggregates.fold(self._state, found, rows)
 
-    def _judge(
+    def _assign_windows(
         self,
         rows: pa.RecordBatch,
         bounds: pa.Array | None,
         groups: npt.NDArray[np.int32],
         result: tuple[Int64s, npt.NDArray[np.uint8]],
     ) -> bool:
-        """Write window ends and verdicts; say whether any row is late."""
+        """Write the window end and the verdict of each row. Returns whether a row is late."""
         times = flat(rows.column(self._shape.time))
         shape = (self._shape.size_us, self._shape.offset_us, self._shape.lateness_us)
         given = (fixed(times, np.int64), _bounds(bounds, len(times)))
@@ -110,7 +113,10 @@ class WindowStep(PlainStep):
         self._outputs["late"](batch.take(pa.array(late)))
 
     def on_watermark(self, time_us: int) -> bool:
-        """Emit windows whose end + lateness the watermark has reached; say whether more have."""
+        """Emit windows whose end plus lateness the watermark has reached, at most one slice.
+
+        Returns true if there may be more.
+        """
         np.maximum(self._fired, time_us, out=self._fired)
         bound = time_us - self._shape.lateness_us
         if self._state.next_due() > bound:
@@ -129,7 +135,7 @@ class WindowStep(PlainStep):
         columns = [*keys, *times, *computed]
         cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
-        # Rows of many inputs: bound by none, so never late by a source's stamp further down.
+        # A window's row is made from many rows, so it has no bound, and later steps never find it late.
         return with_hidden(batch, pa.array(np.full(len(rows), NO_BOUND, np.int64)))
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
@@ -137,12 +143,12 @@ class WindowStep(PlainStep):
         return split_hidden(self._emitted(rows))[0]
 
     def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Know that up to the watermark all windows of these groups have emitted."""
+        """Take note that all windows of these groups up to the watermark have emitted."""
         if watermark_us is not None:
             np.maximum(self._fired, watermark_us, out=self._fired)
 
     def counters(self) -> dict[str, int]:
-        """Count open windows, and late rows by what made them late."""
+        """Return the number of open windows, and of late rows by their cause."""
         return {
             "keys": self._state.about_keys(),
             "late": self._late[windows.LATE],
@@ -165,5 +171,8 @@ def window(
     compute: Sequence[Compute],
     schemas: tuple[pa.Schema, pa.Schema],
 ) -> WindowStep:
-    """Make a window step over rows of ``schemas[0]`` that emits ``schemas[1]``; open it next."""
+    """Make a window step that takes rows of ``schemas[0]`` and emits rows of ``schemas[1]``.
+
+    The caller must open its state before the first batch.
+    """
     return WindowStep(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])

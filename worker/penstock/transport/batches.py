@@ -10,7 +10,7 @@ from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
 from penstock.model.validate import validate
 from penstock.model.wire import CHARGE_MAX
-from penstock.steps.calls import shown
+from penstock.steps.calls import record_text
 
 CHARGES_MAX = 2  # a decoded batch may use this many times its charge: columns may share memory
 _PINNED_TO_COMPACT = 2  # a slice may keep alive this many times its own size
@@ -143,7 +143,7 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
             raise RowNotSentError(
                 f"a row of {data.charge} bytes is larger than an element may be "
                 f"({ELEMENT_BYTES_MAX} bytes): split it in the job, or leave out "
-                f"{_largest(data.payload)}\nrecord: {shown(data.payload)}"
+                f"{_largest(data.payload)}\nrecord: {record_text(data.payload)}"
             )
         yield data
         return
@@ -185,7 +185,7 @@ def _as_bytes(row: pa.RecordBatch) -> str:
     """Show a row whose texts may be invalid UTF-8."""
     texts = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     columns = [c.view(texts[c.type]) if c.type in texts else c for c in row.columns]
-    return shown(pa.RecordBatch.from_arrays(columns, names=row.schema.names))
+    return record_text(pa.RecordBatch.from_arrays(columns, names=row.schema.names))
 
 
 def fingerprint(schema: pa.Schema) -> bytes:

@@ -1,7 +1,7 @@
-"""Dead letters: refused rows with what was wrong with each, and where each came from.
+"""Makes dead letters: refused rows with the error of each, and its place in the source.
 
-A bad row in each batch is common, so one letter is cheap: calls of Arrow cost ten times as much
-where a function has used the processor's caches for its own ends.
+Often each batch has one bad row. So a single dead letter must be cheap, and needs few calls of
+Arrow: these cost ten times as much after a user function has filled the processor's caches.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ ERROR_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Row ``start`` is at fault; ``error`` says why, in one bounded text."""
+    """A refused row: ``row`` is its number in the batch, ``error`` a text of bounded length."""
 
-    start: int
+    row: int
     error: str
 
 
-class Letters:
+class DeadLetters:
     """Makes the dead letters of one step."""
 
     def __init__(self, where: Locate) -> None:
-        """Tell the place of each row by ``where``."""
+        """Find the place of each row by ``where``."""
         self._where = where
-        # Of the newest rows, and of their letters.
+        # The schemas of the newest batch and of its dead letters.
         self._schemas = pa.schema([]), pa.schema(ERROR_FIELDS)
         self._texts = lru_cache(maxsize=3)(_texts)  # step, source and partition rarely change
 
     def of(self, batch: pa.RecordBatch, refused: Sequence[Refused]) -> pa.RecordBatch:
-        """Return the refused rows of a batch with their errors, without a hold on the others."""
-        rows = copied(batch, [r.start for r in refused])
-        places = [self._where(r.start) for r in refused]
+        """Return the refused rows of a batch with their errors. They do not keep the batch alive."""
+        rows = copied(batch, [r.row for r in refused])
+        places = [self._where(r.row) for r in refused]
         columns: list[Any] = [
             self._texts(tuple([w.step for w in places])),
             _texts([r.error for r in refused]),
@@ -67,7 +67,7 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
 
 
 def copied(batch: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
-    """Return some rows of a batch in memory of their own."""
+    """Return a copy of some rows of a batch. It does not share memory with the batch."""
     if len(rows) > SLICED_ROWS_MAX:
         return batch.take(pa.array(rows, pa.int64()))
     return pa.concat_batches([batch.slice(row, 1) for row in rows])

@@ -1,5 +1,6 @@
 """``ps.run`` and ``penstock.testing``: whole jobs in the test's own thread."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -347,11 +348,18 @@ def other_columns() -> ps.Job:
 # --- Nothing stays behind ------------------------------------------------------------------------
 
 
+def sockets() -> set[str]:
+    """Return the sockets of this process."""
+    names = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    links = {str(name.readlink()) for name in names if name.is_symlink()}
+    return {link for link in links if link.startswith("socket:")}
+
+
 def test_nothing_of_a_run_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    before = set(threading.enumerate())
+    before, open_before = set(threading.enumerate()), sockets()
     ps.run(words, FOLDERS, inputs={"lines": LINES}, collect=True, workers=2)
     with pytest.raises(ps.UserCodeError):
         refusing("fail").run()
@@ -361,6 +369,7 @@ def test_nothing_of_a_run_stays_behind(tmp_path: Path, monkeypatch: pytest.Monke
         t.push("numbers", [{"who": "a", "n": 1}])
         t.checkpoint()
         assert set(threading.enumerate()) == before
+        assert sockets() == open_before
     assert set(threading.enumerate()) == before
     assert list(tmp_path.iterdir()) == []
 

@@ -1,13 +1,13 @@
-"""The same word count without an engine, in the same run: a yardstick of the machine, no bound.
+"""The same word count without an engine, in the same run: a measure of the machine, not a limit.
 
     bench.run --> two processes of bench.bare_part <-- words --> over Arrow Flight
 
-Two processes exchange words as the two workers of a scenario do. Each has a thread that reads
-words and deals them out by the hash of the key, one that counts, and Flight's own. Reading,
-hashing, dealing out and counting are the engine's compiled loops. All else is left out: credit,
-order across attempts, barriers, checkpoints, watermarks, a leader, reports; when a process dies
-its rows are lost. What an engine costs beside it is the price of those. It is one way to do it: an
-engine may be faster where the other way suits it better, as runs with 10 M words are.
+Two processes exchange words as the two workers of a scenario do. Each has a thread that reads words
+and partitions them by the hash of the key, a thread that counts, and Flight's own threads. Reading,
+hashing, partitioning and counting use the engine's compiled loops. Credit, order across attempts,
+barriers, checkpoints, watermarks, a leader and reports are left out. If a process dies, its rows
+are lost. The difference to an engine is the price of these parts. This is only one way to write it,
+and an engine may be faster: runs with 10 M different words are.
 """
 
 import json
@@ -24,20 +24,20 @@ from bench.oracle import expected, words_spec
 from bench.scenario import Scenario
 from penstock.base.values import replace
 
-SECONDS = 15.0  # of a run at a fixed rate, the warm-up included
-ROWS_SHARE = 4  # at full rate: so many times fewer rows than the engine gets
+SECONDS = 15.0  # length of a run at a fixed rate, with its warm-up
+ROWS_SHARE = 4  # at full rate the engine gets this many times more rows
 BEST_IS_LEAST = ("_ms", "_ns_per_row")
 
 
 def applies(scenario: Scenario) -> bool:
-    """Say whether it is asked for, and there is an exchange: between two workers."""
+    """Return whether the scenario asks for this measurement, and has two workers that exchange words."""
     return scenario.bare and scenario.splits == PROCESSES
 
 
 def measure(scenario: Scenario) -> dict[str, float]:
-    """Exchange the words of a scenario for a while; return rate, CPU and latency.
+    """Exchange the words of a scenario for some seconds. Returns rate, CPU and latency.
 
-    Raises AssertionError when a count is wrong.
+    Raises AssertionError if a count is wrong.
     """
     short = _shorter(scenario)
     told = _run([_part(short, number) for number in range(PROCESSES)])
@@ -54,7 +54,7 @@ def measure(scenario: Scenario) -> dict[str, float]:
 
 
 def best(runs: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the best of each figure, under the name ``bare_...``."""
+    """Return the best value of each figure, with names ``bare_...``."""
     found: dict[str, float] = {}
     for name in dict.fromkeys(name for run in runs for name in run if name != "markers"):
         pick = min if name.endswith(BEST_IS_LEAST) else max
@@ -77,11 +77,11 @@ def _part(scenario: Scenario, number: int) -> Part:
 
 
 def _run(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Let all parts run, connected to each other, and return what they told."""
+    """Run all parts, connected to each other, and return what they reported."""
     with ExitStack() as running:
         children = [running.enter_context(_child(part)) for part in parts]
         for child in children:
-            running.callback(child.kill)  # first of all, should another one have failed
+            running.callback(child.kill)  # stopped first if another part fails
         ports = [_heard(child) for child in children]
         for child, port in zip(children, reversed(ports), strict=True):
             _tell(child, port)

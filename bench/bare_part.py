@@ -2,7 +2,8 @@
 
     python -m bench.bare_part '{"number": 0, "payload": 1024, ...}'
 
-Tells its port, hears that of the other, runs to the end of its words, and prints what it counted.
+It prints its port, reads the port of the other process, runs to the end of its words, and prints the
+counts.
 """
 
 import gc
@@ -38,7 +39,7 @@ from penstock.steps.keyed import KeyColumns
 PROCESSES = 2
 GROUPS = 256
 OWNERS = (np.arange(GROUPS) * PROCESSES // GROUPS).astype(np.int32)
-TURN_S = 0.001  # between two reads at a fixed rate
+TURN_S = 0.001  # time between two reads at a fixed rate
 TURN_BYTES = 8 * 2**20  # of a read at full rate: 1, 2 and 4 MiB gave less with 1 KiB words
 TURN_ROWS = 65_536
 WAITING_MAX = 4  # batches before a counting thread, at full rate
@@ -49,9 +50,9 @@ Marks = tuple[int, ...]  # when rows were due, ns of the monotonic clock
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one of the processes does; ``words`` are of both sources, ``rate`` is of each.
+    """What one process does. ``words`` are those of both sources, ``rate`` is that of each source.
 
-    Without ``rate`` as fast as possible; ages of the first ``warmup_s`` do not count.
+    Without ``rate`` it runs as fast as possible. Latencies of the first ``warmup_s`` do not count.
     """
 
     number: int
@@ -61,7 +62,7 @@ class Part:
 
 
 def read_part(text: str) -> Part:
-    """Read a part that was spelled as JSON."""
+    """Read a part from JSON."""
     plain = json.loads(text)
     return Part(**{**plain, "words": WordsSpec(**plain["words"])})
 
@@ -70,7 +71,7 @@ class Counter(threading.Thread):
     """Counts the words of both sources, as they come."""
 
     def __init__(self, part: Part) -> None:
-        """Begin with nothing counted."""
+        """Begin with all counts at 0."""
         super().__init__(name="count", daemon=True)
         self.queue: SimpleQueue[tuple[pa.RecordBatch, Marks] | None] = SimpleQueue()
         self.rows = 0
@@ -100,7 +101,7 @@ class Counter(threading.Thread):
                 self.ages[age] = self.ages.get(age, 0) + 1
 
     def count(self, batch: pa.RecordBatch) -> None:
-        """Count the words of a batch; a word's counts are added up, as the oracle does."""
+        """Count the words of a batch, and add up the running counts as the oracle does."""
         keys = self._keys.codec.keys(self._keys.of(batch))
         found = self._table.rows(keys)
         (counts,) = self._aggregates.running(self._aggregates.fold(self._table, found, batch))
@@ -109,13 +110,13 @@ class Counter(threading.Thread):
         self.counted_at = time.monotonic()
 
     def wait_for_room(self) -> None:
-        """Hold a fast source back: what waits here is bounded."""
+        """Block a fast source while too many batches wait."""
         while self.queue.qsize() >= WAITING_MAX:
             time.sleep(NAP_S)
 
 
 class Door(fl.FlightServerBase):  # type: ignore[misc]
-    """Takes the batches of the other process."""
+    """Receives the batches of the other process."""
 
     def __init__(self, counter: Counter, *, bounded: bool) -> None:
         """Listen on any free port of the loopback address."""
@@ -124,7 +125,7 @@ class Door(fl.FlightServerBase):  # type: ignore[misc]
         self._bounded = bounded
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Hand on what comes; Flight holds the sender back while this waits."""
+        """Pass batches to the counter. While it blocks, Flight also blocks the sender."""
         for chunk in reader:
             if chunk.data is None:
                 break
@@ -136,7 +137,7 @@ class Door(fl.FlightServerBase):  # type: ignore[misc]
 
 
 def reads(part: Part) -> Iterator[tuple[pa.RecordBatch, Marks]]:
-    """Yield the words of a source: those that are due, or as fast as they are taken."""
+    """Yield the words of a source as they fall due, or without a rate as fast as possible."""
     source = WordSource(part.words)
     reader = source.open(source.splits()[part.number])
     most = min(TURN_ROWS, max(TURN_BYTES // part.words.payload, 1))
@@ -161,7 +162,7 @@ def marks(part: Part, begun: int, first: int, rows: int) -> Marks:
 
 
 def deal(part: Part, counter: Counter, port: str) -> None:
-    """Read, deal out by key: one half to the counter here, the other to the other process."""
+    """Read words and partition them by key, for the counter here and for the other process."""
     client = fl.FlightClient(f"grpc://127.0.0.1:{port}")
     writer, _ = client.do_exchange(fl.FlightDescriptor.for_command(b"bare"))
     writer.begin(SCHEMA)
@@ -192,7 +193,7 @@ def warm(part: Part) -> None:
 
 
 def work(part: Part) -> dict[str, Any]:
-    """Be one of the processes; return what was counted."""
+    """Run one of the processes. Returns its counts."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     set_up_process()
     warm(part)

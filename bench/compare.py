@@ -3,10 +3,10 @@
     python -m bench.compare [ENGINE ...] [--turns N] [--continue FILE] [--out FOLDER]
     python -m bench.compare --recount FILE ...
 
-Every turn runs each engine once, in an order that moves on with the turn, so that the weather of
-the machine falls out of the ratios. ``--continue`` adds turns to an earlier file: a comparison may
-be taken in pieces. ``--recount`` runs nothing: rates and ratios of kept files are made anew from
-their marks. Exit 0 when every count of every engine that ran was right.
+Every turn runs each engine once. Each turn begins with another engine, so that changes in the speed
+of the machine do not change the ratios. ``--continue`` adds turns to an earlier file, so a comparison
+may be run in parts. ``--recount`` runs no engine: it computes rates and ratios of kept files again
+from their marks. The exit code is 0 if every count of every engine that ran was right.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def _begun(made_on: Record, options: argparse.Namespace) -> Record:
 
 
 def _ready(name: str, record: Record) -> Peer | None:
-    """Install an engine; note it, or why it cannot be run here."""
+    """Install an engine, and record its versions or why it cannot run here."""
     found = peer.load(name)
     try:
         versions = peer.install(found)
@@ -183,7 +183,7 @@ def recount(path: Path) -> None:
 
 
 def show(record: Record) -> None:
-    """Print rates and ratios as a table, and which engines stood still or have no rate."""
+    """Print rates and ratios as a table, and which engines paused or have no rate."""
     body = [
         [
             f"{v['base']}{'' if v['figure'] == 'rows_per_s' else ', best third'}",
@@ -212,7 +212,7 @@ def show(record: Record) -> None:
 
 
 def notes(runs: Sequence[Record]) -> list[str]:
-    """Say of each engine how long it stood still at most, or that it has no window."""
+    """Return for each engine its longest pause, or that it has no window."""
     found = []
     for name in sorted({run["name"] for run in runs}):
         told = [r["results"] for r in runs if r["name"] == name and r["exact"]]

@@ -2,13 +2,13 @@
 
     python -m bench.dead_letters [FUNCTION ...] [--turns N] [--rows N] [--different] [--out FOLDER]
 
-Each run is `penstock run` on Parquet files of texts, from which a function makes numbers; one of
-them in 8,192 is none. FUNCTION is `record` (called for each row), `arrow` (one call of an Arrow
-kernel for a batch) or `loop` (a Python loop over a batch): they raise. `mask` (kernels of Arrow) and
-`caught` (a Python loop) look for bad texts themselves and give a `ps.Refusing`. With ``--different`` no two bad
-texts of a file are the same. Clean and bad input take turns. The rate
-is rows by the seconds in which the job's one task was at work, as the engine counts them. The rows
-of both outputs are counted.
+Each run is `penstock run` on Parquet files of texts. A function converts the texts to numbers; one
+text in 8,192 is not a number. FUNCTION is `record` (called for each row), `arrow` (one call of an
+Arrow kernel for a batch) or `loop` (a Python loop over a batch): these raise. `mask` (kernels of
+Arrow) and `caught` (a Python loop) look for bad texts themselves and return a `ps.Refusing`. With
+``--different`` all bad texts of a file differ. Runs with clean and with bad input alternate. The rate
+is rows per second of work of the job's only task, as the engine measures it. The rows of both outputs
+are counted.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def job(params: ps.Parameters) -> ps.Job:
 
 
 def make_input(folder: Path, rows: int, bad: bool, different: bool) -> None:
-    """Write texts of numbers; in the middle of each 8,192 rows one is none, or another each."""
+    """Write texts of numbers. In the middle of every 8,192 rows, one is not a number."""
     folder.mkdir()
     texts = [str(n / 7) for n in range(FILE_ROWS)]
     if bad:
@@ -111,7 +111,7 @@ def make_input(folder: Path, rows: int, bad: bool, different: bool) -> None:
 def run(
     folder: Path, function: str, rows: int, *, bad: bool, different: bool = False
 ) -> dict[str, Any]:
-    """Run the job once; return its rate and whether both outputs have the rows that they must."""
+    """Run the job once. Returns its rate, and whether both outputs have the right number of rows."""
     place = Path(tempfile.mkdtemp(dir=folder))
     source = folder / f"{rows}-{'bad' if bad else 'clean'}"
     if not source.exists():
@@ -148,7 +148,7 @@ def _count(folder: Path) -> int:
 def compare(
     folder: Path, function: str, rows: int, turns: int, *, different: bool
 ) -> list[dict[str, Any]]:
-    """Run clean and bad input in turn, in an order that is turned each time."""
+    """Alternate runs with clean and bad input. The order of the two changes each time."""
     found = []
     for turn in range(turns):
         for bad in (False, True) if turn % 2 == 0 else (True, False):

@@ -1,4 +1,4 @@
-"""Does things to a running job, at their times: SIGKILL, rescale."""
+"""Disturbs a running job at given times: kills workers, and rescales."""
 
 import os
 import signal
@@ -24,10 +24,10 @@ class Target:
 
 
 class Disturber(threading.Thread):
-    """Waits for the first rows, then does everything in the order of its time."""
+    """Waits for the first rows of the job, then disturbs it at the given times."""
 
     def __init__(self, due: tuple[Disturbance, ...], target: Target, samples: Samples) -> None:
-        """Note what was done in ``samples.events``."""
+        """Record each disturbance in ``samples.events``."""
         super().__init__(name="disturber", daemon=True)
         self._due = sorted((m for d in due for m in d.moments()), key=lambda m: m[0])
         self._target = target
@@ -35,11 +35,11 @@ class Disturber(threading.Thread):
         self._over = threading.Event()
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Stop. No further disturbance is made."""
         self._over.set()
 
     def run(self) -> None:
-        """Do what is due."""
+        """Make the disturbances that are due."""
         begun = self._first_rows()
         for at_s, what in self._due:
             if self._over.wait(max(0.0, begun + at_s - time.monotonic())):
@@ -61,7 +61,7 @@ class Disturber(threading.Thread):
 
 
 def _kill(what: Disturbance, _target: Target, samples: Samples) -> str | None:
-    """Kill both processes of a worker, as a lost machine would; None when nobody is there."""
+    """Kill both processes of a worker, as if its machine was lost. None if there is no such worker."""
     leader = what.do == "kill-leader"
     workers = samples.statuses[-1]["workers"]
     found: list[dict[str, Any]] = [w for w in workers if w["leader"] == leader]

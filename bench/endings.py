@@ -1,4 +1,4 @@
-"""A benchmark that is told to end takes its processes with it."""
+"""When a benchmark gets SIGTERM, it ends the processes that it has started."""
 
 import signal
 import sys

@@ -1,7 +1,7 @@
 """Latencies as HDR histograms: from the buckets of the sinks to percentiles.
 
-A sink tells the lower end of a bucket; here every age counts as the upper end, so that what is
-reported is never below what was measured.
+A sink reports the lower end of a bucket. Here every latency counts as the upper end, so a reported
+value is never below the measured one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Buckets = Mapping[int, int]
 
 
 def upper_end(lower_us: int) -> int:
-    """Return the largest whole microsecond that falls into the bucket that begins at a number."""
+    """Return the largest whole microsecond of the bucket that begins at ``lower_us``."""
     step = 1
     while bucket((lower_us + step) * 1000) == lower_us:
         step *= 2
@@ -26,7 +26,7 @@ def upper_end(lower_us: int) -> int:
 
 
 def of_buckets(buckets: Buckets) -> Any:
-    """Return the histogram of ages in microseconds. Counts by the lower end of their bucket."""
+    """Return the histogram of latencies in microseconds, from counts by the lower end of a bucket."""
     histogram = HdrHistogram(1, HIGHEST_US, DIGITS)
     for lower, count in buckets.items():
         histogram.record_value(min(max(upper_end(lower), 1), HIGHEST_US), count)

@@ -2,12 +2,12 @@
 
 words         sources -> keyed running count -> discard; every word goes to the worker that owns it
 relay         source on worker 0 -> relay on worker 1 -> sink on worker 0: each row crosses twice
-changed       words, each once as fast as possible, and beside them few words that go on coming
-backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle
-slow          words, and behind the counts a step of ``bench.stages`` that takes its time
+changed       many words, each once and as fast as possible, and a few words that repeat
+backpressure  source on worker 0 -> a stage on worker 1 that sleeps for each packet, in a cycle of times
+slow          words, and after the counts a slow step of ``bench.stages``
 texts         real text -> words -> keyed running count -> discard (``bench.texts``)
 rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
-own           as words, through a source of one's own (``bench.own``)
+own           like words, with a user's own source (``bench.own``)
 """
 
 from pathlib import Path
@@ -18,16 +18,16 @@ from bench import texts
 if TYPE_CHECKING:
     from bench.scenario import Scenario
 
-CHANGING_SEED = 1  # with that of the other words one in 26 would be one of them
-PACKETS_PER_CALL = 10  # of the stage that sleeps: its sleep is that of so many packets at once
+CHANGING_SEED = 1  # with the seed of the other words, one in 26 of them would be a changing word
+PACKETS_PER_CALL = 10  # the slow stage sleeps once for this many packets
 
 
 def job_file(scenario: "Scenario", report: Path) -> dict[str, Any]:
-    """Return the StreamJob file of a scenario, as plain data; totals go to ``report``."""
+    """Return the job file of a scenario as plain data. The job writes its totals to ``report``."""
     spec: dict[str, Any] = {
         "replicas": scenario.workers,
         "checkpoint": {"interval": scenario.checkpoint},
-        # Twenty kills in six minutes are measured, not taken for a record that kills.
+        # The scenario kills workers twenty times in six minutes. The limit of restarts must allow it.
         "restart": {"attempts": 1_000, "backoff": {"max": "200ms"}},
         "job": IN_PYTHON[scenario.kind](scenario, report)
         if scenario.kind in IN_PYTHON

@@ -1,4 +1,4 @@
-"""What the source of a benchmark could give at most: printed beside every result."""
+"""Measures the highest rate of the source of a benchmark. It is printed with every result."""
 
 import sys
 import time
@@ -19,9 +19,9 @@ MEASURE_S = 0.3
 def generator_rows_per_s(scenario: Scenario) -> float:
     """Return the rows/s that one thread reads from the generator alone, in the scenario's batches.
 
-    As a source task reads them. The source slices a block that was drawn before, which costs Python
-    per batch; batches of few rows are copied one behind the other by a compiled loop, which the
-    generator has and a source of one's own (kind ``own``) has not.
+    It reads as a source task does. The source slices a block that was generated before, which costs
+    Python code for each batch. The generator has a compiled loop that joins batches of few rows; a
+    user's own source (kind ``own``) does not.
     """
     if scenario.text:
         return texts.read_words_per_s(scenario, MEASURE_S)
@@ -32,9 +32,9 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     words = WordSource(spec)
     reader = words.open(words.splits()[0])
     if scenario.kind == "own":
-        reader.read(1)  # draws the block
+        reader.read(1)  # generates the block
         return _read_rows_per_s(scenario, OwnReader(reader))
-    reader.gather(scenario.batch_rows, 1)  # draws the block and loads the kernel
+    reader.gather(scenario.batch_rows, 1)  # generates the block and loads the kernel
     return _read_rows_per_s(scenario, reader, reader)
 
 

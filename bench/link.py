@@ -1,7 +1,7 @@
-"""A loopback interface of a given rate, so that a slow network can be had on one machine.
+"""Runs a command with a loopback interface of a given rate: a slow network on one machine.
 
-The command runs in a network namespace of its own, whose loopback interface has a token bucket:
-nothing outside is slowed down. Both directions share the rate.
+The command runs in its own network namespace. The loopback interface there has a token bucket, which
+both directions share. Other processes are not slowed down.
 """
 
 import os

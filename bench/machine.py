@@ -1,4 +1,4 @@
-"""Where and with what a result was made."""
+"""Describes the machine and the software of a result."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ PACKAGES = ("pyarrow", "numba", "numpy", "rocksdict", "grpcio")
 
 
 def describe() -> dict[str, Any]:
-    """Return revision, machine and versions; nothing that names a host or a person."""
+    """Return revision, machine and versions, without the name of a host or a person."""
     return {
         "revision": _git("rev-parse", "--short=12", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "worker")),

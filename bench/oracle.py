@@ -1,4 +1,4 @@
-"""What must have come out, computed from the generator alone."""
+"""Computes the expected output of a scenario from the generator alone."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from penstock.contract.connectors import WordsSpec
 
 
 def words_spec(scenario: Scenario) -> WordsSpec:
-    """Return the words of a scenario, as its source makes them."""
+    """Return the words of a scenario, as its source generates them."""
     return WordsSpec(
         splits=scenario.splits,
         rows=scenario.rows_per_split,
@@ -26,10 +26,10 @@ def words_spec(scenario: Scenario) -> WordsSpec:
 
 
 def expected(scenario: Scenario) -> dict[str, int]:
-    """Return the rows and, of a word count, the sum of all running counts modulo 2^64.
+    """Return the number of rows and, for a word count, the sum of all running counts modulo 2^64.
 
-    A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2: a lost, repeated or
-    misrouted word changes it.
+    A word that occurs n times has the counts 1..n, whose sum is n(n+1)/2. A word that is lost,
+    repeated or sent to the wrong task changes this sum.
     """
     if scenario.kind == "texts":
         return texts.expected(scenario)
@@ -46,14 +46,14 @@ def expected(scenario: Scenario) -> dict[str, int]:
 
 
 def changing_spec(scenario: Scenario) -> WordsSpec:
-    """Return the few words that go on coming; another seed makes them others than those."""
+    """Return the few words that repeat. Their own seed makes them differ from the other words."""
     rows = round(scenario.changing_rate * scenario.seconds / scenario.splits)
     spec = replace(words_spec(scenario), rows=rows, keys=scenario.changing_keys)
     return replace(spec, distribution="uniform", seed=CHANGING_SEED)
 
 
 def _counts(spec: WordsSpec) -> Integers:
-    """Count each word of all splits, by its place."""
+    """Count each word in all splits, by its index."""
     block, rows = WordBlock(spec), spec.rows or 0
     counts = np.zeros(spec.keys, np.int64)
     for split in range(spec.splits):
@@ -62,7 +62,7 @@ def _counts(spec: WordsSpec) -> Integers:
 
 
 def differences(wanted: Mapping[str, int], got: Mapping[str, int]) -> list[str]:
-    """List what is not as expected; empty when the run was exact."""
+    """List the differences from the expected output. Empty if the run was exact."""
     return [
         f"{name}: {got.get(name, 0)} instead of {value}"
         for name, value in wanted.items()

@@ -1,7 +1,7 @@
-"""Words of the generator through a source of one's own: the path that users' sources take.
+"""Reads the generator's words through a user's own source, to measure what users' sources cost.
 
-The built-in generator puts small batches together in compiled code (``gather``), which no other
-source can do. Here its rows come by ``read`` alone, so a batch costs what it costs a user.
+The built-in generator joins small batches in compiled code (``gather``). No other source can do this.
+Here the rows come only by ``read``, so a batch costs as much as for a user's source.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from penstock.contract.graph import Connector
 
 
 class OwnWords:
-    """The splits of the generator, without what only the generator can do."""
+    """The splits of the generator, without ``gather``."""
 
     schema = SCHEMA
     bounded = True
@@ -28,7 +28,7 @@ class OwnWords:
         return self._words.splits()
 
     def prepare(self) -> None:
-        """Draw the block before rows wait for it."""
+        """Generate the block of words before rows are needed."""
         self._words.prepare()
 
     def open(self, state: ps.SplitState) -> "OwnReader":

@@ -1,4 +1,4 @@
-"""An engine to compare with: its file, its environment, and one run of its program."""
+"""Another engine for a comparison: its description, its environment, and one run of its program."""
 
 import hashlib
 import json
@@ -19,8 +19,8 @@ from bench import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).parent / "peers"
-HOME = ROOT / ".bench"  # environments; removed by hand, made anew when it is missing
-INSTALLER = "uv"  # pip takes minutes to choose among versions of what some of them depend on
+HOME = ROOT / ".bench"  # environments; delete the folder to create them again
+INSTALLER = "uv"  # pip needs minutes to resolve the dependencies of some engines
 RUN_TIMEOUT_S = 170.0
 SAMPLE_INTERVAL_S = 0.5
 LAST_WORDS_CHARS = 3000
@@ -28,7 +28,7 @@ LAST_WORDS_CHARS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One engine. ``rows`` are so many that a run takes about ten seconds.
+    """One engine. ``rows`` is chosen so that a run takes about ten seconds.
 
     ``inputs`` are the files it reads (lines, parquet) where it does not make rows from the block;
     ``shares`` names the engine whose environment it uses.
@@ -55,7 +55,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a program said, and what it used: the peak of memory of all its processes, its CPU."""
+    """What a program printed, its CPU time, and the peak memory of all its processes."""
 
     counts: dict[str, int]
     marks: list[tuple[float, float]]
@@ -66,7 +66,7 @@ class Answer:
 
 
 class PeerError(Exception):
-    """An engine could not be installed or did not do its job; the message has its last words."""
+    """An engine could not be installed, or failed. The message has the end of its output."""
 
 
 def names() -> list[str]:
@@ -89,7 +89,7 @@ def load(name: str) -> Peer:
 
 
 def install(peer: Peer) -> dict[str, str]:
-    """Make the environment when it is not there; return the versions in it. Raises PeerError."""
+    """Create the environment if it is missing, and return the versions in it. Raises PeerError."""
     marker = peer.home / "installed"
     wanted = hashlib.sha256(" ".join(peer.packages).encode()).hexdigest()
     if not marker.exists() or marker.read_text() != wanted:
@@ -196,10 +196,10 @@ _JAVA_OPENS = [
 
 
 class Watch:
-    """Looks at the memory and the CPU of a process and all that descend from it."""
+    """Samples the memory and the CPU of a process and all its descendants."""
 
     def __init__(self, pid: int) -> None:
-        """Start to look."""
+        """Start to sample."""
         self.memory_max = 0
         self.cpu_s = 0.0
         self._pid = pid
@@ -208,7 +208,7 @@ class Watch:
         self._thread.start()
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Stop looking; end whatever the process has left behind."""
+        """Stop, and end all processes that the process has left running."""
         self._over.set()
         self._thread.join()
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the kernel says of processes: memory, CPU, children; and of the loopback interface."""
+"""Reads from the kernel: memory, CPU and children of processes, and bytes of the loopback interface."""
 
 import os
 import time
@@ -7,12 +7,12 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_IDLE, _STOLEN = 3, 7  # of the times of all processors; behind idle is waiting for a disk
-_PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # of the fields behind a process's name
+_IDLE, _STOLEN = 3, 7  # indexes in the times of all processors
+_PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21  # indexes of the fields after a process's name
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Return the resident memory of processes; one that has just ended counts nothing."""
+    """Return the resident memory of processes in bytes. A process that has ended counts as 0."""
     return sum(int(fields[_RESIDENT]) * _PAGE for fields in map(_fields, pids) if fields)
 
 
@@ -23,7 +23,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def tree(root: int) -> list[int]:
-    """List a process and all that descend from it."""
+    """List a process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _fields(int(folder.name))):
@@ -36,14 +36,14 @@ def tree(root: int) -> list[int]:
 
 
 class Others:
-    """Measures what everybody else has used of the processors, from now until it is asked.
+    """Measures the share of the processors that other programs use, from its construction on.
 
-    Own is what this process and the children that it has waited for used, and theirs; of one whose
-    children are not waited for, ``own_s`` tells what was seen of it.
+    This process and the children that it has waited for, with their children, do not count as
+    others. For children that it does not wait for, ``own_s`` is the CPU time that was seen.
     """
 
     def __init__(self) -> None:
-        """Begin."""
+        """Begin to measure."""
         self._begun, self._busy, self._own = time.monotonic(), _busy_s(), _own_s()
 
     def share(self, own_s: float = 0.0) -> float:
@@ -54,9 +54,9 @@ class Others:
 
 
 def stolen_s() -> float:
-    """Return for how long the host has kept a processor from this machine, the mean over all.
+    """Return for how many seconds the host has taken a processor from this machine: the mean of all.
 
-    Counted is only time in which the machine wanted it. Always 0 where there is no host.
+    Only time in which the machine needed the processor counts. Always 0 on a machine without a host.
     """
     return _times()[_STOLEN] / _TICKS_PER_S / (os.cpu_count() or 1)
 
@@ -77,7 +77,7 @@ def _own_s() -> float:
 
 
 def loopback_bytes(pid: int) -> int | None:
-    """Return the bytes that the loopback interface of a process has carried since it is there.
+    """Return the bytes that the loopback interface of a process has carried since it was created.
 
     None for a process that has ended.
     """
@@ -93,4 +93,4 @@ def _fields(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
-        return []  # it has just ended
+        return []  # the process has just ended

@@ -1,13 +1,13 @@
 """Publishes figures: ``python -m bench.publish [FILE ...]``.
 
-``published.toml`` says what is published: each row names a record and the figures of it. FILEs are
-records that were made (bench/out): each gives its lines to ``results/summary.jsonl``, and those
-that a row names stay with all their samples. Then the tables between the marks
+``published.toml`` says what is published: each row names a record and its figures. FILEs are new
+records (bench/out). The lines of each are added to ``results/summary.jsonl``. Records that a row
+names are kept with all their samples. Then the tables between the marks
 
     <!-- figures: NAME -->  ...  <!-- end -->
 
-of README.md and docs/performance.md are written anew. A test holds that they are as this writes
-them, so a figure is changed by publishing another record, never by hand.
+of README.md and docs/performance.md are written again. A test checks that they have exactly this
+text. So a figure changes only when another record is published, never by hand.
 """
 
 import argparse
@@ -31,7 +31,7 @@ FIGURE = re.compile(r"(\S+)(?: (>=|<=) (\S+))?")
 SCALES = {"M": 1e-6, "thousand": 1e-3, "%": 100.0}
 HEAD = ("what", "target", "measured", "unit", "every run since (how many)", "record")
 PAIR_HEAD = ("what", "without", "with", "unit", "ratio (least to most)", "pairs", "record")
-# Runs became long enough to be compared, and all of them are of one machine.
+# Since then runs are long enough to compare, and all are from one machine.
 SINCE = "20261122T180000"
 Line = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -54,12 +54,12 @@ class Figure:
         return cls(found[1], found[2] or "", float(found[3] or 0))
 
     def met(self, value: float) -> bool:
-        """Say whether a value meets the target; without one it does."""
+        """Return whether a value meets the target. True if there is no target."""
         return {">=": value >= self.bound, "<=": value <= self.bound}.get(self.how, True)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Publish; exit 1 when a row names what is not there."""
+    """Publish. The exit code is 1 if a row names a record or figure that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.publish")
     parser.add_argument("file", nargs="*", type=Path, help="records that were made, in bench/out")
     files: list[Path] = parser.parse_args(arguments).file
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def lines_of(file: Path) -> Iterator[summary.Line]:
-    """Yield what the summary keeps of a record."""
+    """Yield the lines of the summary for a record."""
     return summary.lines_of(records.stem_of(file), records.read(file))
 
 
@@ -111,7 +111,7 @@ def with_tables(page: Path) -> str:
 
 
 def table_of(rows: Sequence[Row], lines: Sequence[Line], results: str) -> str:
-    """Spell a table in Markdown; ``results`` is where the records lie, seen from the page."""
+    """Return a table in Markdown. ``results`` is the path of the records, relative to the page."""
     paired = "with" in rows[0]
     head = PAIR_HEAD if paired else HEAD
     body = [(pair_cells if paired else run_cells)(row, lines) for row in rows]
@@ -122,7 +122,7 @@ def table_of(rows: Sequence[Row], lines: Sequence[Line], results: str) -> str:
 
 
 def run_cells(row: Row, lines: Sequence[Line]) -> list[str]:
-    """Spell the figures of a run. Raises ValueError."""
+    """Return the table row of a run. Raises ValueError."""
     figures = [Figure.of(text) for text in row["figures"]]
     scale = _scale(row)
     runs = [line for line in lines if line.get("run") == row["run"] and line["exact"]]
@@ -141,7 +141,7 @@ def run_cells(row: Row, lines: Sequence[Line]) -> list[str]:
 
 
 def pair_cells(row: Row, lines: Sequence[Line]) -> list[str]:
-    """Spell a comparison of two things in turn. Raises ValueError."""
+    """Return the table row of a comparison. Raises ValueError."""
     wanted = {"figure": row["figure"], "base": row["without"], "other": row["with"]}
     wanted |= {"cell": row["cell"]} if "cell" in row else {}
     of_file = [
@@ -186,7 +186,7 @@ def _range(values: Sequence[float], scale: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Spell a number with three digits at most behind the first that counts."""
+    """Write a number with at most three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     spelt = f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,8 +1,8 @@
 """The range of a figure over all kept runs: ``python -m bench.ranges FIGURE [SCENARIO ...]``.
 
-A figure that is published is one of several; this lists the least and the most of every kind of
-run that was exact, with the file of each. Runs in which others had more than a tenth of the
-processors are counted, not used.
+A published figure is one of several measurements. This lists the smallest and the largest value of
+every kind of exact run, with the file of each. Runs in which other programs used more than a tenth of
+the processors are left out; their number is shown.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ranges(lines: Iterable[Line], figure: str, scenarios: list[str]) -> tuple[Found, int]:
-    """Return by name of a run its values, rising, each with its file; and how many are left out."""
+    """Return the values by name of run, ascending, each with its file; and how many are left out."""
     found: Found = {}
     busy = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file per command, with everything that is needed to judge it."""
+"""Stores results: one JSON file for each command, with all that is needed to judge it."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 def command_line(module: str, arguments: Sequence[str]) -> str:
-    """Spell the command of a record, without ``--out``: that is a folder of one machine."""
+    """Return the command of a record, without ``--out``, which names a folder of one machine."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -30,7 +30,7 @@ def command_line(module: str, arguments: Sequence[str]) -> str:
 
 
 def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[str]) -> Record:
-    """Return all that is kept of one run."""
+    """Return the data of one run that a record keeps."""
     buckets = histogram.in_totals(samples.totals)
     return {
         "name": scenario.name,
@@ -49,7 +49,7 @@ def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[
             "cpu_s": _rounded(samples.cpu),
             "wire_bytes": _rounded(samples.wire),
             "stolen_s": _rounded(samples.stolen),
-            "begun": round(samples.begun % 1, 3),  # behind a whole second of the clock
+            "begun": round(samples.begun % 1, 3),  # fraction of a second of the clock
             "latency_us": {
                 str(second): {str(low): n for low, n in sorted(buckets.items())}
                 for second, buckets in samples.ages().items()
@@ -104,7 +104,7 @@ def series(record: Mapping[str, Any], name: str) -> Series:
 
 
 def _said(plain: Record) -> Record:
-    """Drop what a scenario leaves empty."""
+    """Leave out empty fields of a scenario."""
     return {k: v for k, v in plain.items() if v not in (None, (), {}, 0.0)}
 
 
@@ -113,7 +113,7 @@ def _rounded(found: Iterable[tuple[float, float]]) -> list[list[float]]:
 
 
 def _spell(value: Any, depth: int) -> str:
-    """Spell JSON with one line per field, down to the series of samples."""
+    """Return JSON with one line for each field and each series of samples."""
     if isinstance(value, dict) and value and depth < 4 and any(map(_large, value.values())):
         inner = ",\n".join(
             f"{' ' * (depth + 1)}{json.dumps(k)}: {_spell(v, depth + 1)}" for k, v in value.items()

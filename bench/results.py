@@ -1,4 +1,4 @@
-"""From raw samples to figures: rate after warm-up, latency, memory, checkpoints, disturbances."""
+"""Computes figures from raw samples: rate, latency, memory, checkpoints, disturbances."""
 
 import re
 from statistics import median
@@ -17,9 +17,9 @@ from bench.timeline import (
 )
 
 MIB = 2**20
-# A checkpoint is seen up to a second after its end; a second behind that, nothing of it is left.
+# A checkpoint is seen up to a second after its end. One second later it no longer has an effect.
 SEEN_LATE_S, CHECKPOINT_AFTER_S = 1.5, 1.0
-QUIET_SHARE = 0.01  # of the processors: a second of which the host took more is not quiet
+QUIET_SHARE = 0.01  # a second in which the host took a larger share of the processors is not quiet
 _SETTLED = re.compile(r"\((\d+\.\d+) s from request to settled\)")
 Figures = dict[str, float]
 
@@ -57,7 +57,7 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
 
 
 def _measured(scenario: Scenario, samples: Samples, ticks: Series) -> tuple[float, float]:
-    """Return the time that counts: from the end of the warm-up to the last rows."""
+    """Return the measured time: from the end of the warm-up to the last rows."""
     counted = until_last_change(samples.step("counts", "rows_in"))
     begun = ticks[0][0] if ticks else next((at for at, rows in counted if rows), 0.0)
     last = ticks[-1][0] if ticks else (counted[-1][0] if counted else 0.0)
@@ -80,7 +80,7 @@ def _checkpoints(samples: Samples) -> Figures:
 
 
 def _waits(samples: Samples) -> Figures:
-    """Return from barrier to commit of all epochs, and from request to settled of rescales."""
+    """Return the times from barrier to commit of all epochs, and from request to end of rescales."""
     epochs = [epoch["duration_s"] for epoch in samples.epochs()]
     rescales_s = [float(s) for e in samples.events for s in _SETTLED.findall(e.detail)]
     found: Figures = {}
@@ -95,8 +95,8 @@ def _waits(samples: Samples) -> Figures:
 def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Figures:
     """Return how much slower a run at full rate is than its own seconds without a checkpoint.
 
-    Over whole periods: from behind the first checkpoint that was seen to behind the last one. None
-    where they leave no seconds without.
+    It is measured from the end of the first checkpoint that was seen to the end of the last. None if
+    there is no second without a checkpoint.
     """
     spans = [
         (e["at"] - e["duration_s"] - SEEN_LATE_S, e["at"] + CHECKPOINT_AFTER_S)
@@ -114,15 +114,15 @@ def _checkpoint_cost(scenario: Scenario, samples: Samples, ticks: Series) -> Fig
 
 
 def _quiet(samples: Samples) -> Figures:
-    """Return the latency of the quiet seconds, and how many there were, beside that of them all.
+    """Return the latency of the quiet seconds, their number, and the latency of all seconds.
 
-    In a quiet second, and in the one before, the host took hardly anything from the machine. A
-    mark counts in the second in which it came, so a stall of its own making shows here as there.
+    In a quiet second and in the second before it, the host took almost no time from the machine. A
+    mark counts in the second in which it arrived, so pauses that the job itself causes are included.
     """
     ages = samples.ages()
     if not (ages and samples.stolen):
         return {}
-    before = samples.begun % 1  # the seconds of marks are those of the clock, not of the run
+    before = samples.begun % 1  # marks count by seconds of the clock, not of the run
 
     def left_alone(second: float) -> bool:
         return rise(samples.stolen, second, second + 1) <= QUIET_SHARE
@@ -138,7 +138,7 @@ def _quiet(samples: Samples) -> Figures:
 
 
 def _late_checkpoints(samples: Samples) -> Figures:
-    """Return the middle one of the last three checkpoints before the end."""
+    """Return the median of the last three checkpoints before the end."""
     last = samples.epochs()[-4:-1]
     if not last:
         return {}
@@ -156,7 +156,7 @@ def _starts(samples: Samples) -> Figures:
 
 
 def _stalled(scenario: Scenario, samples: Samples) -> Figures:
-    """Return what happened while the sink took nothing: the middle of the stall, and memory."""
+    """Return the rate in the middle of the time in which the sink took nothing, and the memory."""
     counted = samples.step("counts", "rows_in")
     begun = next((at for at, rows in counted if rows), 0.0)
     start = begun + scenario.stall_after
@@ -175,7 +175,7 @@ def _stalled(scenario: Scenario, samples: Samples) -> Figures:
 
 
 def disturbed(scenario: Scenario, samples: Samples) -> Figures:
-    """Return how long the full rate was away after each kill, and the pauses of rescales."""
+    """Return the time until the full rate was back after each kill, and the pauses of rescales."""
     found: Figures = {}
     kills = recoveries(scenario, samples)
     if kills:
@@ -199,7 +199,7 @@ def recoveries(scenario: Scenario, samples: Samples) -> list[float | None]:
 
 
 def rescales(scenario: Scenario, samples: Samples) -> Figures:
-    """Return the longest pauses that tasks told, and the longest silence that the sink saw."""
+    """Return the longest pauses that tasks logged, and the longest time without rows at the sink."""
     moved = [p["moved"] for p in samples.pauses if p["moved"] is not None]
     stayed = [p["aligned"] for p in samples.pauses if p["aligned"] is not None]
     done = [e.at for e in samples.events if e.what.startswith("rescale")]

@@ -1,9 +1,10 @@
-"""Two revisions of Penstock at the same scenario, in turn, and whether they differ beyond noise.
+"""Compares two revisions of Penstock in alternating runs of a scenario: do they differ beyond noise?
 
     python -m bench.revisions BASE OTHER [--scenario NAME] [--turns N] [--set NAME=VALUE ...]
 
-Both are taken out of Git into folders of their own and run with the packages installed here.
-``.`` is the working tree. Each runs once beforehand, so that neither compiles while it is measured.
+Each revision is checked out of Git into its own folder, and runs with the packages that are installed
+here. ``.`` is the working tree. Each runs once before, so that nothing is compiled during a
+measurement.
 """
 
 import argparse
@@ -74,7 +75,7 @@ def take_out(revision: str, folder: Path) -> Path:
 
 
 def alternate(scenario: Scenario, roots: dict[str, Path], turns: int) -> list[Record]:
-    """Run every revision once in each turn, in an order that is turned each time."""
+    """Run every revision once in each turn. The order is reversed each time."""
     found = []
     for turn in range(turns):
         names: Sequence[str] = list(roots) if turn % 2 == 0 else list(roots)[::-1]

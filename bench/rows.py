@@ -1,11 +1,11 @@
-"""Rows of a machine's sensors, of prose and of noise, all of one size: what a link may compress.
+"""Rows of equal size to measure compression: readings of sensors, prose, and random bytes.
 
 sensor   lines of readings as in the DEBS 2012 Grand Challenge: integers, a fifth of which vary
-text     Python's own manual, cut in pieces
-random   bytes of a generator, which nothing compresses
+text     Python's own manual, cut into pieces
+random   random bytes, which cannot be compressed
 
-A block of rows is made once per process; a row is a place in it, so any offset is reached at once.
-Rows are numbered: the sum of the numbers that come out says that each came once, and as it was.
+A block of rows is made once in each process. An offset is an index in it, so any offset is found at
+once. Rows have numbers. Their sum at the end shows that each row arrived once and unchanged.
 The job sends each row from a source on worker 0 to a stage on worker 1.
 """
 
@@ -30,7 +30,7 @@ SEED = 7
 
 
 def sensor(size: int) -> bytes:
-    """Return lines of readings, each cut or filled to ``size`` bytes, behind each other."""
+    """Return lines of readings, joined, each cut or filled to ``size`` bytes."""
     random = np.random.Generator(np.random.PCG64(SEED))
     steps = random.integers(-1, 2, (BLOCK_ROWS, READINGS)) * (random.random(READINGS) < 0.2)
     readings = np.cumsum(steps, axis=0) + random.integers(0, 20_000, READINGS)
@@ -43,7 +43,7 @@ def sensor(size: int) -> bytes:
 
 
 def text(size: int) -> bytes:
-    """Return prose for all rows; it repeats itself after some 400 kB, beyond what LZ4 sees."""
+    """Return prose for all rows. It repeats after about 400 kB, which is beyond the window of LZ4."""
     prose = "\n".join(topics.values()).encode()
     wanted = BLOCK_ROWS * size
     return (prose * (wanted // len(prose) + 1))[:wanted]
@@ -108,10 +108,10 @@ class RowReader:
         return ps.SplitState(self._state.split, self._state.spec, self._offset, ended)
 
     def committed(self, epoch: int, state: ps.SplitState) -> None:
-        """Nothing to acknowledge."""
+        """Do nothing: the rows need no acknowledgement."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def job(params: Mapping[str, Any]) -> ps.Job:

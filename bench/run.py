@@ -2,8 +2,8 @@
 
     python -m bench.run [SCENARIO ...] [--quick] [--part K/N] [--set NAME=VALUE ...] [--out FOLDER]
 
-Without names it runs the scenarios whose name begins with a digit. Exit 0 when every run was
-exact. A target that was missed is shown, and is no failure: the machine decides it.
+Without names it runs the scenarios whose name begins with a digit. The exit code is 0 if every run was
+exact. A missed target is shown but does not fail the command, because it depends on the machine.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) -> bool:
-    """Make all runs of a scenario; keep and show them. True when all were exact."""
+    """Make all runs of a scenario, store and show them. Returns true if all were exact."""
     print(f"\n== {scenario.name}: {scenario.title}", flush=True)
     runs = part(list(scenario.runs()), options.part)
     for one in runs:
@@ -107,21 +107,21 @@ def _targets(scenario: Scenario) -> list[dict[str, str]]:
 
 
 def _prepare(scenario: Scenario) -> None:
-    """See that a run has what it needs, before another one has taken its time."""
+    """Check that all runs have what they need, before the first one begins."""
     link.command(scenario.link, [])
     if scenario.text:
         texts.prepare(scenario)
 
 
 def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROOT) -> Record:
-    """Run once, check, show; return what is kept of it."""
+    """Run once, check and show the result. Returns the data that the record keeps."""
     if not first:
         print(f"\n-- {scenario.name}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     limit = [bare.measure(scenario)] if bare.applies(scenario) else []
     others = processes.Others()
     samples = runner.run(scenario, folder, source)
-    # Above 0.1 or so the figures are not the engine's alone.
+    # Above about 0.1 the figures do not describe the engine alone.
     others_share = others.share()
     wrong = oracle.differences(oracle.expected(scenario), samples.totals)
     if samples.exit_code:

@@ -83,14 +83,14 @@ def _listen(process: "subprocess.Popen[str]", samples: Samples) -> None:
 
 
 class Helpers:
-    """Threads that look at the processes and at the output while the job runs."""
+    """Threads that sample the processes and the output while the job runs."""
 
     def __init__(self, samples: Samples, report: Path, pid: int) -> None:
-        """Start to look; ``pid`` is a process on the network that the engines have."""
+        """Start to sample. ``pid`` is a process in the network namespace of the engines."""
         self._samples = samples
         self._pid = pid
         self._report = report
-        self._cpu: dict[int, float] = {}  # of every engine there was: what it used stays used
+        self._cpu: dict[int, float] = {}  # for every engine of the run, also those that have ended
         self._over = Event()
         self._threads = [
             Thread(target=self._every, args=(SAMPLE_INTERVAL_S, self._sample), daemon=True),
@@ -100,7 +100,7 @@ class Helpers:
             thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._over.set()
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""What was seen of one run: raw samples, and the series that are read out of them."""
+"""The raw samples of one run, and the series that are computed from them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ Series = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that was done to the job, and when; ``detail`` is what came of it."""
+    """A disturbance of the job and its time. ``detail`` is its result."""
 
     at: float
     what: str

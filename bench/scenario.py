@@ -1,4 +1,4 @@
-"""A scenario: a TOML file that says what runs, for how long, what is done to it and looked at.
+"""A scenario: a TOML file that says what runs, for how long, and how the run is disturbed.
 
 A file describes one run, or several: ``cells`` are tables of changed fields, and a field with a
 list of values stands for each of them (payload x batch x parallelism). With ``variants`` the runs
@@ -29,7 +29,7 @@ class Target:
     at_most: float | None = None
 
     def met(self, results: Mapping[str, Any]) -> bool:
-        """Say whether the result is within the bound; a missing one is not."""
+        """Return whether the result is within the bound. False if the result is missing."""
         value = results.get(self.name)
         if value is None:
             return False
@@ -37,13 +37,13 @@ class Target:
         return low and (self.at_most is None or value <= self.at_most)
 
     def __str__(self) -> str:
-        """Spell the bound."""
+        """Return the bound as text."""
         return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Something done to the job, ``at_s`` after its first rows and ``times`` times in all.
+    """A disturbance of the job, ``at_s`` after its first rows, ``times`` times in total.
 
     ``do``: kill (a worker that does not lead), kill-leader, rescale (to ``workers``).
     """
@@ -59,7 +59,7 @@ class Disturbance:
         return [(self.at_s + n * self.every_s, self) for n in range(self.times)]
 
     def __str__(self) -> str:
-        """Spell it, for plots."""
+        """Return a text for plots."""
         return f"rescale to {self.workers}" if self.do == "rescale" else self.do
 
 
@@ -77,14 +77,18 @@ class Scenario:
     workers: int = 2
     payload: int = 32
     keys: int = 10_000
-    symbols: int = 26  # different characters of the words
+    symbols: int = 26  # number of different characters in the words
     distribution: str = "uniform"
-    exponent: float = 1.05  # of zipf: with 3.8 one word of 10,000 is nine rows in ten
+    exponent: float = (
+        1.05  # of the Zipf distribution: with 3.8, one of 10,000 words makes up nine rows in ten
+    )
     data: str = ""  # of kind ``rows``: sensor, text or random
     text: str = ""  # of kind ``texts``: bytes of it, like 40M, taken ``repeat`` times
     repeat: int = 1
-    replayed: bool = False  # Spark pushes the text into the job, which else reads it
-    link: str = ""  # rate of the loopback interface, which both ways share; empty: what it gives
+    replayed: bool = False  # true: Spark pushes the text into the job; false: the job reads it
+    link: str = (
+        ""  # rate of the loopback interface for both directions together; empty: not limited
+    )
     rows: int | None = None
     rate: int | None = None
     seconds: float = 60.0
@@ -98,7 +102,7 @@ class Scenario:
         0  # of kind ``changed``: so many words go on coming, ``changing_rate`` a second
     )
     changing_rate: int = 0
-    bare: bool = False  # beside it the same exchange without an engine, before and after
+    bare: bool = False  # also run the same exchange without an engine, before and after
     cold: bool = False  # compile every kernel anew, as after an installation
     stall_after: float = 0.0
     stall_for: float = 0.0
@@ -115,7 +119,7 @@ class Scenario:
 
     @property
     def splits(self) -> int:
-        """Splits of the source: one per worker unless the file says otherwise; a relay has one."""
+        """Number of splits: one per worker unless the file says otherwise; a relay has one."""
         if self.source_splits is not None:
             return self.source_splits
         return 1 if self.kind in {"relay", "backpressure", "rows"} else self.workers
@@ -133,7 +137,7 @@ class Scenario:
         return job_file(self, report)
 
     def shorter(self) -> "Scenario":
-        """Return the same with a tenth of the time, to see that it works."""
+        """Return the same scenario with a tenth of the time, for a trial run."""
         rows = self.rows // QUICK_SHARE if self.rows else None
         return replace(
             self,
@@ -174,7 +178,7 @@ def expand(cell: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def part(runs: list[Scenario], text: str) -> list[Scenario]:
-    """Return the K-th of N parts of a list, spelled ``K/N``; parts are contiguous."""
+    """Return the K-th of N contiguous parts of a list. ``text`` is ``K/N``."""
     k, n = (int(x) for x in text.split("/"))
     if not 1 <= k <= n:
         raise SystemExit(f"--part {text}: there is no such part")

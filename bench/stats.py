@@ -1,7 +1,7 @@
 """Do two things differ? Ratios of paired measurements, with an interval and a verdict.
 
-Pairs are measured next to each other, so what the machine does to both falls out of the ratio. The
-ratios are taken as logarithms: twice as fast and half as fast are equally far from equal.
+The two runs of a pair follow each other, so the ratio does not depend on the speed of the machine at
+that time. Ratios are used as logarithms: twice as fast and half as fast are equally far from 1.
 """
 
 import math
@@ -18,7 +18,7 @@ _T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 )  # fmt: skip
-_T95_MANY = 2.086  # a little wide for more pairs: never too sure
+_T95_MANY = 2.086  # for more pairs; the interval is then slightly too wide, never too narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Ratio:
 
     @property
     def differs(self) -> bool:
-        """Say whether 1 is outside the interval: equal things do that once in twenty times."""
+        """Return whether 1 is outside the interval. This happens once in twenty times for equal things."""
         return not self.low <= 1.0 <= self.high
 
     def verdict(self) -> str:
-        """Say what may be said, in words."""
+        """Return the verdict as text."""
         if self.pairs < PAIRS_MIN:
             return f"{self.pairs} pairs are too few to say"
         percent = f"{100 * (self.mean - 1):+.1f} %"
@@ -48,7 +48,7 @@ class Ratio:
         return f"no difference beyond noise ({percent}; below {smallest:.1f} % none would be seen)"
 
     def __str__(self) -> str:
-        """Spell the mean and its interval."""
+        """Return the mean and its interval as text."""
         return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
 
@@ -83,8 +83,8 @@ def _half_width(values: Sequence[float]) -> float:
 def tukey(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, str, float]]:
     """Return for every two groups the p-value of Tukey's honestly significant difference.
 
-    It is that of the logarithms, as all ratios here, and knows that several pairs are looked at.
-    Empty when a group has fewer than two values.
+    It uses logarithms, as all ratios here, and corrects for the number of pairs of groups. Empty if
+    a group has fewer than two values.
     """
     if min(map(len, groups.values()), default=0) < 2:
         return []
@@ -94,7 +94,7 @@ def tukey(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, str, float]]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest value that ``percent`` of all do not exceed (nearest rank)."""
+    """Return a percentile by nearest rank: ``percent`` of all values are not larger."""
     if not values:
         raise ValueError("no values")
     rank = max(1, math.ceil(percent / 100 * len(values)))
@@ -102,5 +102,5 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return least, median and most."""
+    """Return the smallest value, the median and the largest value."""
     return min(values), median(values), max(values)

@@ -1,4 +1,4 @@
-"""Series over time: rates, pauses, and when a rate was back. Pure.
+"""Computes rates, pauses and recoveries from series over time. No I/O.
 
 A series is (seconds, value), in order. Of ``ticks`` the value is the rows of the tenth of a second
 that begins there; of a counter it is cumulative.
@@ -10,7 +10,9 @@ from itertools import pairwise
 from bench.samples import Series
 
 TICK_S = 0.1
-FULL_SHARE = 0.95  # of the wanted rate: nobody sends exactly a million rows in each second
+FULL_SHARE = (
+    0.95  # share of the target rate: no source sends exactly a million rows in every second
+)
 
 
 def rate_of_ticks(ticks: Series, start: float, end: float) -> float:
@@ -28,7 +30,7 @@ def rate_of_counter(series: Series) -> float:
 
 
 def until_last_change(series: Series) -> Series:
-    """Drop the tail in which nothing more came: the last checkpoint, and the end."""
+    """Drop the end of a series in which no more rows came: the last checkpoint, and the shutdown."""
     last = max((i for i in range(1, len(series)) if series[i][1] > series[i - 1][1]), default=0)
     return series[: last + 1]
 

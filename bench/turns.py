@@ -1,4 +1,4 @@
-"""The arithmetic of a comparison: a rate from what an engine told, ratios from paired turns."""
+"""Computes a comparison: rates from the marks of an engine, and ratios from paired turns."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -9,9 +9,11 @@ from bench.timeline import rate_of_counter, until_last_change
 from bench.variants import verdict
 
 PENSTOCK = "penstock"
-OTHERS_SHARE_MAX = 0.1  # of the processors: a turn in which others had more says nothing
+OTHERS_SHARE_MAX = (
+    0.1  # a turn in which other programs used a larger share of the processors does not count
+)
 WARM_UP_SHARE = 1 / 3  # of the time between the first counted rows and the last
-MEASURED_MIN_S = 1.0  # of a window: less says nothing
+MEASURED_MIN_S = 1.0  # a shorter window does not count
 RATES = ("rows_per_s", "best_rows_per_s")
 
 

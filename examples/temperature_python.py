@@ -6,7 +6,7 @@ READING = {"mote": "int64", "ts": "timestamp[us]", "temperature": "double"}
 
 
 def job(params: ps.Parameters) -> ps.Job:
-    """Summarise each minute of each mote; what comes too late goes to an output of its own."""
+    """Summarise each minute of each mote. Readings that come too late go to their own output."""
     job = ps.Job()
     readings = job.source(
         "readings",

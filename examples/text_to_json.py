@@ -1,4 +1,4 @@
-"""A source and a sink of one's own: lines of text files in, JSON lines out, exactly once.
+"""A user's own source and sink: read lines of text files, write JSON lines, exactly once.
 
 The job counts the words of text files as wordcount.yaml does. What the engine asks of a source and
 of a sink is in the protocols ``ps.Source`` and ``ps.Sink``; this is about the least that keeps its
@@ -19,7 +19,7 @@ BUFFER_ROWS_MAX = 500_000
 
 
 class TextFolder:
-    """Every ``*.txt`` file of a folder is a split; the offset is the number of the line."""
+    """Reads all ``*.txt`` files of a folder. Each is a split; the offset is the number of a line."""
 
     bounded = True
     schema = pa.schema([("line", pa.string())])
@@ -34,7 +34,7 @@ class TextFolder:
         return [ps.SplitState(file.name, json.dumps(str(file.absolute())), 0) for file in files]
 
     def open(self, state: ps.SplitState) -> "TextReader":
-        """Open a file behind the lines that were read."""
+        """Open a file, and skip the lines that were read before."""
         return TextReader(state)
 
 
@@ -60,11 +60,11 @@ class TextReader:
         return ps.Read(pa.record_batch({"line": pa.array(lines, pa.string())}), first)
 
     def state(self) -> ps.SplitState:
-        """Say where the next read begins."""
+        """Return the offset at which the next read begins."""
         return ps.SplitState(self._split, self._spec, self._offset, self._finished)
 
     def committed(self, epoch: int, state: ps.SplitState) -> None:
-        """Do nothing: a file need not know what was read of it."""
+        """Do nothing: a file needs no acknowledgement."""
 
     def close(self) -> None:
         """Close the file."""
@@ -72,7 +72,7 @@ class TextReader:
 
 
 class JsonFolder:
-    """Writes ``*.jsonl`` files: staged under ``_staging/``, linked to their name when committed."""
+    """Writes ``*.jsonl`` files. They are staged in ``_staging/``, and get their name at the commit."""
 
     guarantee = "exactly-once"
 
@@ -83,11 +83,11 @@ class JsonFolder:
         self.publisher = JsonPublisher(self.folder)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Make the folder. Refuse one that holds the output of another job."""
+        """Create the folder. Raises an error if it has the output of another job."""
         self._take(job_uid, None, 0)
 
     def inherit(self, job_uid: str, parent: str, epoch: int) -> None:
-        """Go on in the folder of the job whose savepoint, of ``epoch``, this one begins from."""
+        """Continue in the folder of the job whose savepoint of ``epoch`` this job begins from."""
         self._take(job_uid, parent, epoch)
 
     def _take(self, job_uid: str, parent: str | None, epoch: int) -> None:
@@ -103,7 +103,7 @@ class JsonFolder:
         temporary.replace(owner)
 
     def sweep(self, attempt: int) -> None:
-        """Do nothing: what older attempts staged has names that are never used again."""
+        """Do nothing: older attempts staged files under names that are never used again."""
 
     def writer(self, task: object, attempt: int) -> "JsonWriter":
         """Make the writer of a task."""
@@ -114,7 +114,7 @@ class JsonFolder:
 
 
 class JsonWriter:
-    """Keeps the rows of the running epoch; ``finish`` of a cut stages them."""
+    """Collects the rows of the current epoch. ``finish`` then stages them."""
 
     guarantee = JsonFolder.guarantee
 
@@ -125,7 +125,7 @@ class JsonWriter:
         self._lock = threading.Lock()
 
     def room(self) -> bool:
-        """Say no when too many rows wait for a checkpoint: the job then waits, too."""
+        """Return false if too many rows wait for a checkpoint. The job then waits."""
         return sum(batch.num_rows for batch in self._rows) < BUFFER_ROWS_MAX
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -134,13 +134,13 @@ class JsonWriter:
             self._rows.append(batch)
 
     def seal(self, epoch: int, name: str) -> "JsonCut":
-        """Cut: the rows so far belong to ``epoch``."""
+        """End the epoch: all rows so far belong to ``epoch``."""
         with self._lock:
             rows, self._rows = self._rows, []
         return JsonCut(self, (epoch, name), rows)
 
     def stage(self, cut: tuple[int, str], rows: list[pa.RecordBatch]) -> ps.SinkHandle | None:
-        """Write rows durably; on an error they stay for the next epoch. Raises OSError."""
+        """Write rows durably. After an error they stay for the next epoch. Raises OSError."""
         if not rows:
             return None
         epoch, name = cut
@@ -173,7 +173,7 @@ class JsonCut:
         self._writer, self._cut, self._rows = writer, cut, rows
 
     def finish(self) -> ps.SinkHandle | None:
-        """Stage the rows, off the task's thread. Raises PenstockError: this epoch is aborted."""
+        """Stage the rows. Runs in another thread than the task. PenstockError aborts the epoch."""
         try:
             return self._writer.stage(self._cut, self._rows)
         except OSError as error:
@@ -181,7 +181,7 @@ class JsonCut:
 
 
 class JsonPublisher:
-    """Works from handles alone: any worker may publish, any number of times."""
+    """Publishes staged files. It needs only their handles, so any worker may do it, repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         """Publish to ``folder``."""
@@ -193,7 +193,7 @@ class JsonPublisher:
         try:
             os.link(self._folder / "_staging" / handle.data, self._folder / name)
         except FileExistsError:
-            return  # published before: links are never made to anything else
+            return  # the file was published before: this name is used for no other
         except OSError as error:
             raise ps.StorageError(f"json sink: {error}") from error
 
@@ -202,7 +202,7 @@ class JsonPublisher:
         (self._folder / "_staging" / handle.data).unlink(missing_ok=True)
 
     def forget(self, handle: ps.SinkHandle) -> None:
-        """Remove the staged name of published output; the visible one stays."""
+        """Remove the staged name of published output. The visible name stays."""
         self.discard(handle)
 
 

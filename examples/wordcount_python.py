@@ -4,7 +4,7 @@ import penstock as ps
 
 
 def job(params: ps.Parameters) -> ps.Job:
-    """Count every word of the column ``line``, and tell the count after each."""
+    """Count every word of the column ``line``, and emit the new count after each word."""
     job = ps.Job()
     rate = params.integer("rate", 0)
     lines = job.source("lines", ps.parquet(params["input"], rate=rate), columns={"line": "string"})
